@@ -1,45 +1,46 @@
-//! Whether an admission policy of the hub is in force. Until that is known, nothing may rest on it.
+//! Tracks whether an admission policy of the hub is active. Until that is known, nothing may rely
+//! on the policy.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use keyferry_core::admission_policy::{self, AdmissionPolicy};
 
-/// What is known of an admission policy.
+/// The known state of an admission policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It has not been looked at yet.
+    /// The policy has not been checked yet.
     Unknown,
-    /// It holds.
+    /// The policy is active.
     InForce,
-    /// It does not, or it cannot be told that it does.
+    /// The policy is not active, or this cannot be verified; says what is missing.
     Gap(String),
 }
 
-/// Reads it.
+/// Reads the state of an admission policy.
 #[derive(Clone)]
 pub struct AdmissionPolicyReader(AdmissionPolicy, Arc<ArcSwap<Standing>>);
 
-/// Writes it. There is one of it for each admission policy.
+/// Sets the state of an admission policy. Each policy has one writer.
 pub struct AdmissionPolicyWriter(AdmissionPolicyReader);
 
 impl AdmissionPolicyReader {
-    /// Whether the admission policy holds.
+    /// Checks that the admission policy is active.
     ///
     /// # Errors
-    /// What is missing, or that it has not been looked at.
+    /// What is missing, or that the policy has not been checked yet.
     pub fn checked(&self) -> Result<(), String> {
         match &**self.1.load() {
             Standing::InForce => Ok(()),
             Standing::Gap(gap) => Err(gap.clone()),
             Standing::Unknown => Err(format!(
-                "the admission policy {} has not been looked at yet",
+                "the admission policy {} has not been checked yet",
                 self.0.name()
             )),
         }
     }
 
-    /// What is missing, where that was seen.
+    /// Returns what is missing, if the policy was found inactive.
     pub fn gap(&self) -> Option<String> {
         match &**self.1.load() {
             Standing::Gap(gap) => Some(gap.clone()),
@@ -49,22 +50,22 @@ impl AdmissionPolicyReader {
 }
 
 impl AdmissionPolicyWriter {
-    /// Of `keyferry-author`, which nobody has looked at.
+    /// Creates the writer for `keyferry-author`, not checked yet.
     pub fn author() -> Self {
         Self::of(admission_policy::AUTHOR)
     }
 
-    /// Of `keyferry-pairing`, which nobody has looked at.
+    /// Creates the writer for `keyferry-pairing`, not checked yet.
     pub fn pairing() -> Self {
         Self::of(admission_policy::PAIRING)
     }
 
-    /// Of `keyferry-labels`, which nobody has looked at.
+    /// Creates the writer for `keyferry-labels`, not checked yet.
     pub fn labels() -> Self {
         Self::of(admission_policy::LABELS)
     }
 
-    /// Of any policy, which nobody has looked at.
+    /// Creates the writer for any policy, not checked yet.
     pub fn of(admission_policy: AdmissionPolicy) -> Self {
         Self(AdmissionPolicyReader(
             admission_policy,
@@ -72,17 +73,17 @@ impl AdmissionPolicyWriter {
         ))
     }
 
-    /// What it is about.
+    /// Returns the admission policy of this writer.
     pub fn admission_policy(&self) -> &AdmissionPolicy {
         &self.0.0
     }
 
-    /// The reading half.
+    /// Returns a reader.
     pub fn reader(&self) -> AdmissionPolicyReader {
         self.0.clone()
     }
 
-    /// Takes in what was found; whether it is something else than before.
+    /// Stores a new state; returns whether it differs from the previous one.
     pub fn set(&self, found: Standing) -> bool {
         let changed = **self.0.1.load() != found;
         self.0.1.store(Arc::new(found));

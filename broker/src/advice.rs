@@ -1,5 +1,4 @@
-//! What an authorised caller is told beside the reason: what stands in the way, and what its admin
-//! can do.
+//! Explains a refusal to an authorised caller: what blocks the request, and what its admin can do.
 
 use keyferry_core::authorise::Pair;
 use keyferry_core::name::Namespace;
@@ -7,7 +6,7 @@ use keyferry_core::reason::Reason;
 
 use crate::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 
-/// The advice for a reason, if there is more to say than its name.
+/// Returns advice on a reason; `None` if its name says it all.
 pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
     let (audience, account) = (pair.audience(), &pair.service_account().account);
     Some(match reason {
@@ -31,11 +30,11 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
                 and audience; the log says what is wrong with it", pair.target())
         }
         Reason::IssuerKeysSettling => {
-            "the keys of the target's own issuer have been published for too short a time, so the \
+            "the keys of the target's managed issuer were published too recently, so the \
              target may not have them yet; try again in two minutes".to_owned()
         }
-        Reason::KeyNotPublished => "the hub signed with a key that its own key set does not hold \
-            yet; try again in a minute".to_owned(),
+        Reason::KeyNotPublished => "the hub signed with a key that its own key set does not \
+            contain yet; try again in a minute".to_owned(),
         Reason::KeyRevoked => {
             "the hub still signs with a key that was revoked; fix: give every kube-apiserver of the hub another --service-account-signing-key-file, \
              and restart it"
@@ -46,13 +45,13 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
             format!("Keyferry may not mint for ServiceAccount {account}; apply this on the hub:\n{}", minter_role(pair, own_namespace))
         }
         Reason::TargetSuspended => "the TargetCluster or the TargetAccess is suspended".to_owned(),
-        Reason::TenantLimitReached => format!("namespace {} holds as many tokens as one namespace \
-            may", account.namespace),
+        Reason::TenantLimitReached => format!("namespace {} has reached its limit of \
+            tokens", account.namespace),
         _ => return None,
     })
 }
 
-/// The least right that lets Keyferry mint for the pair's ServiceAccount.
+/// Renders the least RBAC that lets Keyferry mint for the pair's ServiceAccount.
 fn minter_role(pair: &Pair, own_namespace: &str) -> String {
     let account = &pair.service_account().account;
     let (namespace, name) = (&account.namespace, &account.name);

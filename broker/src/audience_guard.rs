@@ -1,8 +1,8 @@
-//! Keeps tokens from being minted that the hub itself would accept.
+//! Prevents the mint of tokens that the hub itself would accept.
 //!
-//! The audiences of a hub's apiserver are published nowhere, so a rightless ServiceAccount of ours
-//! tries: a token for the audience is minted for it and reviewed without naming an audience. If the
-//! hub then knows the token, the audience is its own.
+//! A hub's apiserver does not publish its audiences, so Keyferry tests each one with a
+//! ServiceAccount that has no rights. It mints a token for the audience, and sends a TokenReview
+//! without an audience. If the hub accepts the token, the audience is its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +24,10 @@ use crate::live::LiveObjects;
 use crate::ports::Hub;
 use crate::publication::Publisher;
 
-/// How long a finding stands: the hub's flags change with a restart of its apiserver.
+/// How long a verdict is cached: the hub's flags change only with a restart of its apiserver.
 const FINDING_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// An audience that nobody trusts.
+/// An audience that no cluster trusts.
 const INERT: &str = "keyferry.dev/inert";
 
 #[derive(Clone, Copy)]
@@ -36,9 +36,9 @@ struct Finding {
     until: Deadline,
 }
 
-/// Whether the hub itself accepts an audience.
+/// Tests whether the hub itself accepts an audience.
 pub trait AudienceTrial: Send + Sync {
-    /// Whether tokens may be minted for `audience`, as [`AudienceGuard::check`] finds it.
+    /// Checks whether tokens may be minted for `audience`, like [`AudienceGuard::check`].
     fn try_audience<'a>(&'a self, audience: &'a Audience) -> BoxFuture<'a, Result<(), Reason>>;
 }
 
@@ -48,7 +48,7 @@ impl AudienceTrial for AudienceGuard {
     }
 }
 
-/// Tries audiences by the canary. A clone shares what was found.
+/// Tests audiences with tokens of the canary ServiceAccount. A clone shares the cached verdicts.
 #[derive(Clone)]
 pub struct AudienceGuard {
     hub: Arc<dyn Hub>,
@@ -57,14 +57,14 @@ pub struct AudienceGuard {
     publisher: Publisher,
     canary: ServiceAccount,
     findings: Cache<Audience, Finding>,
-    /// Whether any finding ever was against its audience. Nearly everywhere none is, and then no
-    /// request needs to look for one.
+    /// Whether any audience was ever found to be the hub's. Almost everywhere none is, and then
+    /// requests skip the lookup.
     any_hubs: Arc<AtomicBool>,
     flights: Flights<Audience, Result<(), Reason>>,
 }
 
 impl AudienceGuard {
-    /// A guard that tries as `canary`.
+    /// Creates a guard that tests with tokens of `canary`.
     pub fn new(
         hub: Arc<dyn Hub>,
         clock: Arc<dyn Clock>,
@@ -88,7 +88,7 @@ impl AudienceGuard {
         }
     }
 
-    /// Whether tokens may be minted for `audience`.
+    /// Checks whether tokens may be minted for `audience`.
     ///
     /// # Errors
     /// [`Reason::AudienceIsHubs`]; [`Reason::AudienceUnchecked`] when the canary cannot try;
@@ -107,7 +107,7 @@ impl AudienceGuard {
             .unwrap_or(Err(Reason::HubUnreachable))
     }
 
-    /// Whether the last finding, however old, is that the hub accepts the audience.
+    /// Whether the last verdict, however old, is that the hub accepts the audience.
     pub fn is_known_as_hubs(&self, audience: &Audience) -> bool {
         self.any_hubs.load(Ordering::Acquire)
             && self
@@ -116,11 +116,11 @@ impl AudienceGuard {
                 .is_some_and(|finding| finding.verdict == Err(Reason::AudienceIsHubs))
     }
 
-    /// Has the hub sign a token that nobody gets. A key that it signs with and that is new is
-    /// published by that.
+    /// Makes the hub sign a token that is then dropped. If the hub signs with a new key, that key
+    /// is published.
     ///
     /// # Errors
-    /// As a mint's.
+    /// The errors of a mint.
     pub async fn look_for_a_new_key(&self) -> Result<(), Reason> {
         let uid = self
             .live
@@ -141,11 +141,11 @@ impl AudienceGuard {
         .map(|_| ())
     }
 
-    /// A token of the canary for a target's audience, to see whether the target lets in whom none
-    /// of its rules names. It goes nowhere else.
+    /// Mints a canary token for a target's audience, to test whether the target admits an identity
+    /// that none of its rules names. Send it to no other host.
     ///
     /// # Errors
-    /// As a mint's.
+    /// The errors of a mint.
     pub async fn canary_token(&self, audience: &Audience) -> Result<BoundToken, Reason> {
         self.check(audience).await?;
         let uid = self
@@ -178,8 +178,7 @@ impl AudienceGuard {
             Arc::clone(&self.any_hubs),
         );
         async move {
-            // Another try may have ended between the look at what was found and the start of this
-            // one.
+            // Another test may have ended between the cache lookup and the start of this one.
             if let Some(landed) = findings
                 .get(&audience)
                 .filter(|landed| !landed.until.passed(clock.now()))
@@ -208,7 +207,8 @@ impl AudienceGuard {
     }
 }
 
-/// The outer result says whether it could be found out.
+/// Tests an audience. The outer result says whether the test was possible, the inner one is the
+/// verdict.
 async fn try_audience(
     hub: &dyn Hub,
     publisher: &Publisher,
@@ -219,7 +219,7 @@ async fn try_audience(
     let token = bound_request::send(hub, publisher, clock, Order::Canary(canary, audience))
         .await
         .map_err(|reason| match reason {
-            // These pass: the hub comes back, a key gets known, a clock is set.
+            // These are temporary: the hub returns, a key becomes known, a clock is set.
             Reason::HubUnreachable
             | Reason::KeyNotPublished
             | Reason::KeyRevoked

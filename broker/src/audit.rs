@@ -1,4 +1,5 @@
-//! The audit log: one JSON line per decision, on disk or on standard output before anything leaves.
+//! The audit log: one JSON line per decision, on disk or on standard output before a token is
+//! issued.
 
 mod file;
 
@@ -16,29 +17,29 @@ use tokio::time::timeout;
 use self::file::LogFile;
 use crate::ports::{AuditSink, Recording};
 
-/// Lines waiting at most, some 12 MB; more than that and the log has stopped moving. A crowd that
-/// waited for one mint lays its lines down within a tenth of a second.
+/// The maximum number of waiting lines, some 12 MB; a longer queue means that the log is blocked.
+/// Even many callers that waited for one mint submit their lines within a tenth of a second.
 const QUEUE: usize = 16_384;
-/// Of those, refusals of unknown callers. Further ones are counted: an issuance waits for its
-/// line, and a stranger must not take the room for it.
+/// How many of those lines may be refusals of unknown callers. Further ones are only counted: an
+/// issuance waits for its line, and an unknown caller must not take its place.
 const STRANGERS: usize = QUEUE / 2;
-/// How often the carrier lets others lay down their lines first, as long as each time brings
-/// another one. More lines to a write cost less each; alone, a line goes at once, and a full load
-/// is not made to wait for more.
+/// How many times the writer yields to collect more lines before it writes, as long as each yield
+/// brings more. A larger batch costs less per line. A single line is written at once, and a full
+/// batch does not wait for more.
 const ROUNDS: usize = 8;
-/// Lines that make a full load.
+/// The number of lines in a full batch.
 const LOAD: usize = 64;
-/// How long one write may take. Whoever waits for it is then refused, and whoever waits behind it.
+/// How long one write may take. After that, the callers that wait for it or behind it are refused.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Gathers lines and writes those that came together at once, in a thread of its own: a blocked
-/// pipe or a slow disk stops issuances and nothing else.
+/// Collects lines and writes them in batches, in its own thread: a blocked pipe or a slow disk
+/// stops issuances and nothing else.
 pub struct AuditLog {
     desk: Arc<Desk>,
     carrier: JoinHandle<()>,
 }
 
-/// Where lines are laid down.
+/// The queue of submitted lines.
 #[derive(Default)]
 struct Desk {
     gathered: Mutex<Gathered>,
@@ -49,31 +50,32 @@ struct Desk {
 struct Gathered {
     text: Vec<u8>,
     lines: usize,
-    /// Lines about strangers, of those.
+    /// How many of `lines` are refusals of unknown callers.
     strangers: usize,
-    /// Refusals of strangers without a line of their own, by reason: there are a few reasons.
+    /// Refusals of unknown callers that get no line of their own, by reason. There are only a few
+    /// reasons, so the map stays small.
     left_out: BTreeMap<&'static str, LeftOut>,
     waiting: Vec<oneshot::Sender<bool>>,
-    /// Nobody carries any more.
+    /// The writer task has ended.
     closed: bool,
 }
 
-/// Refusals that one line stands for.
+/// Refusals that one summary line covers.
 struct LeftOut {
     /// The last of them.
     last: AuditRecord,
     count: usize,
 }
 
-/// A text for the thread, and where it says whether it was written. The text comes back, to be
-/// filled again.
+/// A batch for the thread, with a channel for the result. The buffer comes back to be reused.
 struct Order {
     text: Vec<u8>,
     done: oneshot::Sender<(bool, Vec<u8>)>,
 }
 
 impl AuditLog {
-    /// Appends to the file at `path`. A runtime must be there, as for all of these.
+    /// Opens a log that appends to the file at `path`. Like the other constructors, it needs a
+    /// running Tokio runtime.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -81,12 +83,12 @@ impl AuditLog {
         Ok(Self::to(LogFile::open(path)?))
     }
 
-    /// Writes to standard output.
+    /// Opens a log on standard output.
     pub fn standard_output() -> Self {
         Self::to(std::io::stdout())
     }
 
-    /// Writes to `sink`.
+    /// Opens a log that writes to `sink`.
     pub fn to(sink: impl Write + Send + 'static) -> Self {
         let desk = Arc::new(Desk::default());
         let (orders, taken) = std::sync::mpsc::channel();
@@ -106,8 +108,8 @@ impl Drop for AuditLog {
 
 impl AuditSink for AuditLog {
     fn record(&self, record: &AuditRecord) -> Recording {
-        // Who carries the lines also says when it takes too long: a timer for each request would
-        // cost as much as its line.
+        // The writer task applies the timeout for all lines: a timer per request would cost as much
+        // as its line.
         self.desk
             .lay_down(record)
             .map_or_else(Recording::failed, Recording::told_by)
@@ -115,7 +117,7 @@ impl AuditSink for AuditLog {
 }
 
 impl Desk {
-    /// Nothing where there is no room, or nobody who carries.
+    /// Queues a line. Returns `None` if the queue is full or the writer task has ended.
     fn lay_down(&self, record: &AuditRecord) -> Option<oneshot::Receiver<bool>> {
         let (line, stranger) = (record.line(), is_of_stranger(record));
         let (written, waiting) = oneshot::channel();
@@ -142,8 +144,8 @@ impl Desk {
         Some(waiting)
     }
 
-    /// Whoever waits for a line that lies here. The line stays: it is written as soon as the log
-    /// moves again.
+    /// Takes the callers that wait for queued lines. The lines stay in the queue and are written as
+    /// soon as the log moves again.
     fn take_waiting(&self) -> Vec<oneshot::Sender<bool>> {
         std::mem::take(&mut self.gathered().waiting)
     }
@@ -153,8 +155,8 @@ impl Desk {
     }
 }
 
-/// Whether a record says that an unknown caller was refused: anybody who reaches the listener can
-/// cause such records. A summary stands for many of them, and has its line.
+/// Whether a record is a refusal of an unknown caller: anyone who reaches the listener can cause
+/// such records. A summary covers many of them, and always gets its line.
 fn is_of_stranger(record: &AuditRecord) -> bool {
     record.caller.is_none() && record.count.is_none() && record.decision != "granted"
 }
@@ -183,7 +185,7 @@ impl Gathered {
         self.left_out.insert(reason, LeftOut { last, count });
     }
 
-    /// The text, and a line for each reason of what was left out.
+    /// Returns the text, with a summary line for each reason of the omitted refusals.
     fn into_text(mut self) -> (Vec<u8>, Vec<oneshot::Sender<bool>>) {
         for (_, LeftOut { last, count }) in self.left_out {
             self.text.extend_from_slice(
@@ -198,8 +200,8 @@ impl Gathered {
     }
 }
 
-/// Closes the desk when its carrier goes, whatever made it go: who lays down a line must not wait
-/// for nobody.
+/// Closes the queue when its writer task ends for any reason, so that no caller waits for a line
+/// that will never be written.
 struct Closing(Arc<Desk>);
 
 impl Drop for Closing {
@@ -211,12 +213,12 @@ impl Drop for Closing {
                 ..Gathered::default()
             },
         );
-        // Not under the lock: it wakes whoever waits.
+        // Dropped outside the lock, because it wakes the waiting callers.
         drop(left);
     }
 }
 
-/// Carries what is gathered to the thread, and its word back.
+/// Sends the queued lines to the thread in batches, and reports the results to the callers.
 async fn carry(desk: Arc<Desk>, thread: std::sync::mpsc::Sender<Order>) {
     let _closing = Closing(Arc::clone(&desk));
     let mut spare = Vec::new();
@@ -247,7 +249,7 @@ async fn carry(desk: Arc<Desk>, thread: std::sync::mpsc::Sender<Order>) {
                     spare = text;
                     break good;
                 }
-                // The thread is gone, and with it the log.
+                // The thread has ended, so nothing can be written any more.
                 Ok(Err(_)) => return,
                 Err(_) => answer(waiting.drain(..).chain(desk.take_waiting()), false),
             }
@@ -258,16 +260,16 @@ async fn carry(desk: Arc<Desk>, thread: std::sync::mpsc::Sender<Order>) {
 
 fn answer(waiting: impl Iterator<Item = oneshot::Sender<bool>>, good: bool) {
     for written in waiting {
-        // Whoever waited may have hung up.
+        // The caller may have hung up.
         let _ = written.send(good);
     }
 }
 
-/// The thread. It ends when nobody can give it an order any more.
+/// The body of the writing thread. It ends when the sender of orders is dropped.
 fn write_all(mut sink: impl Write, orders: &std::sync::mpsc::Receiver<Order>) {
     let mut torn = false;
     while let Ok(Order { mut text, done }) = orders.recv() {
-        // After a failure the last line may be half there: the next one must not grow on it.
+        // After a failure the last line may be incomplete: a line break keeps the next one apart.
         let break_first = if torn { sink.write_all(b"\n") } else { Ok(()) };
         let good = break_first
             .and_then(|()| sink.write_all(&text))

@@ -1,5 +1,5 @@
-//! Who calls: the caller's token, reviewed by the hub, remembered for seconds, and for a little
-//! longer while the hub is away.
+//! Authenticates callers: the hub reviews the caller's token. The result is cached for seconds, and
+//! a little longer while the hub is unreachable.
 
 mod review;
 
@@ -21,19 +21,19 @@ use crate::settings::CallerSettings;
 use crate::source::Source;
 use crate::view::LastFound;
 
-/// A token's place in the caches: a keyed hash, so that no cache holds the token.
+/// The cache key of a token: a keyed hash, so that no cache contains the token.
 pub type TokenKey = [u8; 32];
 
-/// A caller and how it is known.
+/// An authenticated caller.
 #[derive(Clone, Debug)]
 pub struct Authentication {
-    /// Who.
+    /// The verified identity.
     pub caller: VerifiedCaller,
-    /// Its token's place in the caches.
+    /// The cache key of the caller's token.
     pub key: TokenKey,
-    /// Whether the hub could not be asked and an earlier answer of it stands.
+    /// Whether the hub was unreachable, so that an earlier review was used.
     pub stale: bool,
-    /// What it found last.
+    /// The caller's last policy result.
     pub last: LastFound,
 }
 
@@ -47,7 +47,7 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// An authenticator; `hash_key` is random and this process's own.
+    /// Creates an authenticator; `hash_key` must be random and private to this process.
     pub fn new(
         hub: Arc<dyn Hub>,
         publisher: Publisher,
@@ -75,8 +75,8 @@ impl Authenticator {
         }
     }
 
-    /// Says who sent `token` from `source`. Only a caller that is not known yet is counted for its
-    /// source.
+    /// Identifies the caller that sent `token` from `source`. Only an unknown caller counts towards
+    /// the limit of its source.
     ///
     /// # Errors
     /// A `Caller…` reason, [`Reason::HubUnreachable`], [`Reason::RateLimited`],
@@ -105,7 +105,7 @@ impl Authenticator {
                     last: last.clone(),
                 });
             }
-            // The hub accepted it lately: its review is due again.
+            // The hub accepted this token recently: its review is due again.
             Some(Known::Accepted { stale, .. }) if !stale.passed(now) => {}
             known => {
                 self.reviewer.new_callers.of_source(source, now.mono)?;
@@ -131,7 +131,7 @@ impl Authenticator {
         Box::pin(self.ask(token, rules, key, known)).await
     }
 
-    /// Counts a request without a token that could be looked at.
+    /// Counts a request without a readable token towards the limit of its source.
     ///
     /// # Errors
     /// [`Reason::RateLimited`].
@@ -141,7 +141,7 @@ impl Authenticator {
             .of_source(source, self.reviewer.now().mono)
     }
 
-    /// Holds a refusal for [`Reason::RateLimited`] back for a moment.
+    /// Delays a refusal for [`Reason::RateLimited`] for a moment.
     pub async fn hold_back(&self) {
         self.reviewer.new_callers.hold_back().await;
     }
@@ -170,14 +170,14 @@ impl Authenticator {
             Ok(Err(Failure::Hub(error))) if error.proves_unreachable() => self.stale(key, known),
             Ok(Err(Failure::Hub(error))) => {
                 let reason = error.review_reason();
-                tracing::error!(%reason, %error, "the hub gives no answer to a TokenReview");
+                tracing::error!(%reason, %error, "the hub does not answer a TokenReview");
                 Err(reason)
             }
             Err(_) => Err(Reason::HubUnreachable),
         }
     }
 
-    /// An earlier answer, while the hub is proven unreachable.
+    /// Falls back to an earlier review while the hub is proven unreachable.
     fn stale(&self, key: TokenKey, known: Option<Known>) -> Result<Authentication, Reason> {
         match known {
             Some(Known::Accepted { caller, stale, .. }) if !stale.passed(self.reviewer.now()) => {

@@ -1,4 +1,4 @@
-//! One TokenRequest, and its answer compared with what was asked for.
+//! Sends a TokenRequest, and checks that the token is what was requested.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::clock::Clock;
 use crate::ports::Hub;
 use crate::publication::Publisher;
 
-/// What is asked of the hub: a token that may leave, by the proof that only the authoriser makes,
-/// or one that never does.
+/// The purpose of a TokenRequest. Only [`Order::Granted`], with the authoriser's proof, gives a
+/// token that may be issued.
 #[derive(Clone, Copy)]
 pub enum Order<'a> {
-    /// For whoever holds the grant.
+    /// A token for a granted request.
     Granted(&'a Grant),
-    /// For the ServiceAccount of a grant, but good nowhere: it shows that the hub would mint. The
-    /// token is dropped.
+    /// A token for a grant's ServiceAccount that no cluster accepts: it shows that the hub would
+    /// mint. It is dropped.
     Inert(&'a Grant, &'a Audience),
-    /// For the rightless canary, to try an audience. The token is dropped.
+    /// A token of the canary, which has no rights, to test an audience.
     Canary(&'a ServiceAccountIdentity, &'a Audience),
 }
 
@@ -43,7 +43,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Asks the hub.
+/// Sends a TokenRequest to the hub and checks the token.
 ///
 /// # Errors
 /// A `Mint…` reason, [`Reason::ServiceAccountChanged`], [`Reason::KeyNotPublished`],
@@ -63,8 +63,7 @@ pub async fn send(
         reason
     })?;
     if let Some(kid) = bound_token::kid_of(&answer) {
-        // The first sight of a new key is often here: it is published at once instead of at the
-        // next poll.
+        // A new key often appears here first: publish it at once, not at the next poll.
         publisher.vouch(&kid).await;
         if publisher.settling(&kid) == Settling::Revoked {
             tracing::error!(reason = %Reason::KeyRevoked, ?kid, service_account = %account, "the \

@@ -1,8 +1,9 @@
-//! The main job: a caller asks for its access, and gets a token or a reason.
+//! Handles a token request: decides whether the caller gets its access, and issues a token or
+//! refuses with a reason.
 //!
-//! The order is fixed: authenticate, pair, review, rest. Only an authorised caller learns in what
-//! state its target is, and what allowed the request is looked at once more at the moment of
-//! issuance.
+//! The order is fixed: authenticate the caller, match the request to policy, review a delegation,
+//! then check the rest. So only an authorised caller learns the state of its target. Before
+//! issuance, policy and the live objects are rechecked, in case they changed meanwhile.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,25 +38,25 @@ use crate::source::Source;
 use crate::targets::{Readiness, TargetReader};
 use crate::view::{Found, View};
 
-/// How long a decision may take. What it waits for has limits of its own, which are shorter; one
-/// after the other they may come to more.
+/// The deadline of a decision. Each call that it waits for has a shorter limit of its own, but
+/// several in sequence may exceed this one.
 const DECISION_DEADLINE: Duration = Duration::from_secs(30);
 
 /// One request on the token API.
 pub struct Request<'a> {
-    /// `exchange` or `kubeconfig`.
+    /// The route, `exchange` or `kubeconfig`; goes into the audit record.
     pub route: &'static str,
     /// The caller's own token.
     pub caller_token: PresentedToken<'a>,
-    /// What it asks for.
+    /// The access that the caller asks for.
     pub access: AccessName,
-    /// The least life that the answer must have.
+    /// The minimum remaining lifetime of the issued token.
     pub min_ttl: Option<Duration>,
-    /// The shapes in which the answer may leave; one that policy allows is enough.
+    /// The delivery types that fit the response; policy must allow at least one of them.
     pub deliveries: &'static [DeliveryType],
-    /// Joins the answer to its audit record.
+    /// Correlates the response with its audit record.
     pub request_id: RequestId,
-    /// Where it comes from.
+    /// The network source of the request, for rate limits.
     pub source: Source,
 }
 
@@ -64,11 +65,11 @@ pub struct Request<'a> {
 pub struct Issuance {
     /// The token.
     pub token: Arc<BoundToken>,
-    /// How long the caller may use it.
+    /// The token's remaining lifetime for the caller.
     pub usable: Duration,
-    /// The target it is for, in the policy that granted it.
+    /// The target of the token; its settings are in `policy`.
     pub target: ObjectName,
-    /// That policy.
+    /// The policy that granted the token.
     pub policy: Arc<Policy>,
     /// The target's CA certificates as PEM.
     pub ca_pem: Option<Arc<str>>,
@@ -79,9 +80,9 @@ pub struct Issuance {
 pub struct Refusal {
     /// The stable code.
     pub reason: Reason,
-    /// What an authorised caller is told beside it; nobody else gets any.
+    /// An explanation for an authorised caller; every other caller gets the reason alone.
     pub detail: Option<String>,
-    /// When it is worth asking again, where that is known.
+    /// When to retry, if known.
     pub retry_after: Option<Duration>,
 }
 
@@ -95,9 +96,9 @@ impl From<Reason> for Refusal {
     }
 }
 
-/// What the broker works with.
+/// The dependencies of a [`Broker`].
 pub struct BrokerParts {
-    /// The policy in force.
+    /// The active policy.
     pub policy: PolicyReader,
     /// The hub's live objects.
     pub live: Arc<LiveObjects>,
@@ -105,26 +106,26 @@ pub struct BrokerParts {
     pub published: PublicationReader,
     /// The targets' CA certificates.
     pub targets: TargetReader,
-    /// Who calls.
+    /// Authenticates callers.
     pub authenticator: Authenticator,
-    /// Whether a delegated caller may.
+    /// Reviews whether a caller may act for another ServiceAccount.
     pub delegations: Delegations,
     /// The mint.
     pub mint: Mint,
-    /// Where every decision is recorded.
+    /// The audit log that records every decision.
     pub audit: Arc<dyn AuditSink>,
-    /// Time.
+    /// The clock for deadlines and audit timestamps.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for request ids.
     pub random: Arc<dyn Random>,
-    /// Metrics.
+    /// Counts requests by decision and reason.
     pub metrics: Metrics,
-    /// What every caller must be.
+    /// The requirements on all callers.
     pub callers: CallerSettings,
 }
 
-/// A request without a decision yet. Dropped like that, because its caller hung up, it is recorded
-/// all the same.
+/// A request that has no decision yet. If it is dropped, because its caller hung up, it is still
+/// audited.
 struct Pending<'a> {
     parts: &'a BrokerParts,
     record: Option<AuditRecord>,
@@ -140,18 +141,18 @@ impl Drop for Pending<'_> {
         self.parts
             .metrics
             .request(decision(Reason::CallerGone), Reason::CallerGone);
-        // Nothing is left to hold back if it cannot be written: nothing was issued.
+        // A failed write needs no reaction here: nothing was issued.
         drop(self.parts.audit.record(&record));
     }
 }
 
-/// Decides and issues.
+/// Decides on token requests, audits each decision and issues tokens.
 pub struct Broker {
     parts: BrokerParts,
     rate_limited: RefusalSummary,
 }
 
-/// What is known of a request that was granted, for its record.
+/// A granted request, with what its audit record needs.
 struct Granted {
     issue: Issuance,
     grant: Grant,
@@ -160,7 +161,7 @@ struct Granted {
 }
 
 impl Broker {
-    /// A broker of these parts.
+    /// Creates a broker from its dependencies.
     pub fn new(parts: BrokerParts) -> Self {
         let rate_limited = RefusalSummary::new(
             Arc::clone(&parts.audit),
@@ -173,7 +174,7 @@ impl Broker {
         }
     }
 
-    /// An id for a request.
+    /// Draws a random id for a request.
     pub fn request_id(&self) -> RequestId {
         self.parts.random.request_id()
     }
@@ -181,8 +182,8 @@ impl Broker {
     /// Decides on a request, records the decision, and only then issues.
     ///
     /// # Errors
-    /// [`Refusal`]. Every request leaves one audit record, but those that are refused for their
-    /// rate: they leave one a second together. If a record cannot be written there is no issuance.
+    /// [`Refusal`]. Every request gets one audit record, except those refused by the rate limit:
+    /// one summary record a second covers them. If a record cannot be written, nothing is issued.
     pub async fn issue(&self, request: &Request<'_>) -> Result<Issuance, Refusal> {
         let Request {
             request_id,
@@ -216,7 +217,7 @@ impl Broker {
         let (outcome, recording) = self.ended(pending, outcome);
         let outcome = match recording.await {
             Ok(()) => outcome,
-            // A refusal stays what it is: to withhold it could not be any safer.
+            // A refusal keeps its reason: to withhold it would not be any safer.
             Err(_) => outcome.and(Err(Reason::AuditUnavailable.into())),
         };
         match &outcome {
@@ -229,7 +230,7 @@ impl Broker {
         outcome
     }
 
-    /// What was decided, and its record on its way.
+    /// Completes the audit record with the outcome and submits it to the log.
     fn ended(
         &self,
         mut pending: Pending<'_>,
@@ -264,7 +265,7 @@ impl Broker {
         (outcome, recording)
     }
 
-    /// A request of a caller that is not known, one too many of its source or namespace.
+    /// Refuses a request of an unknown caller that exceeds the limit of its source or namespace.
     async fn rate_limited(&self, source: Source) -> Refusal {
         self.parts
             .metrics
@@ -274,12 +275,11 @@ impl Broker {
         Reason::RateLimited.into()
     }
 
-    /// Records a request that nothing can be decided on: it is malformed, or brings no caller's
-    /// token.
+    /// Audits a request without a decision: it is malformed or carries no caller token.
     ///
     /// # Errors
-    /// [`Reason::RateLimited`]: there were too many of them from its source, so that it is one of
-    /// many in a record.
+    /// [`Reason::RateLimited`]: its source sent too many of them, so a summary record counts this
+    /// one.
     pub async fn refuse(
         &self,
         route: &'static str,
@@ -297,7 +297,7 @@ impl Broker {
         };
         record.time = self.parts.clock.now().wall;
         record.ended(decision(reason), reason);
-        // It is refused whether or not that can be recorded.
+        // The request is refused even if the record cannot be written.
         let _ = self.parts.audit.record(&record).await;
         self.parts.metrics.request(decision(reason), reason);
         Ok(())
@@ -315,11 +315,10 @@ impl Broker {
             .await?;
         record.caller = Some(caller.caller.clone());
         record.stale = caller.stale;
-        // Once more if the configuration changed to another grant on the way: what was minted is
-        // for the earlier one.
+        // Tries once more if the configuration changed to another grant meanwhile: the minted token
+        // belongs to the earlier grant.
         match self.attempt(&caller, request, record).await {
-            // In a box, as is all else that is seldom: what every request carries about is the
-            // usual way alone.
+            // Boxed because this retry is rare; it keeps the common future small.
             Err(refusal) if refusal.reason == Reason::GrantSuperseded => {
                 Box::pin(self.attempt(&caller, request, record)).await
             }
@@ -382,14 +381,14 @@ impl Broker {
                 })?;
         let now = self.parts.clock.now();
         self.check_current(now)?;
-        // What has not changed since it was looked at needs no second look.
+        // The grant needs no recheck if neither policy nor the live objects changed since the view.
         if !view.is_current(&self.parts.policy, &self.parts.live) {
             authorise::still_holds(&self.parts.policy.look(), &*self.parts.live, &grant)?;
         }
         let usable = token.usable(now).ok_or(Reason::MintFailed)?;
         if usable < min_ttl {
             let detail = format!(
-                "min_ttl is more than the hub's tokens live: {} s are left of this one",
+                "min_ttl is more than the lifetime of the hub's tokens: this one has {} s left",
                 usable.as_secs()
             );
             return Err(told(Reason::RequestInvalid, detail));
@@ -408,7 +407,8 @@ impl Broker {
         })
     }
 
-    /// The pair, and the hub's word on it where the hub must be asked.
+    /// Returns the pair that policy allows, with the hub's review of a delegation where one is
+    /// needed.
     async fn find(
         &self,
         caller: &Authentication,
@@ -439,7 +439,8 @@ impl Broker {
         Ok(found)
     }
 
-    /// A refusal with what stands in the way. Its text reaches only whoever policy allows the pair.
+    /// Adds to a refusal what blocks the request and how to fix it. This text reaches only callers
+    /// to which policy grants the pair.
     fn advised(&self, reason: Reason, pair: &Pair) -> Refusal {
         let policy = self.parts.policy.current();
         Refusal {
@@ -449,7 +450,7 @@ impl Broker {
         }
     }
 
-    /// The first of the request's shapes that policy allows.
+    /// Returns the pair for the first of the request's delivery types that policy allows.
     fn pair(
         &self,
         policy: &Policy,
@@ -472,7 +473,7 @@ impl Broker {
         outcome
     }
 
-    /// Whether what the watches have seen is recent enough to decide on.
+    /// Checks that the watches are recent enough to decide on.
     fn check_current(&self, now: Moment) -> Result<(), Reason> {
         let limit = self.parts.callers.max_stale;
         if self.parts.live.is_current(limit, now) {
@@ -508,7 +509,8 @@ fn told(reason: Reason, detail: String) -> Refusal {
     }
 }
 
-/// Whether a refusal is a decision about the caller or a failure to carry out what was allowed.
+/// Classifies a refusal for audit and metrics: `denied` is a decision about the request, `failed`
+/// means that Keyferry could not carry out what was allowed.
 fn decision(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {

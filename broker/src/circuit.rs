@@ -1,4 +1,5 @@
-//! Keeps callers from waiting, one after the other, for a hub that does not answer.
+//! A circuit breaker, so that callers do not wait, one after the other, for a hub that does not
+//! answer.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,10 +10,11 @@ use crate::ports::HubError;
 
 /// How long after the last failure calls are refused at once.
 const PAUSE: Duration = Duration::from_millis(1000);
-/// Failures in a row that open the circuit: one caller's bad luck must not stop the others.
+/// How many consecutive failures open the circuit: the failure of a single call must not stop the
+/// others.
 const FAILURES: u32 = 3;
 
-/// Open after some calls in a row failed; then one call per second tries again.
+/// Opens after several consecutive failures, and then lets one call per second try again.
 #[derive(Debug)]
 pub struct Circuit {
     opens: Opens,
@@ -32,8 +34,8 @@ enum Opens {
 }
 
 impl Circuit {
-    /// Opens only when no answer comes. For mints: a hub may answer 500 for one ServiceAccount
-    /// alone, and that must not stop the others'.
+    /// Creates a circuit that opens only when no answer comes. For mints: a hub may answer 500 for
+    /// a single ServiceAccount, which must not stop the mints of others.
     pub fn on_silence() -> Self {
         Self {
             opens: Opens::OnSilence,
@@ -41,8 +43,8 @@ impl Circuit {
         }
     }
 
-    /// Opens also on 429 and 5xx. For reviews, where no single caller can bring such an answer
-    /// about.
+    /// Creates a circuit that opens also on 429 and 5xx. For reviews, where no single caller can
+    /// cause such an answer.
     pub fn on_any_failure() -> Self {
         Self {
             opens: Opens::OnAnyFailure,
@@ -50,7 +52,7 @@ impl Circuit {
         }
     }
 
-    /// Whether to try a call now.
+    /// Decides whether a call may be tried now.
     ///
     /// # Errors
     /// [`HubError::Unreachable`] while the circuit is open. One call a second gets through, whether

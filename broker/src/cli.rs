@@ -64,25 +64,25 @@ enum Command {
     Agent(Box<agent::AgentArgs>),
     /// Run a command with a kubeconfig for an access.
     Exec(exec::ExecArgs),
-    /// Make a TargetCluster of a kubeconfig, a Secret of Flux, Cluster API or Argo CD, or a
+    /// Create a TargetCluster from a kubeconfig, a Secret of Flux, Cluster API or Argo CD, or a
     /// ClusterProfile. Offline.
     Import(import::ImportArgs),
     /// List what a configuration file, or the objects of the hub, allow.
     Targets(targets::TargetsArgs),
-    /// Show the hub's keys: published, settled, held, revoked; rotate those of managed issuers.
+    /// Show the hub's signing keys and their states; rotate those of managed issuers.
     Keys(keys::KeysArgs),
     /// Revoke a hub signing key permanently and force targets to reload their keys.
     Revoke(revoke::RevokeArgs),
     /// Check each step from an object or flags to the target, and name the first that fails.
     Doctor(Box<doctor::DoctorArgs>),
-    /// Ask a target who a token is.
+    /// Ask a target which user a token authenticates as.
     Whoami(Box<whoami::WhoamiArgs>),
     /// Ask a target whether a token may do something, or apply all objects of a folder.
     CanI(Box<can_i::CanIArgs>),
     /// Write the hub's discovery documents as files, for a bucket or a plain web server.
     Export(export::ExportArgs),
-    /// Say what a target's apiserver makes of a token: the user, or the exact refusal. Offline,
-    /// without a cluster.
+    /// Predict what a target's apiserver does with a token: the user, or the exact refusal.
+    /// Offline, without a cluster.
     Verify(verify::VerifyArgs),
     /// Find the errors and traps of AuthenticationConfiguration files. Offline, without a cluster.
     Lint(lint::LintArgs),
@@ -98,7 +98,7 @@ enum Command {
     Completion(completion::CompletionArgs),
     /// Explain a reason code or a message: cause and fix. Offline.
     Explain(explain::ExplainArgs),
-    /// Show the main job on an embedded hub and target: no cluster needed.
+    /// Run the main flow on an embedded hub and target: no cluster needed.
     #[cfg(feature = "embedded")]
     Demo(demo::DemoArgs),
 }
@@ -123,7 +123,7 @@ const SERVER: &str = "Keyferry server";
 const TARGET: &str = "Target";
 
 impl HubArgs {
-    /// For a person: found as kubectl finds it.
+    /// Hub access for a person: the kubeconfig is found like kubectl finds it.
     fn access(&self) -> HubAccess {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let search = kubeconfig_files(std::env::var_os("KUBECONFIG").as_deref(), home.as_deref());
@@ -133,9 +133,9 @@ impl HubArgs {
         }
     }
 
-    /// As the flags and their variables name it, else the Pod's: for what runs without a person,
-    /// and for the exec plugin. A client that runs the plugin may have the target's own kubeconfig
-    /// in `KUBECONFIG`, whose user is that plugin again.
+    /// Hub access for services and for the exec plugin: from the flags and their variables, else
+    /// the Pod's. A client that runs the plugin may have the target's own kubeconfig in
+    /// `KUBECONFIG`, and the user there is that plugin again.
     fn named(&self) -> HubAccess {
         HubAccess {
             kubeconfig: self.kubeconfig.clone(),
@@ -145,8 +145,8 @@ impl HubArgs {
     }
 }
 
-/// The files that kubectl merges: those of `KUBECONFIG`, each once, or the default file, where it
-/// is there.
+/// Returns the files that kubectl merges: those of `KUBECONFIG`, each once, or the default file if
+/// it exists.
 fn kubeconfig_files(variable: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for file in std::env::split_paths(variable.unwrap_or_default())
@@ -166,13 +166,14 @@ fn kubeconfig_files(variable: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBu
     files
 }
 
-/// Whether a flag says it, and not its variable: a flag goes before a variable of another flag.
+/// Whether a value comes from a flag and not from its variable: a flag overrides the variable of
+/// another flag.
 fn by_flag(value: Option<&OsStr>, variable: &str) -> bool {
     value.is_some_and(|value| std::env::var_os(variable).as_deref() != Some(value))
 }
 
-/// Runs the command line of this process. The name by which it was called says whether kubectl
-/// calls it, and for what.
+/// Runs the command line of this process. The program's name says whether kubectl calls it as a
+/// plugin, and for which command.
 pub fn main() -> ExitCode {
     let program = std::env::args_os().next().map(PathBuf::from);
     let called = program
@@ -193,7 +194,7 @@ pub fn main() -> ExitCode {
     let command = match matches {
         Ok(cli) => cli.command,
         Err(error) => {
-            // The exit below ends the process with the code that clap gives each kind of error.
+            // The exit below ends the process with clap's exit code for this kind of error.
             let _ = error.print();
             let words: Vec<OsString> = std::env::args_os().skip(1).collect();
             if let Some(hint) = help::hint(error.kind(), &words) {
@@ -214,8 +215,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs a command that reads files and prints, without starting anything else. No other, but for
-/// the exec plugin, which most of the time does no more.
+/// Runs a command that only reads files and prints, without starting a runtime; returns `None` for
+/// all others. The exec plugin is included, since most of its calls do no more.
 fn offline(command: &Command) -> Option<ExitCode> {
     match command {
         Command::Credential(args) => Some(credential::run(args)),
@@ -309,8 +310,8 @@ mod tests {
         assert_eq!(kid.as_deref(), Some("-A5tjd"));
     }
 
-    /// What a flag is, as its help says before a colon; behind it stands what this command does
-    /// with it.
+    /// Returns a flag's meaning, the part of its help before a colon; after it comes what this
+    /// command does with the flag.
     fn meaning(argument: &clap::Arg) -> String {
         let help = argument
             .get_help()

@@ -1,5 +1,5 @@
-//! The other side of the token API, and the way without a server: what `keyferry token`,
-//! `kubeconfig` and `exec` are made of.
+//! The client of the token API, and the mode without a server: the base of `keyferry token`,
+//! `kubeconfig` and `exec`.
 
 pub mod admission_policies;
 pub mod caller_token;
@@ -21,11 +21,11 @@ use std::time::Duration;
 use keyferry_core::reason::Reason;
 use secrecy::SecretString;
 
-/// A token and how long it may be used.
+/// A token with its remaining lifetime.
 pub struct UsableToken {
     /// The token.
     pub token: SecretString,
-    /// How long it may be used, the margin taken off.
+    /// How long the token may be used, after the safety margin.
     pub usable: Duration,
 }
 
@@ -41,25 +41,25 @@ pub enum ClientError {
     /// The hub's client cannot be made.
     #[error(transparent)]
     Hub(#[from] crate::kube::client::ClientError),
-    /// The hub refused something.
+    /// A call to the hub failed.
     #[error("{doing}: {error}")]
     HubCall {
-        /// What was being done.
+        /// The failed step.
         doing: &'static str,
-        /// What the hub said.
+        /// The error of the call.
         error: crate::ports::HubError,
     },
     /// The hub's discovery documents cannot be used.
     #[error(transparent)]
     Publish(#[from] crate::publication::PublishError),
-    /// Policy or state stands against it.
+    /// Policy or the current state refuses the access.
     #[error("getting a token for {access}: {reason}: {detail}")]
     Refused {
-        /// What was asked for.
+        /// The requested access.
         access: String,
         /// The stable code.
         reason: Reason,
-        /// What to do.
+        /// The explanation, with the fix.
         detail: String,
     },
     /// The server's certificates cannot be read.
@@ -70,27 +70,27 @@ pub enum ClientError {
     /// The server cannot be reached.
     #[error("calling {server}: {problem}")]
     Server {
-        /// Where.
+        /// The address of the server.
         server: String,
-        /// What went wrong.
+        /// The cause of the failure.
         problem: String,
     },
-    /// The server said no.
+    /// The server answered with an error.
     #[error("the server answered {status} {error}: {description}{}", server::suffix(.request_id.as_deref()))]
     Answer {
         /// HTTP status.
         status: u16,
-        /// Its error code.
+        /// The error code in the answer.
         error: String,
-        /// Its text.
+        /// The error description in the answer.
         description: String,
-        /// What joins the answer to the server's audit record.
+        /// The request id, which is also in the server's audit record.
         request_id: Option<String>,
     },
-    /// What was received cannot be used.
+    /// The received kubeconfig cannot be used.
     #[error(transparent)]
     Received(#[from] keyferry_core::received_kubeconfig::ReceivedError),
-    /// The document could not be written.
+    /// The kubeconfig could not be rendered.
     #[error(transparent)]
     Kubeconfig(#[from] keyferry_core::kubeconfig::KubeconfigError),
 }

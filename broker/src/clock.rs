@@ -1,12 +1,12 @@
-//! Time, read in one place and passed in everywhere else.
+//! The clock, read in one place and injected everywhere else.
 
 use std::time::Instant;
 
 use keyferry_core::moment::Moment;
 
-/// A source of both clocks.
+/// A source of the wall clock and the monotonic clock.
 pub trait Clock: Send + Sync {
-    /// Both clocks, read together.
+    /// Reads both clocks together.
     fn now(&self) -> Moment;
 }
 
@@ -17,7 +17,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Clocks whose monotonic side starts now.
+    /// Creates clocks whose monotonic time starts now.
     #[allow(
         clippy::disallowed_methods,
         reason = "this is the one place that reads the machine's clocks"

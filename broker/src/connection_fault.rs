@@ -1,7 +1,7 @@
-//! Why a connection failed, in words that a person can act on.
+//! Explains why a connection failed, in words that a person can act on.
 //!
-//! The cause is found by the types of the errors within an error, never by their texts, which may
-//! quote what must not be printed.
+//! The cause is found by the types of the nested errors, never by their texts, which may quote
+//! secrets.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -17,44 +17,44 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long it may take to find out more about a failure.
+/// The time limit for finding out more about a failure.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// More than the first messages of a server have.
+/// The limit for a server's handshake; its first messages are always smaller.
 const MAX_HANDSHAKE_BYTES: usize = 256 * 1024;
-/// Errors within errors that are looked at. A chain has no cycle, but may be long.
+/// How many nested errors are examined. A chain has no cycle, but may be long.
 const MAX_DEPTH: usize = 16;
 
-/// What kind of failure it was.
+/// The kind of a connection failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing listens at the port.
+    /// No process listens on the port.
     Refused,
     /// The name does not resolve.
     HostNotFound,
-    /// There is no route.
+    /// There is no route to the host.
     NoRoute,
-    /// The certificate's CA is not among those that are trusted: none was given, or another one.
+    /// The certificate's CA is not trusted: no CA was configured, or another one.
     UnknownAuthority,
     /// The certificate is for other names.
     OtherNames,
     /// Something else is wrong with the certificate.
     Certificate(String),
-    /// What listens there speaks no TLS.
+    /// The server does not speak TLS.
     NotTls,
-    /// Not known.
+    /// The cause is unknown.
     Other,
 }
 
-/// A failure and its text.
+/// A connection failure with an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionFault {
-    /// What kind it was.
+    /// The kind of the failure.
     pub kind: Kind,
-    /// For people, without the address that the caller names anyway.
+    /// The explanation, without the address, which the caller prints anyway.
     pub text: String,
 }
 
-/// Where a connection led, as far as it can be tried again.
+/// The endpoint of a failed connection, for further checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     host: String,
@@ -63,7 +63,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The host and port of a URL.
+    /// Takes the host and port from a URL.
     #[must_use]
     pub fn of_url(url: &url::Url) -> Option<Self> {
         let host = url.host_str()?.trim_matches(['[', ']']).to_owned();
@@ -74,7 +74,7 @@ impl Place {
         })
     }
 
-    /// The same place, asked for a certificate of another name.
+    /// Returns the same endpoint with another expected certificate name.
     #[must_use]
     pub fn with_server_name(self, name: &str) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Place {
 }
 
 impl Kind {
-    /// The kind, as far as the error's types say it.
+    /// Derives the kind from the error's types.
     fn of(error: &(dyn Error + 'static)) -> Self {
         let mut next = Some(error);
         for _ in 0..MAX_DEPTH {
@@ -101,8 +101,7 @@ impl Kind {
                 ) => return Self::NoRoute,
                 _ => {}
             }
-            // The source of an I/O error is that of the error within; the error within is only to
-            // be had like this.
+            // `source()` of an I/O error skips the inner error itself; only `get_ref` returns it.
             next = match io.and_then(std::io::Error::get_ref) {
                 Some(within) => Some(within),
                 None => current.source(),
@@ -138,9 +137,9 @@ impl Kind {
 }
 
 impl ConnectionFault {
-    /// Finds the cause. Where the error leaves it open, the name is resolved once more, or the
-    /// certificate is looked at in a handshake of its own, over which nothing is sent. Without a
-    /// place, as through a proxy, neither is done.
+    /// Finds the cause of an error. If the error leaves it open, resolves the name again, or reads
+    /// the certificate in a separate handshake that sends no data. Without an endpoint, as through
+    /// a proxy, it does neither.
     pub async fn of(error: &(dyn Error + Send + Sync + 'static), place: Option<&Place>) -> Self {
         let kind = Kind::of(error);
         let (kind, names) = match (kind, place) {
@@ -190,7 +189,7 @@ fn text(kind: &Kind, place: Option<&Place>, names: Option<&CertificateNames>) ->
             }
         }
         Kind::Certificate(text) => text.clone(),
-        Kind::NotTls => "what listens there does not speak TLS".to_owned(),
+        Kind::NotTls => "the server there does not speak TLS".to_owned(),
         Kind::Other => "the connection failed".to_owned(),
     }
 }
@@ -209,7 +208,7 @@ impl Place {
         !matches!(found, Ok(Err(_)))
     }
 
-    /// The names in the certificate that is presented there.
+    /// Returns the names in the certificate that the server presents.
     async fn presented(&self) -> Option<CertificateNames> {
         tokio::time::timeout(DEADLINE, self.leaf())
             .await
@@ -266,7 +265,7 @@ impl Place {
     }
 }
 
-/// Takes a look at the server's certificate, and refuses every one: no connection comes of it.
+/// Records the server's certificate and rejects every one, so that no connection is established.
 #[derive(Debug)]
 struct Witness {
     leaf: Mutex<Option<Vec<u8>>>,
@@ -323,7 +322,7 @@ mod tests {
     use super::{ConnectionFault, Kind, Place};
     use crate::embedded::Authority;
 
-    /// What a client that trusts `authority` alone says of the URL.
+    /// Connects with a client that trusts only `authority`, and explains its error.
     async fn fault(url: &str, authority: &Authority) -> ConnectionFault {
         let roots = reqwest::Certificate::from_pem_bundle(authority.ca_pem().as_bytes()).unwrap();
         let client = reqwest::Client::builder()

@@ -1,6 +1,5 @@
-//! What runs beside the listeners: reading the configuration, the targets' CA certificates and the
-//! hub's keys again and again, and, where objects stand on the hub, bringing deliveries and
-//! statuses to what policy says.
+//! The background tasks: they reload the configuration, the targets' CA certificates and the hub's
+//! keys. If policy objects are on the hub, they also reconcile deliveries and statuses.
 
 pub mod admission_policies;
 pub mod canary;

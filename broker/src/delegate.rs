@@ -1,4 +1,4 @@
-//! Whether a delegated caller may mint for another ServiceAccount, by the hub's own RBAC.
+//! Checks by the hub's own RBAC whether a delegated caller may mint for another ServiceAccount.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use crate::flight::Flights;
 use crate::metrics::Metrics;
 use crate::ports::{Hub, HubError};
 
-/// How long a SubjectAccessReview stands.
+/// How long a SubjectAccessReview is cached.
 pub const REVIEW_LIFETIME: Duration = Duration::from_secs(10);
 const CAPACITY: u64 = 20_000;
 
 type Key = (TokenKey, ServiceAccount);
 
-/// The hub's answer and how it is known.
+/// The hub's answer about a delegated caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Delegation {
     /// The answer.
     pub review: Review,
-    /// How long it stands without being asked for again.
+    /// Until when the answer is used without asking again.
     pub fresh: Deadline,
-    /// Whether the hub could not be asked and an earlier answer of it stands.
+    /// Whether the hub was unreachable, so that an earlier answer was used.
     pub stale: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Delegations {
 }
 
 impl Delegations {
-    /// Asks `hub`.
+    /// Creates an empty cache of the answers of `hub`.
     pub fn new(
         hub: Arc<dyn Hub>,
         clock: Arc<dyn Clock>,
@@ -83,10 +83,10 @@ impl Delegations {
         }
     }
 
-    /// Whether the caller may create tokens for `account`.
+    /// Asks whether the caller may create tokens for `account`.
     ///
     /// # Errors
-    /// [`Reason::HubUnreachable`] without an earlier answer that still stands;
+    /// [`Reason::HubUnreachable`] without an earlier answer that is still valid;
     /// [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
     pub async fn review(
         &self,
@@ -122,7 +122,7 @@ impl Delegations {
             },
             Ok(Err(error)) => {
                 let reason = error.review_reason();
-                tracing::error!(%reason, %error, "the hub gives no answer to a SubjectAccessReview");
+                tracing::error!(%reason, %error, "the hub does not answer a SubjectAccessReview");
                 Err(reason)
             }
             Err(_) => Err(Reason::HubUnreachable),
@@ -142,8 +142,7 @@ impl Delegations {
         );
         let (caller, metrics) = (caller.caller.clone(), self.metrics.clone());
         async move {
-            // Another review may have ended between the look at what is known and the start of this
-            // one.
+            // Another review may have ended between the cache lookup and the start of this one.
             if let Some(landed) = known
                 .get(&key)
                 .filter(|landed| !landed.fresh.passed(clock.now()))

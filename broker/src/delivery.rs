@@ -1,9 +1,9 @@
-//! Deliveries: the objects by which accesses reach their consumers, brought to what policy says,
-//! one access at a time.
+//! Reconciles deliveries: the objects through which accesses reach their consumers, one access at a
+//! time.
 //!
-//! What is decided is in `keyferry_core::delivery`; here it is read, minted and written, by the
-//! leader alone. A delivery has no caller: its grant comes from the same authoriser, and is looked
-//! at once more right before the object is written.
+//! The decisions are in `keyferry_core::delivery`; this module reads, mints and writes, on the
+//! leader only. A delivery has no caller: its grant comes from the same authoriser, and is
+//! rechecked right before the object is written.
 
 mod drain;
 mod flux_references;
@@ -41,17 +41,17 @@ use crate::publication::PublicationReader;
 use crate::random::Random;
 use crate::targets::TargetReader;
 
-/// How often, at the least, an access is looked at though nothing is known to have changed:
-/// somebody may have edited its objects.
+/// The longest time between two checks of an access without a known change: its objects may have
+/// been edited.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
 
-/// What deliveries work with.
+/// The dependencies of [`Deliveries`].
 pub struct DeliveryParts {
-    /// The policy in force.
+    /// The active policy.
     pub policy: PolicyReader,
     /// The hub's accesses and targets.
     pub store: Arc<ObjectStore>,
-    /// What has no part in the policy.
+    /// The objects that are excluded from the policy, with their mistakes.
     pub faults: Faults,
     /// The hub's live objects.
     pub live: Arc<LiveObjects>,
@@ -63,45 +63,46 @@ pub struct DeliveryParts {
     pub mint: Mint,
     /// Whether authors of accesses are checked.
     pub admission_policy: AdmissionPolicyReader,
-    /// Reads and writes.
+    /// Reads and writes the hub's objects.
     pub objects: Arc<dyn HubObjects>,
-    /// Asks targets.
+    /// Tests whether targets accept a token.
     pub probe: Arc<dyn TargetProbe>,
-    /// Where every issuance is recorded.
+    /// The audit log that records every issuance.
     pub audit: Arc<dyn AuditSink>,
-    /// Time.
+    /// The clock for renewals and leadership.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for the jitter of renewals and the names of Events.
     pub random: Arc<dyn Random>,
-    /// Metrics.
+    /// Reports the state of each access.
     pub metrics: Metrics,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
-    /// How long a key must have been published before tokens that it signed leave.
+    /// The activation delay: how long a key must have been published before tokens that it signed
+    /// are issued.
     pub settle: Duration,
 }
 
-/// See the module.
+/// Writes, renews and removes the delivered objects of accesses.
 pub struct Deliveries {
     parts: DeliveryParts,
     probes: Probes,
     events: EventBudgets,
 }
 
-/// When an access is to be looked at again.
+/// When to reconcile an access again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// When something changes.
+    /// Only when something changes.
     OnChange,
-    /// After this time, if nothing changes before.
+    /// After this time, or earlier on a change.
     After(Duration),
-    /// Soon, and then more rarely: what stands in the way may pass.
+    /// Soon, then with growing pauses: the obstacle may pass.
     Retry,
 }
 
 impl Next {
-    /// Up to a fifth earlier by `jitter`: accesses that were made together are not all to be looked
-    /// at together for ever.
+    /// Moves the regular check up to a fifth earlier by `jitter`, so that accesses that were
+    /// created together are not checked together for ever.
     fn spread(self, jitter: f64) -> Self {
         match self {
             Self::After(pause) if pause == LOOK_AGAIN => {
@@ -112,7 +113,7 @@ impl Next {
     }
 }
 
-/// One access under way.
+/// An access that is being reconciled, with the policy for it.
 struct Round<'a> {
     name: &'a AccessName,
     stored: &'a StoredAccess,
@@ -120,18 +121,18 @@ struct Round<'a> {
     policy: Arc<Policy>,
 }
 
-/// What came of one look at an access.
+/// The result of reconciling an access.
 struct Outcome {
     authorized: Finding,
     written: Vec<Written>,
-    /// Reports of objects that could not be deleted.
+    /// Status entries of objects that could not be deleted.
     left_over: Vec<serde_json::Value>,
-    /// When the last of the tokens ends that stood in an object before or after.
+    /// The latest expiry of the tokens that an object contained before or after this run.
     exposed: Option<jiff::Timestamp>,
 }
 
 impl Deliveries {
-    /// Deliveries by these parts.
+    /// Creates the deliveries from their dependencies.
     pub fn new(parts: DeliveryParts) -> Self {
         Self {
             parts,
@@ -140,12 +141,13 @@ impl Deliveries {
         }
     }
 
-    /// Another replica leads: what was found here grows old, and metrics must not go on telling it.
+    /// Removes the metrics of accesses because another replica leads: its own state would become
+    /// outdated.
     pub fn not_leading(&self) {
         self.parts.metrics.accesses_gone();
     }
 
-    /// Brings one access to what policy says, and says in its status what came of it.
+    /// Reconciles one access with the policy, and writes the result into its status.
     pub async fn reconcile(&self, name: &AccessName) -> Next {
         let Some(stored) = self.parts.store.access(name) else {
             self.probes.forget(name);
@@ -169,7 +171,7 @@ impl Deliveries {
             }
         };
         outcome.unwrap_or_else(|error| {
-            tracing::warn!(access = %name, %error, "what became of the access could not be \
+            tracing::warn!(access = %name, %error, "the result for the access could not be \
                 written; trying again");
             Next::Retry
         })
@@ -180,8 +182,7 @@ impl Deliveries {
     }
 
     async fn bring(&self, round: &Round<'_>) -> Result<Next, HubError> {
-        // What was read of the object and the policy may differ for a moment; the next change
-        // brings them together.
+        // The object and the policy may differ for a moment; the next change resolves this.
         if round
             .policy
             .accesses
@@ -190,7 +191,7 @@ impl Deliveries {
         {
             return Ok(Next::Retry);
         }
-        // Nor is anything taken back for a target that policy has not taken in yet.
+        // Nor is anything removed for a target that the policy does not include yet.
         if !self.parts.store.is_taken_in(
             &round.access.target,
             &round.policy,
@@ -269,7 +270,8 @@ impl Deliveries {
         .await
     }
 
-    /// Each delivery, or what the access offers without one, and whether policy grants it.
+    /// Returns each delivery with policy's decision. An access without deliveries gets those types
+    /// that it offers by itself.
     fn pairs(&self, round: &Round<'_>) -> Vec<(Delivery, Result<Pair, Reason>)> {
         let (policy, live) = (&*round.policy, &*self.parts.live);
         let one = |delivery: &Delivery| {
@@ -288,7 +290,7 @@ impl Deliveries {
         if !round.access.deliveries.is_empty() {
             return round.access.deliveries.iter().map(one).collect();
         }
-        // Either shape is enough where none is named.
+        // One granted type is enough if the access names none.
         let shapes = [("http", DeliveryType::HTTP), ("exec", DeliveryType::Exec)];
         let offered = shapes.iter().filter_map(|(name, shape)| {
             let name = keyferry_core::name::ObjectName::new(*name).ok()?;
@@ -323,8 +325,8 @@ impl Deliveries {
             exposed,
         } = outcome;
         let now = self.parts.clock.now().wall;
-        // What policy had refused from the start is told by `Authorized`; what it took back while
-        // it was written is not.
+        // `Authorized` already reports what policy refused from the start, but not what it withdrew
+        // during the write.
         let refused =
             |one: &&Written| one.report.reason == Reason::TargetNotGranted && !authorized.holds();
         let hindered = written
@@ -339,7 +341,7 @@ impl Deliveries {
                 Reason::DeliveryFailed,
                 "an object that is no longer wanted could not be deleted",
             ),
-            (None, true) => Finding::well("every object is as it should be"),
+            (None, true) => Finding::well("every object is up to date"),
         };
         let retries = !left_over.is_empty() || written.iter().any(|one| one.retry);
         let next = next(&written, &left_over, probe, now).spread(self.parts.random.unit());
@@ -364,8 +366,9 @@ impl Deliveries {
     }
 }
 
-/// The earliest of what is due. What policy refuses is not tried again: a change of policy is seen,
-/// and a tenant may ask for much.
+/// Returns the time of the next reconciliation, the earliest of all that is due. What policy
+/// refuses is not retried: a change of policy is noticed, and a tenant could otherwise cause many
+/// retries.
 fn next(
     written: &[Written],
     left_over: &[serde_json::Value],
@@ -379,12 +382,12 @@ fn next(
     {
         return Next::Retry;
     }
-    // A little later than said: a second too early costs another round.
+    // One second later than reported: a second too early would cost another run.
     let active = written
         .iter()
         .filter_map(|one| one.retry_after)
         .map(|left| left.saturating_add(Duration::from_secs(1)));
-    // One that is tried again is not due by the token that it could not replace.
+    // A delivery that is retried is not due by the token that it could not replace.
     let renewals = written
         .iter()
         .filter(|one| !one.retry)

@@ -1,8 +1,8 @@
 //! An embedded hub and an embedded target: two loopback servers that speak real TLS, real
 //! signatures and the few Kubernetes calls that the broker and `kubectl` make.
 //!
-//! They carry `keyferry demo` and stand in for apiservers in tests. They are no apiservers:
-//! nothing is stored, admitted or validated beyond what is described here.
+//! They run `keyferry demo` and replace apiservers in tests. They are no apiservers: they store,
+//! admit and validate only what is described here.
 
 pub mod clock;
 pub mod hub;
@@ -70,7 +70,8 @@ impl From<aws_lc_rs::error::Unspecified> for EmbeddedError {
     }
 }
 
-/// A test that panicked while it held a lock must not hide its own message behind a poisoned lock.
+/// Locks even a poisoned mutex: a test that panicked must not hide its own message behind the
+/// poisoned lock.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! Events (events.k8s.io/v1) on what became of an object. They are for people: one that cannot be
-//! written is no failure.
+//! Writes Events (events.k8s.io/v1) about changes of an object's state. They are only for people: a
+//! failed write is not an error.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,31 +14,31 @@ use serde_json::{Value, json};
 use crate::ports::HubObjects;
 use crate::random::Random;
 
-/// The most bytes of a note that the API takes.
+/// The maximum length of a note in the API, in bytes.
 const MOST: usize = 1000;
 
-/// Events of one namespace that may come at once.
+/// How many Events a namespace may cause at once.
 const AT_ONCE: u32 = 100;
-/// How long until one more may come.
+/// How long until a namespace may cause one more.
 const ONE_MORE_AFTER: Duration = Duration::from_secs(2);
-/// Namespaces that are remembered before those are forgotten that have all of theirs again.
+/// How many namespaces are stored before those with a full budget are removed.
 const REMEMBERED: usize = 1_000;
 
-/// How many Events each namespace's accesses may still cause. What a tenant breaks a thousand times
-/// over costs the hub no thousand writes, and nobody else an Event; the statuses say it all the
-/// same.
+/// The budget of Events for each namespace's accesses. A tenant that breaks its accesses repeatedly
+/// must neither flood the hub with writes nor take the Events of others; statuses are always
+/// written.
 #[derive(Debug, Default)]
 pub struct EventBudgets(Mutex<HashMap<Namespace, Duration>>);
 
 impl EventBudgets {
-    /// Whether one more may be written, which then counts; `now` is monotonic.
+    /// Takes one Event from the budget, if any is left; `now` is monotonic.
     pub fn take(&self, namespace: &Namespace, now: Duration) -> bool {
         let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if spent.len() >= REMEMBERED {
             spent.retain(|_, until| *until > now);
         }
-        // Until when the namespace has all of its Events again: each adds its share, and never more
-        // than for all of them.
+        // The time at which the budget is full again: each Event delays it, but never beyond the
+        // time for a whole budget.
         let until = spent.get(namespace).copied().unwrap_or_default().max(now) + ONE_MORE_AFTER;
         let fits = until <= now + ONE_MORE_AFTER * AT_ONCE;
         if fits {
@@ -48,14 +48,14 @@ impl EventBudgets {
     }
 }
 
-/// The object that an Event is about.
+/// The object of an Event.
 pub struct Subject {
     reference: Value,
     namespace: String,
 }
 
 impl Subject {
-    /// A TargetAccess.
+    /// Creates the subject for a TargetAccess.
     pub fn access(name: &AccessName, uid: &str) -> Self {
         let reference = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": name.name.as_str(), "namespace": name.namespace.as_str(), "uid": uid,
@@ -66,7 +66,8 @@ impl Subject {
         }
     }
 
-    /// A TargetCluster. Events of cluster-scoped objects stand in the namespace `default`.
+    /// Creates the subject for a TargetCluster. Events of cluster-scoped objects are in the
+    /// namespace `default`.
     pub fn target(name: &ObjectName, uid: &str) -> Self {
         let reference = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "name": name.as_str(), "uid": uid });
         Self {
@@ -76,7 +77,7 @@ impl Subject {
     }
 }
 
-/// Writes one.
+/// Writes an Event about a finding.
 pub async fn tell(
     objects: &Arc<dyn HubObjects>,
     random: &dyn Random,

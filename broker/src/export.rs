@@ -1,5 +1,5 @@
-//! The published documents as files, for a bucket or a plain web server where targets cannot reach
-//! Keyferry.
+//! Exports the published documents as files, for a bucket or a plain web server where targets
+//! cannot reach Keyferry.
 //!
 //! ```text
 //! DIR/openid/v1/jwks
@@ -7,8 +7,8 @@
 //! DIR/manifest.json       what each file is to be served with, in the order in which to upload them
 //! ```
 //!
-//! Each file is replaced in one step, the keys before the document that names them, the manifest
-//! last. A file that already holds these bytes is left alone.
+//! Each file is replaced atomically: first the keys, then the document that names them, and the
+//! manifest last. A file that already has these bytes is not touched.
 
 mod folder;
 
@@ -22,10 +22,10 @@ use self::folder::Folder;
 use crate::http::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
 use crate::publication::{Document, Published};
 
-/// The name of the manifest.
+/// The file name of the manifest.
 pub const MANIFEST: &str = "manifest.json";
 
-/// Why nothing, or not everything, was written.
+/// Why an export failed, wholly or in part.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The folder cannot be used.
@@ -33,10 +33,10 @@ pub enum ExportError {
     Open {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Another export writes there.
+    /// Another export is writing to the folder.
     #[error("opening the folder {0}: another keyferry export is writing there")]
     Busy(PathBuf),
     /// A file, or a folder on the way to it, cannot be written.
@@ -44,30 +44,30 @@ pub enum ExportError {
     Write {
         /// The path in the folder.
         path: String,
-        /// What the system says. A symbolic link on the way is "too many levels" or "not a
-        /// directory": none is followed.
+        /// The error of the operating system. A symbolic link on the way is "too many levels" or
+        /// "not a directory": none is followed.
         source: std::io::Error,
     },
-    /// The folder's manifest is none.
+    /// The folder's manifest cannot be parsed.
     #[error(
         "reading {MANIFEST} in the export folder: it is not the manifest of an export; give an \
          empty folder"
     )]
     Manifest,
-    /// The folder holds the documents of another issuer.
+    /// The folder contains the documents of another issuer.
     #[error(
         "the export folder holds the documents of issuer {there}, and the hub's issuer is {here}; \
          give another folder"
     )]
     OtherIssuer {
-        /// What the folder holds.
+        /// The issuer in the folder.
         there: String,
-        /// What was read.
+        /// The issuer of the hub.
         here: String,
     },
 }
 
-/// What the files are to be served with.
+/// The HTTP headers to serve the files with, for an upload script.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
@@ -76,31 +76,31 @@ pub struct Manifest {
     /// `https` origin under which they must be reached: `jwks_uri` names it.
     #[serde(rename = "publicURL")]
     pub public_url: String,
-    /// In the order in which to upload them.
+    /// The files, in the order in which to upload them.
     pub files: Vec<ManifestFile>,
 }
 
-/// One file.
+/// A file of the export.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestFile {
-    /// Its path below the folder and below the origin.
+    /// The file's path below the folder and below the origin.
     pub path: String,
     /// `Content-Type`.
     pub content_type: String,
     /// `Cache-Control`. Without it, verifiers guess from `Last-Modified`, up to a day.
     pub cache_control: String,
-    /// SHA-256 of its bytes, in hexadecimal digits.
+    /// SHA-256 of the file's bytes, in hexadecimal digits.
     pub sha256: String,
 }
 
-/// A folder that this process alone exports to.
+/// A folder that is locked for exports by this process.
 pub struct Export {
     folder: Folder,
 }
 
 impl Export {
-    /// Opens the folder, or makes it.
+    /// Opens and locks the folder, and creates it if needed.
     ///
     /// # Errors
     /// [`ExportError::Open`], [`ExportError::Busy`].
@@ -110,10 +110,10 @@ impl Export {
         })
     }
 
-    /// Writes what is published, and gives back the paths whose bytes changed.
+    /// Writes the published documents, and returns the paths whose bytes changed.
     ///
     /// # Errors
-    /// [`ExportError`]; every file then holds either its bytes of before or its new ones.
+    /// [`ExportError`]; every file then contains either its old bytes or its new ones.
     pub fn write(
         &self,
         published: &Published,
@@ -122,7 +122,7 @@ impl Export {
     ) -> Result<Vec<String>, ExportError> {
         self.same_issuer(published.issuer.as_str())?;
         let cache_control = cache_control(max_age);
-        // A reader of the new document must find the keys that it was made for.
+        // Keys first: a reader of the new document must find the keys that it refers to.
         let files = [
             (KEYS_PATH, KEYS_TYPE, &published.jwks),
             (METADATA_PATH, METADATA_TYPE, &published.metadata),
@@ -150,7 +150,8 @@ impl Export {
         Ok(changed)
     }
 
-    /// Targets of one issuer must never be given the keys of another.
+    /// Checks that the folder has the same issuer: targets of one issuer must never get the keys of
+    /// another.
     fn same_issuer(&self, here: &str) -> Result<(), ExportError> {
         let Some(bytes) = self.folder.read(MANIFEST)? else {
             return Ok(());

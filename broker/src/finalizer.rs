@@ -1,23 +1,23 @@
-//! Setting and removing Keyferry's finalizer. Those of others are read when they are needed and
-//! never kept: they may be many.
+//! Adds and removes Keyferry's finalizer. Finalizers of others are read only when needed and never
+//! stored: there may be many.
 
 use keyferry_core::config::{FINALIZER, Record};
 use serde_json::{Value, json};
 
 use crate::ports::{HubError, HubObjects};
 
-/// Whether the finalizer is to be there.
+/// Whether the finalizer should be present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// It is.
+    /// The finalizer should be present.
     Present,
-    /// It is not.
+    /// The finalizer should be absent.
     Absent,
 }
 
-/// Sets or removes Keyferry's finalizer of the object at `path`, as `record` has it, and leaves
-/// those of others in their order. Returns the object as it is then; nothing if it is gone or its
-/// spec is another one by now.
+/// Adds or removes Keyferry's finalizer on the object at `path`, as last read in `record`, and
+/// keeps those of others in their order. Returns the new object; `None` if it is gone or its spec
+/// has changed.
 ///
 /// # Errors
 /// [`HubError`]; [`HubError::Conflict`] if it was changed meanwhile.

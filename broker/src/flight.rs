@@ -1,5 +1,5 @@
-//! One call for many that want the same: the first starts it, in a task of its own, and all wait
-//! for its end.
+//! Single-flight: concurrent callers for the same key share one call. The first caller starts it in
+//! its own task, and all wait for its result.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,20 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-/// Calls under way, by what they are for.
+/// The calls in progress, by key.
 ///
-/// The call runs in its own task: a caller that hangs up neither stops it nor makes the next one
+/// The call runs in its own task. A caller that hangs up neither stops it nor makes the next caller
 /// start again, and no lock is held while it runs.
 pub struct Flights<K, V> {
     under_way: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
 }
 
-/// The task that made the call died.
+/// The task of the shared call panicked or was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the shared call ended without an answer")]
 pub struct Lost;
 
-/// A clone joins the same calls.
+/// A clone shares the calls of its original.
 impl<K, V> Clone for Flights<K, V> {
     fn clone(&self) -> Self {
         Self {
@@ -42,10 +42,10 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Waits for the call for `key`, starting `call` if none is under way.
+    /// Waits for the call for `key`, and starts `call` if none is in progress.
     ///
     /// # Errors
-    /// [`Lost`] if the call's task panicked; the next one starts anew.
+    /// [`Lost`] if the call's task panicked; the next caller starts a new call.
     pub async fn join<F>(&self, key: K, call: impl FnOnce() -> F) -> Result<V, Lost>
     where
         F: Future<Output = V> + Send + 'static,
@@ -64,8 +64,8 @@ where
                     let call = call();
                     tokio::spawn(async move {
                         let value = call.await;
-                        // Off the board before the answer is out: whoever comes after must not join
-                        // a call that has ended.
+                        // Removed before the result is sent, so that a later caller cannot join a
+                        // call that has ended.
                         drop(landing);
                         sender.send_replace(Some(value));
                     });
@@ -77,18 +77,18 @@ where
         value.clone().ok_or(Lost)
     }
 
-    /// How many calls are under way.
+    /// Returns the number of calls in progress.
     pub fn len(&self) -> usize {
         lock(&self.under_way).len()
     }
 
-    /// Whether no call is under way.
+    /// Whether no call is in progress.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Takes the call off the board, also when its task panics.
+/// Removes the call from the map on drop, even if its task panics.
 struct Landing<K: Eq + Hash, V> {
     under_way: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
     key: K,

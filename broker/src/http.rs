@@ -1,5 +1,4 @@
-//! What Keyferry answers over HTTP: the published documents, the token API, and health, each on a
-//! listener of its own.
+//! The HTTP servers: the published documents, the token API, and health, each on its own listener.
 
 mod acceptor;
 mod answers;

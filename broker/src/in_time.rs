@@ -1,4 +1,4 @@
-//! A limit on how long something may take.
+//! A timeout that costs no timer for work that is ready at once.
 
 use std::pin::Pin;
 use std::task::Poll;
@@ -7,9 +7,8 @@ use std::time::Duration;
 use futures::poll;
 use tokio::time::timeout;
 
-/// Lets `work` take `limit` and no longer. Only work that has to wait sets a timer, which most
-/// requests do not: timers have one lock for all of them, and room for one would go with each
-/// request.
+/// Runs `work` for at most `limit`. Only work that has to wait sets a timer, which most requests do
+/// not: all timers share one lock, and each request would carry memory for one.
 pub(crate) async fn in_time<T>(
     limit: Duration,
     mut work: Pin<&mut impl Future<Output = T>>,

@@ -1,5 +1,4 @@
-//! The Secret in which replicas share their record of the hub's keys, and the Secret with the key
-//! of its seal.
+//! Stores the key journal that replicas share, in one Secret, and the key of its seal in another.
 
 use std::sync::Arc;
 
@@ -11,20 +10,20 @@ use zeroize::Zeroizing;
 use crate::ports::{HubError, SecretData, SecretStore};
 use crate::random::Random;
 
-/// The Secret that holds the record.
+/// The Secret that contains the key journal.
 const RECORD: &str = "keyferry-keys";
-/// The Secret that holds the key of its seal. Made once and never changed.
+/// The Secret that contains the key of the seal. Created once and never changed.
 const SEAL: &str = "keyferry-seal";
-/// How often a lost race is run again before the next round.
+/// How often a write is tried again after a conflict, before the next round.
 pub const ATTEMPTS: usize = 4;
 
-/// Why the record could not be read or written.
+/// Why the key journal could not be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The hub did not let us.
+    /// The hub refused the call, or it failed.
     #[error("reading and writing the record of keys, Secret {RECORD}: {0}")]
     Hub(#[from] HubError),
-    /// The Secret of the seal holds no key.
+    /// The Secret of the seal contains no valid key.
     #[error(
         "reading the key of the seal, Secret {SEAL}: it holds no 32 bytes under the key `key`; \
          delete it and {RECORD}, and restart every replica"
@@ -33,30 +32,30 @@ pub enum RecordError {
     /// The system has no random numbers.
     #[error("making the key of the seal: the system gives no random numbers")]
     Random,
-    /// There is no record, and this process only reads.
+    /// There is no key journal, and this process may only read.
     #[error(
         "reading the record of keys, Secret {RECORD}: there is none; Keyferry has not run there"
     )]
     Absent,
-    /// The record has no valid seal, and this process cannot write it anew.
+    /// The key journal has no valid seal, and this process cannot rewrite it.
     #[error(
         "reading the record of keys, Secret {RECORD}: its seal is missing or wrong; a running \
-         Keyferry writes it anew within 10 s"
+         Keyferry rewrites it within 10 s"
     )]
     NotBelieved,
-    /// What was to be written is no record that could be read again, so what stands there stays.
+    /// The new key journal could not be read back, so the stored one was kept.
     #[error(
-        "writing the record of keys, Secret {RECORD}: it was not written, for it could not be read \
-         again: {0}"
+        "writing the record of keys, Secret {RECORD}: it was not written, because re-reading it \
+         failed: {0}"
     )]
     Unwritable(JournalError),
-    /// Others were faster again and again.
+    /// Other replicas won the race in every attempt.
     #[error("writing the record of keys, Secret {RECORD}: it changed each time")]
     Contended,
 }
 
 impl RecordError {
-    /// The stable code.
+    /// Returns the stable reason code.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
@@ -67,32 +66,32 @@ impl RecordError {
     }
 }
 
-/// What was found in the Secret.
+/// The content of the key journal's Secret.
 pub struct Found {
     version: String,
-    /// The record, if the bytes are one.
+    /// The key journal, if the bytes can be parsed.
     pub journal: Result<KeyJournal, JournalError>,
-    /// Whether the seal is that of the bytes. If not, nothing of the record is to be believed.
+    /// Whether the seal matches the bytes. If not, nothing in the journal may be trusted.
     pub sealed: bool,
 }
 
 impl Found {
-    /// The record, where it can be believed.
+    /// Returns the key journal if its seal is valid.
     pub fn believed(&self) -> Option<&KeyJournal> {
         self.journal.as_ref().ok().filter(|_| self.sealed)
     }
 }
 
-/// See the module.
+/// Reads and writes the shared key journal.
 pub struct KeyRecordStore {
     secrets: Arc<dyn SecretStore>,
-    /// Makes the key of the seal where there is none yet; without it this store only reads.
+    /// Creates the key of the seal if there is none; without it, this store only reads.
     random: Option<Arc<dyn Random>>,
     seal: tokio::sync::OnceCell<SealKey>,
 }
 
 impl KeyRecordStore {
-    /// A store in these Secrets; `random` makes the key of the seal where there is none yet.
+    /// Creates a store in these Secrets; `random` draws the key of the seal if there is none yet.
     pub fn new(secrets: Arc<dyn SecretStore>, random: Arc<dyn Random>) -> Self {
         Self {
             secrets,
@@ -101,7 +100,8 @@ impl KeyRecordStore {
         }
     }
 
-    /// A store of what a running Keyferry has made: it makes no key of the seal.
+    /// Creates a read-only store for the journal of a running Keyferry: it never creates the key of
+    /// the seal.
     pub fn existing(secrets: Arc<dyn SecretStore>) -> Self {
         Self {
             secrets,
@@ -110,12 +110,12 @@ impl KeyRecordStore {
         }
     }
 
-    /// Whether it may begin a record.
+    /// Whether this store may create the first key journal.
     pub fn may_begin(&self) -> bool {
         self.random.is_some()
     }
 
-    /// Reads the record; nothing if there is none yet.
+    /// Reads the key journal; `None` if there is none yet.
     ///
     /// # Errors
     /// [`RecordError`].
@@ -135,7 +135,7 @@ impl KeyRecordStore {
         }))
     }
 
-    /// Writes `journal` in the place of what was found; false if it is no longer that.
+    /// Replaces what was read by `journal`; returns false if the Secret has changed since.
     ///
     /// # Errors
     /// [`RecordError`].

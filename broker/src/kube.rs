@@ -1,4 +1,5 @@
-//! The hub's API, one call per room. A line here knows how to ask and nothing of who may.
+//! The client of the hub's API, with one call per module. It makes calls and decides nothing about
+//! who is authorised.
 
 pub mod access_review;
 pub mod certificate_secret;

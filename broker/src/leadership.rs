@@ -1,8 +1,9 @@
-//! Whether this replica leads. Only the leader writes deliveries and statuses, and withdraws keys.
+//! Tracks whether this replica leads. Only the leader writes deliveries and statuses, and withdraws
+//! keys.
 //!
-//! Leading is no admission policy: a replica that was stopped wakes up believing what it believed. So it is
-//! asked by the monotonic clock right before each write, and each write names the very object that
-//! it is to meet.
+//! Leadership alone does not fence off an old leader: a replica that was paused still believes that
+//! it leads when it resumes. So leadership is checked by the monotonic clock right before each
+//! write, and each write names the version of the object that it expects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +12,10 @@ use std::time::Duration;
 use keyferry_core::moment::Moment;
 use tokio::sync::watch;
 
-/// After how long without a leader that is said.
+/// After how long without a leader this is reported.
 const MISSING_AFTER: Duration = Duration::from_secs(60);
 
-/// Reads it.
+/// Reads whether this replica leads.
 #[derive(Clone)]
 pub struct LeadershipReader {
     until: Arc<AtomicU64>,
@@ -23,7 +24,7 @@ pub struct LeadershipReader {
     changed: watch::Receiver<bool>,
 }
 
-/// Writes it. There is one of it.
+/// Sets whether this replica leads. Each process has one.
 pub struct LeadershipWriter {
     reader: LeadershipReader,
     leads: watch::Sender<bool>,
@@ -44,12 +45,12 @@ impl Default for LeadershipWriter {
 }
 
 impl LeadershipWriter {
-    /// The reading half.
+    /// Returns a reader.
     pub fn reader(&self) -> LeadershipReader {
         self.reader.clone()
     }
 
-    /// This replica leads until then, by the monotonic clock; nothing means that it does not.
+    /// Sets until when this replica leads, by the monotonic clock; `None` means that it does not.
     pub fn set(&self, until: Option<Duration>) {
         let millis = until.map_or(0, |until| {
             u64::try_from(until.as_millis()).unwrap_or(u64::MAX)
@@ -61,7 +62,7 @@ impl LeadershipWriter {
 }
 
 impl LeadershipWriter {
-    /// A replica, this one or another, was seen to lead then, by the monotonic clock.
+    /// Notes that a replica, this one or another, led at this time, by the monotonic clock.
     pub fn set_seen(&self, at: Duration) {
         self.reader.seen.store(
             u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
@@ -84,7 +85,7 @@ impl LeadershipReader {
         u64::try_from(now.mono.as_millis()).is_ok_and(|now| now < self.until.load(Ordering::SeqCst))
     }
 
-    /// Told of every change.
+    /// Subscribes to changes.
     pub fn changes(&self) -> watch::Receiver<bool> {
         self.changed.clone()
     }

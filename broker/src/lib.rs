@@ -1,9 +1,9 @@
 //! Keyferry, the cross-cluster workload-identity token broker.
 //!
-//! The way of a request: [`http`] reads it, [`broker`] decides on it with [`authenticate`] and
-//! [`delegate`], [`mint`] gets or holds the token, and [`serve`] is the one place that joins them.
-//! What is decided, and how documents look, is in `keyferry_core`; how the hub is asked is in
-//! [`kube`].
+//! The request path: [`http`] reads the request, [`broker`] decides on it with [`authenticate`] and
+//! [`delegate`], and [`mint`] returns a cached token or mints one. [`serve`] builds all of them and
+//! connects them. The decisions and the document formats are in `keyferry_core`; the client of the
+//! hub is in [`kube`].
 
 pub mod admission_policy;
 pub mod advice;

@@ -1,5 +1,5 @@
-//! The hub's live ServiceAccounts and Namespaces, kept current by watches, and how well every watch
-//! goes.
+//! The hub's live ServiceAccounts and Namespaces, kept current by watches, and the health of every
+//! watch.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -16,43 +16,42 @@ use keyferry_core::service_account::{ServiceAccount, Uid};
 
 type Labels = Arc<BTreeMap<String, String>>;
 
-/// Which watch.
+/// A watch on the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watched {
     /// ServiceAccounts of all namespaces.
     ServiceAccounts,
     /// Namespaces.
     Namespaces,
-    /// TargetClusters, where they stand on the hub.
+    /// TargetClusters, if they are objects on the hub.
     TargetClusters,
-    /// TargetAccesses of all namespaces, where they stand on the hub.
+    /// TargetAccesses of all namespaces, if they are objects on the hub.
     TargetAccesses,
 }
 
 impl Watched {
-    /// What decisions need in any case.
+    /// The watches that decisions need in every configuration.
     const ALWAYS: [Self; 2] = [Self::ServiceAccounts, Self::Namespaces];
 }
 
-/// How well one watch goes.
+/// The health of one watch, or of all together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Health {
     listed: bool,
     failing_since: Option<Duration>,
 }
 
-/// What the watches have seen.
+/// The ServiceAccounts and Namespaces that the watches have seen.
 #[derive(Debug)]
 pub struct LiveObjects {
-    // Tenants choose these names and can make many, so this is std's hasher, which is made to
-    // withstand that.
+    // Tenants choose these names and can create many, so this uses std's hasher, which resists
+    // collisions that an attacker chose.
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
     namespaces: RwLock<HashMap<Namespace, Labels>>,
-    /// How often either of them changed.
+    /// The number of changes to either map.
     changes: AtomicU64,
     watches: Mutex<BTreeMap<Watched, Health>>,
-    /// What the watches together amount to, for every request to look at without waiting for
-    /// another.
+    /// The combined health of the watches, which requests read without a lock.
     health: ArcSwap<Health>,
 }
 
@@ -63,7 +62,8 @@ impl Default for LiveObjects {
 }
 
 impl LiveObjects {
-    /// Nothing seen yet. Where objects stand on the hub, their watches must go well too.
+    /// Creates an empty view. If the configuration's objects are on the hub, their watches must be
+    /// healthy too.
     pub fn following(source: ObjectSource) -> Self {
         let objects: &[Watched] = match source {
             ObjectSource::File => &[],
@@ -83,17 +83,17 @@ impl LiveObjects {
         }
     }
 
-    /// Takes in a whole list of ServiceAccounts; what is not in it is gone.
+    /// Replaces all ServiceAccounts by a complete list.
     pub fn replace_service_accounts(&self, all: HashMap<ServiceAccount, Uid>) {
         self.replace(&self.service_accounts, all);
     }
 
-    /// Takes in one ServiceAccount, or its absence.
+    /// Stores one ServiceAccount, or removes it.
     pub fn set_service_account(&self, account: ServiceAccount, uid: Option<Uid>) {
         self.set(&self.service_accounts, account, uid);
     }
 
-    /// Takes in a whole list of Namespaces; what is not in it is gone.
+    /// Replaces all Namespaces by a complete list.
     pub fn replace_namespaces(&self, all: HashMap<Namespace, BTreeMap<String, String>>) {
         self.replace(
             &self.namespaces,
@@ -103,13 +103,13 @@ impl LiveObjects {
         );
     }
 
-    /// Takes in one Namespace's labels, or its absence.
+    /// Stores one Namespace's labels, or removes the Namespace.
     pub fn set_namespace(&self, namespace: Namespace, labels: Option<BTreeMap<String, String>>) {
         self.set(&self.namespaces, namespace, labels.map(Arc::new));
     }
 
-    /// How often a ServiceAccount's UID or a Namespace's labels changed. While it is the same, they
-    /// are.
+    /// Returns how often a ServiceAccount's UID or a Namespace's labels changed. While the count is
+    /// the same, they are too.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -126,8 +126,8 @@ impl LiveObjects {
         }
     }
 
-    /// Watches tell of much that is not kept here, annotations for one. A tenant who changes those
-    /// changes nothing.
+    /// Watch events also report fields that are not stored here, such as annotations. They are
+    /// ignored, so that tenants cannot invalidate views with them.
     fn set<K: Eq + Hash, V: PartialEq>(
         &self,
         objects: &RwLock<HashMap<K, V>>,
@@ -145,13 +145,14 @@ impl LiveObjects {
         };
     }
 
-    /// To be called under the lock and before the change: whoever sees the new count and then looks
-    /// waits for the change, and whoever looked before it will find another count.
+    /// Counts a change. Call it under the lock and before the change. A reader that sees the new
+    /// count waits for the lock, and so finds the change; a reader that read the maps earlier will
+    /// find a different count.
     fn count(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Notes that a watch goes well; `listed` once its first whole list is in.
+    /// Notes that a watch has its first complete list and works.
     pub fn watch_listed(&self, watched: Watched) {
         self.with_health(watched, |health| {
             *health = Health {
@@ -195,7 +196,7 @@ impl LiveObjects {
             .values()
             .filter_map(|health| health.failing_since)
             .min();
-        // Stored before the next one may begin, so that an older view never follows a newer one.
+        // Stored under the lock, so that an older state never replaces a newer one.
         self.health.store(Arc::new(Health {
             listed,
             failing_since,
@@ -230,7 +231,7 @@ mod tests {
 
     use super::LiveObjects;
 
-    /// A count that came before the lock would let an old look pass as a new one.
+    /// If the count rose before the lock was taken, a stale view would pass as current.
     #[test]
     fn a_change_that_still_waits_for_its_lock_is_not_counted() {
         let live = LiveObjects::default();
@@ -240,8 +241,8 @@ mod tests {
             let looking = live.service_accounts.read().unwrap();
             let change =
                 threads.spawn(|| live.set_service_account(account, Some(Uid::new("one").unwrap())));
-            // Long enough for the thread to be at the lock; were it not there yet, this would show
-            // nothing and still be right.
+            // Long enough for the thread to wait for the lock. If it does not wait yet, the test
+            // proves nothing but still passes.
             std::thread::sleep(Duration::from_millis(100));
             assert_eq!(live.changes(), 0);
             drop(looking);

@@ -1,9 +1,9 @@
-//! `keyferry`: parse the command line, run it, leave with its exit code.
+//! `keyferry`: parses the command line, runs the command and exits with its code.
 
 use std::process::ExitCode;
 
-/// Threads of the image's C library wait for each other in its own allocator, and those of glibc
-/// for many sizes that a request needs.
+/// The allocator. In that of the image's C library all threads contend, and in that of glibc for
+/// many sizes that a request needs.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

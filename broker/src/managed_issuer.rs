@@ -1,7 +1,8 @@
-//! Keyferry's managed issuers: what of them is published, and who signs.
+//! Keyferry's managed issuers: the published documents and the signers.
 //!
-//! A background task reads each target's key set again and again ([`Keeper`]) and puts what it
-//! finds here, whole. Requests look; they never read, and never see a key.
+//! A background task ([`Keeper`]) reloads each target's key set regularly and stores the result
+//! here as a whole. Requests use only the stored result; they never read a Secret and never see a
+//! key.
 
 mod consent;
 mod keeper;
@@ -41,16 +42,16 @@ pub struct OwnDocuments {
     pub jwks: Document,
 }
 
-/// One target's issuer as it is now.
+/// The current state of one target's managed issuer.
 #[derive(Clone, Debug)]
 pub struct ManagedIssuer {
-    /// `iss`.
+    /// The `iss` claim of its tokens.
     pub issuer: Issuer,
-    /// What is published: what the last good reading said, however old. Nothing before the first
+    /// The published documents of the last successful reading, however old; `None` before the first
     /// one.
     pub documents: Option<Arc<OwnDocuments>>,
-    /// Which stored object the keys are of. Another one means that the keys of this one were
-    /// revoked.
+    /// Identifies the stored object with the keys. A different object means that the keys of this
+    /// one were revoked.
     pub origin: Option<Arc<str>>,
     signing: Option<Arc<SigningKey>>,
     read_at: Option<Duration>,
@@ -69,7 +70,7 @@ impl ManagedIssuer {
         }
     }
 
-    /// The key to sign with: that of a reading not long ago which found it settled.
+    /// Returns the active signing key, if a recent reading found one.
     fn signing_key(&self, now: Moment) -> Result<Arc<SigningKey>, Reason> {
         let fresh = self
             .read_at
@@ -82,17 +83,17 @@ impl ManagedIssuer {
     }
 }
 
-/// Reads the issuers. Empty where they are not enabled.
+/// The managed issuers by target; empty if they are not enabled.
 #[derive(Clone, Default)]
 pub struct ManagedIssuers(Arc<ArcSwap<BTreeMap<ObjectName, Arc<ManagedIssuer>>>>);
 
 impl ManagedIssuers {
-    /// The issuer of a target, nothing where the target has none of its own.
+    /// Returns the managed issuer of a target; `None` if the target has none.
     pub fn get(&self, target: &ObjectName) -> Option<Arc<ManagedIssuer>> {
         self.0.load().get(target).cloned()
     }
 
-    /// The issuer at a path, by the target's name as a client writes it.
+    /// Returns the managed issuer for a target's name in a request path.
     pub fn named(&self, target: &str) -> Option<Arc<ManagedIssuer>> {
         self.get(&ObjectName::new(target).ok()?)
     }

@@ -1,6 +1,6 @@
-//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes;
-//! the kids, the hash of what is published and the names of accesses are bounded in number and
-//! spelling.
+//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes.
+//! Key IDs, the hash of the published keys and the names of accesses are limited in number and in
+//! characters.
 
 mod accesses;
 mod connections;
@@ -25,19 +25,19 @@ use self::published_keys::PublishedKeys;
 
 type Labels = Vec<(&'static str, &'static str)>;
 
-/// How a request ends well.
+/// The labels of a granted request.
 const GRANTED: (&str, Reason) = ("granted", Reason::Ready);
 
 fn labels((decision, reason): (&'static str, Reason)) -> Labels {
     vec![("decision", decision), ("reason", reason.as_str())]
 }
 
-/// Counters and gauges; a clone counts into the same ones.
+/// Counters and gauges; a clone updates the same ones.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
     requests: Family<Labels, Counter<u64, AtomicU64>>,
-    /// The one of those that nearly every request counts, at hand.
+    /// The counter in `requests` that nearly every request needs, cached to save a lookup.
     granted: Counter<u64, AtomicU64>,
     mints: Family<Labels, Counter<u64, AtomicU64>>,
     mint_times: Family<Labels, Histogram, fn() -> Histogram>,
@@ -72,16 +72,16 @@ impl Default for Metrics {
         let mints = Family::default();
         registry.register(
             "token_requests",
-            "Mints, by result and reason: one TokenRequest to the hub each, unless the audience \
-             was refused before",
+            "Mints, by result and reason: each sends one TokenRequest to the hub, unless its \
+             audience was refused before",
             mints.clone(),
         );
         let mint_times: Family<Labels, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(token_request_histogram);
         registry.register(
             "token_request_duration_seconds",
-            "How long TokenRequests to the hub took, the canary's too; waiting for a place counts, \
-             and so does a failure without being sent",
+            "Duration of TokenRequests to the hub, the canary's included; counts the wait in the \
+             queue and requests that failed before they were sent",
             mint_times.clone(),
         );
         let token_reviews = Family::default();
@@ -99,13 +99,13 @@ impl Default for Metrics {
         let publications = Family::default();
         registry.register(
             "issuer_reads",
-            "Readings of the hub's discovery documents, by result and reason",
+            "Reads of the hub's discovery documents, by result and reason",
             publications.clone(),
         );
         let published_at = Gauge::default();
         registry.register(
             "issuer_read_success_timestamp_seconds",
-            "When the hub's discovery documents were last read well",
+            "When the hub's discovery documents were last read successfully",
             published_at.clone(),
         );
         let published_keys = PublishedKeys::register(&mut registry);
@@ -114,7 +114,7 @@ impl Default for Metrics {
         let admission_policies = Family::default();
         registry.register(
             "admission_policy_active",
-            "Whether an admission policy of the hub that Keyferry rests on is in force",
+            "Whether an admission policy of the hub that Keyferry relies on is active",
             admission_policies.clone(),
         );
         let leads = Gauge::default();
@@ -133,13 +133,13 @@ impl Default for Metrics {
         let key_alarms = Family::default();
         registry.register(
             "key_alarms",
-            "What no rotation makes of the hub's keys or of their record, by reason",
+            "Unexpected changes to the hub's keys or to the key journal, by reason",
             key_alarms.clone(),
         );
         let own_key_reads = Family::default();
         registry.register(
             "managed_issuer_key_reads",
-            "Readings of the key sets of managed issuers, by result and reason",
+            "Reads of the key sets of managed issuers, by result and reason",
             own_key_reads.clone(),
         );
         let own_key_writes = Family::default();
@@ -151,11 +151,11 @@ impl Default for Metrics {
         let reloads = Family::default();
         registry.register(
             "configuration_reloads",
-            "Readings of a changed configuration file, by result",
+            "Reloads of a changed configuration file, by result",
             reloads.clone(),
         );
         let cached = Gauge::default();
-        registry.register("cached_tokens", "Tokens held", cached.clone());
+        registry.register("cached_tokens", "Cached tokens", cached.clone());
         let skew = Gauge::default();
         registry.register(
             "hub_clock_skew_seconds",
@@ -166,7 +166,7 @@ impl Default for Metrics {
         build
             .get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))])
             .set(1);
-        registry.register("build_info", "The version that runs", build);
+        registry.register("build_info", "The running version", build);
         let registry = Arc::new(registry);
         Self {
             registry,
@@ -195,7 +195,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A request was decided.
+    /// Counts a decided request.
     pub fn request(&self, decision: &'static str, reason: Reason) {
         if (decision, reason) == GRANTED {
             self.granted.inc();
@@ -206,7 +206,7 @@ impl Metrics {
             .inc();
     }
 
-    /// A TokenRequest was sent.
+    /// Counts a TokenRequest.
     pub fn mint(&self, outcome: Result<(), Reason>) {
         let reason = outcome.err().unwrap_or(Reason::Ready);
         self.mints
@@ -217,28 +217,28 @@ impl Metrics {
             .inc();
     }
 
-    /// A TokenRequest to the hub took so long.
+    /// Records the duration of a TokenRequest to the hub.
     pub fn token_request_took(&self, time: Duration, answered: bool) {
         self.mint_times
             .get_or_create(&vec![("result", result(answered))])
             .observe(time.as_secs_f64());
     }
 
-    /// A TokenReview was sent.
+    /// Counts a TokenReview.
     pub fn token_review(&self, answered: bool) {
         self.token_reviews
             .get_or_create(&vec![("result", result(answered))])
             .inc();
     }
 
-    /// A SubjectAccessReview was sent.
+    /// Counts a SubjectAccessReview.
     pub fn access_review(&self, answered: bool) {
         self.access_reviews
             .get_or_create(&vec![("result", result(answered))])
             .inc();
     }
 
-    /// The hub's documents were read.
+    /// Counts a reading of the hub's documents.
     pub fn issuer_read(&self, outcome: Result<i64, Reason>) {
         let reason = outcome.err().unwrap_or(Reason::Ready);
         self.publications
@@ -252,25 +252,25 @@ impl Metrics {
         }
     }
 
-    /// A good reading left these keys published; `hash` is `sha256:` and that of the key set's
-    /// bytes, `at` seconds since 1970.
+    /// Reports the keys that are published after a successful reading; `hash` is `sha256:` and that
+    /// of the key set's bytes, `at` is in seconds since 1970.
     pub fn published<'a>(&self, kids: impl Iterator<Item = &'a str>, hash: &str, at: i64) {
         self.published_keys.read(kids, hash, at);
     }
 
-    /// How many published keys this process did not see at the hub itself.
+    /// Reports how many published keys this process has not seen at the hub itself.
     pub fn unconfirmed_keys(&self, count: usize) {
         self.published_keys.unconfirmed(count);
     }
 
-    /// Something that no rotation makes happened to the hub's keys or to their record.
+    /// Counts an unexpected change to the hub's keys or to the key journal.
     pub fn key_alarm(&self, reason: Reason) {
         self.key_alarms
             .get_or_create(&vec![("reason", reason.as_str())])
             .inc();
     }
 
-    /// The key set of an own issuer was read.
+    /// Counts a reading of a managed issuer's key set.
     pub fn own_keys_read(&self, outcome: Result<(), Reason>) {
         let reason = outcome.err().unwrap_or(Reason::Ready);
         self.own_key_reads
@@ -281,95 +281,97 @@ impl Metrics {
             .inc();
     }
 
-    /// The key set of an own issuer was to be written; a lost race is a failure too.
+    /// Counts an attempt to write a managed issuer's key set; a lost race is a failure too.
     pub fn own_keys_written(&self, change: &'static str, good: bool) {
         self.own_key_writes
             .get_or_create(&vec![("change", change), ("result", result(good))])
             .inc();
     }
 
-    /// What became of an access; `expires` is when the first of its written tokens does, in seconds
-    /// since 1970.
+    /// Reports the state of an access; `expires` is the earliest expiry of its written tokens, in
+    /// seconds since 1970.
     pub fn access(&self, name: &AccessName, ready: bool, expires: Option<i64>) {
         self.accesses.set(name, ready, expires);
     }
 
-    /// Whether the target took a token of an access, if that was tried.
+    /// Reports whether the target accepted a token of an access, if that was probed.
     pub fn probe(&self, name: &AccessName, accepted: Option<bool>) {
         self.accesses.probed(name, accepted);
     }
 
-    /// An access is gone.
+    /// Removes the metrics of a deleted access.
     pub fn access_gone(&self, name: &AccessName) {
         self.accesses.forget(name);
     }
 
-    /// Another process leads: what this one knew of accesses grows old.
+    /// Removes the metrics of all accesses, because another process leads and these would become
+    /// outdated.
     pub fn accesses_gone(&self) {
         self.accesses.forget_all();
     }
 
-    /// A connection was not served.
+    /// Counts a connection that was not served.
     pub fn connection_refused(&self, listener: &'static str, reason: &'static str) {
         self.connections.refused(listener, reason);
     }
 
-    /// A connection is open.
+    /// Counts a new open connection.
     pub fn connection_opened(&self, listener: &'static str) {
         self.connections.opened(listener);
     }
 
-    /// An open connection was ended by Keyferry.
+    /// Counts an open connection that Keyferry ended.
     pub fn connection_ended(&self, listener: &'static str, reason: &'static str) {
         self.connections.ended(listener, reason);
     }
 
-    /// An open connection is gone, whoever ended it.
+    /// Counts down the open connections, whichever side closed this one.
     pub fn connection_closed(&self, listener: &'static str) {
         self.connections.closed(listener);
     }
 
-    /// The certificate that a listener serves; `not_after` is its end in seconds since 1970.
+    /// Reports the certificate that a listener serves; `not_after` is its expiry in seconds since
+    /// 1970.
     pub fn serving_certificate(&self, listener: &'static str, not_after: i64) {
         self.connections.certificate(listener, not_after);
     }
 
-    /// A changed serving certificate was read.
+    /// Counts a reload of a changed serving certificate.
     pub fn serving_certificate_reloaded(&self, listener: &'static str, good: bool) {
         self.connections.reloaded(listener, good);
     }
 
-    /// Whether an admission policy is in force, by its name.
+    /// Reports whether the admission policy of this name is active.
     pub fn admission_policy(&self, name: &'static str, in_force: bool) {
         self.admission_policies
             .get_or_create(&vec![("policy", name)])
             .set(i64::from(in_force));
     }
 
-    /// Whether this replica leads, and whether none was seen to lead for a minute.
+    /// Reports whether this replica leads, and whether no leader was seen for a minute.
     pub fn leader(&self, leads: bool, missing: bool) {
         self.leads.set(i64::from(leads));
         self.leader_missing.set(i64::from(missing));
     }
 
-    /// The configuration file was read again.
+    /// Counts a reload of the configuration file.
     pub fn reload(&self, good: bool) {
         self.reloads
             .get_or_create(&vec![("result", result(good))])
             .inc();
     }
 
-    /// How far the hub's clock was ahead of ours.
+    /// Reports the seconds that the hub's clock was ahead of ours.
     pub fn hub_clock_skew(&self, seconds: i64) {
         self.skew.set(seconds);
     }
 
-    /// How many tokens are held.
+    /// Reports the number of cached tokens.
     pub fn cached_tokens(&self, count: u64) {
         self.cached.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// The text exposition (OpenMetrics).
+    /// Renders all metrics as OpenMetrics text.
     pub fn exposition(&self) -> String {
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
@@ -379,7 +381,8 @@ impl Metrics {
     }
 }
 
-/// From a hub on the same machine to one whose calls end by their deadline of 5 s after a wait.
+/// Buckets from a hub on the same machine up to a call that waits first and then ends at its
+/// deadline of 5 s.
 fn token_request_histogram() -> Histogram {
     Histogram::new([
         0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,

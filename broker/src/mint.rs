@@ -1,5 +1,5 @@
-//! Minting and holding bound tokens: one TokenRequest for many callers, renewed before it is too
-//! late, checked before it is kept.
+//! Mints and caches bound tokens. One TokenRequest serves many callers, tokens are renewed before
+//! they expire, and each token is checked before it is cached.
 
 mod held;
 
@@ -29,21 +29,21 @@ use crate::ports::Hub;
 use crate::publication::{Published, Publisher};
 use crate::random::Random;
 
-/// How long a failure stands for the caller that met it.
+/// How long a failed mint is cached for the caller that met it.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
 
-/// How long a caller waits for a key to settle before it is told when to come again.
+/// How long a caller waits for a key's activation delay before it is refused with a time to retry.
 const SETTLING_PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a held token is kept by. The hub is one per process.
+/// The cache key of a token. It does not name the hub: there is one per process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MintKey {
     identity: ServiceAccountIdentity,
     audience: Audience,
     lifetime: Duration,
     issuer: Issuer,
-    /// The stored object of an own issuer's keys: tokens of one that was deleted are not handed
-    /// out.
+    /// The stored object of a managed issuer's keys: tokens signed by the keys of a deleted object
+    /// are not issued.
     key_set: Option<Arc<str>>,
 }
 
@@ -60,11 +60,12 @@ impl MintKey {
     }
 }
 
-/// Which held tokens may leave.
+/// Which cached tokens may be issued.
 enum Gate<'a> {
-    /// Those of the hub's keys that are settled now.
+    /// Tokens signed by the hub's active keys.
     Published(&'a Published),
-    /// An own issuer's: it signs with settled keys only, and another key set has other tokens.
+    /// All tokens of a managed issuer: it signs with active keys only, and tokens of another key
+    /// set have another cache key.
     Own,
 }
 
@@ -77,45 +78,46 @@ impl Gate<'_> {
     }
 }
 
-/// A token and where it came from.
+/// A token, and whether it came from the cache.
 #[derive(Clone, Debug)]
 pub struct Minted {
     /// The token.
     pub token: Arc<BoundToken>,
-    /// Whether it was held already.
+    /// Whether the token came from the cache.
     pub from_cache: FromCache,
 }
 
-/// Whether a token was held already.
+/// Whether a token came from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromCache {
-    /// It was.
+    /// The token was cached.
     Hit,
-    /// It was minted for this call, or for one at the same time.
+    /// The token was minted for this call, or for a concurrent one.
     Miss,
 }
 
-/// What the mint works with.
+/// The dependencies of a [`Mint`].
 pub struct MintParts {
-    /// The hub.
+    /// The hub's TokenRequest and review APIs.
     pub hub: Arc<dyn Hub>,
-    /// The keys that are published, and the means to read them anew.
+    /// The published keys, and the means to reload them.
     pub publisher: Publisher,
-    /// What signs for issuers of Keyferry's own.
+    /// Signs tokens of managed issuers.
     pub own: OwnMint,
-    /// The check that an audience is not the hub's.
+    /// Checks that the hub's own apiserver does not accept the audience.
     pub guard: AudienceGuard,
-    /// Time.
+    /// The clock for expiry and deadlines.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for the jitter of renewals.
     pub random: Arc<dyn Random>,
-    /// Metrics.
+    /// Counts mints and cached tokens.
     pub metrics: Metrics,
-    /// How long a key must have been published before tokens that it signed leave.
+    /// The activation delay: how long a key must have been published before tokens that it signed
+    /// are issued.
     pub settle: Duration,
 }
 
-/// Mints and holds tokens.
+/// Mints tokens and caches them. A clone shares the same cache.
 #[derive(Clone)]
 pub struct Mint {
     parts: Arc<MintParts>,
@@ -125,7 +127,7 @@ pub struct Mint {
 }
 
 impl Mint {
-    /// A mint that holds nothing yet.
+    /// Creates a mint with an empty cache.
     pub fn new(parts: MintParts) -> Self {
         let failures = Cache::builder()
             .max_capacity(10_000)
@@ -139,7 +141,8 @@ impl Mint {
         }
     }
 
-    /// A token for this grant with at least `min_ttl` to use: a held one, or one minted now.
+    /// Returns a token for this grant with at least `min_ttl` left: a cached one, or else a new
+    /// one.
     ///
     /// # Errors
     /// A `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check says.
@@ -155,7 +158,7 @@ impl Mint {
         }
     }
 
-    /// What the grant's token is kept by, and the token if one is held that may leave.
+    /// Returns the grant's cache key, and the cached token if it may be issued.
     fn held(
         &self,
         grant: &Grant,
@@ -184,7 +187,7 @@ impl Mint {
         Ok((key, held))
     }
 
-    /// What is not held is minted, for all who wait for it at once.
+    /// Mints a token that is not cached, once for all concurrent callers.
     async fn missed(
         &self,
         grant: &Grant,
@@ -215,8 +218,8 @@ impl Mint {
             }),
             Err(Reason::KeySettling) => self.when_settled(&key, min_ttl).await,
             Err(reason) => {
-                // A missing right or a changed ServiceAccount is fixed at once; the rest is not
-                // asked again for a moment.
+                // A missing right or a changed ServiceAccount may be fixed at any moment, so it is
+                // not cached. Other failures are, so that retries do not load the hub.
                 if !matches!(
                     reason,
                     Reason::MintForbidden | Reason::ServiceAccountChanged | Reason::KeyRecordUnread
@@ -234,7 +237,7 @@ impl Mint {
         }
     }
 
-    /// Waits a little for the key of a minted token to settle.
+    /// Waits up to `SETTLING_PATIENCE` for the key of a minted token to become active.
     async fn when_settled(&self, key: &MintKey, min_ttl: Duration) -> Result<Minted, Reason> {
         let from = self.parts.clock.now();
         loop {
@@ -255,7 +258,8 @@ impl Mint {
                 });
             }
             let Some(left) = self.settles_in(key) else {
-                // It no longer waits: another caller has just found it settled, or its key is gone.
+                // The token no longer waits: another caller has just promoted it, or its key is
+                // gone.
                 let token = self
                     .held
                     .get(key, min_ttl, now, &gate)
@@ -272,7 +276,8 @@ impl Mint {
         }
     }
 
-    /// How long the token that waits for `key` will still wait; nothing if none waits.
+    /// Returns how long the token under `key` still waits for its key's activation; `None` if none
+    /// waits.
     fn settles_in(&self, key: &MintKey) -> Option<Duration> {
         let kid = self.held.waiting_kid(key)?;
         match self.parts.publisher.settling(&kid) {
@@ -282,14 +287,15 @@ impl Mint {
         }
     }
 
-    /// How long until the token for `grant` may leave, where one waits for its key to settle.
+    /// Returns how long the token for `grant` still waits for its key's activation; `None` if none
+    /// waits.
     pub fn retry_after(&self, grant: &Grant) -> Option<Duration> {
         let issuer = self.parts.publisher.reader().current()?.issuer.clone();
         self.settles_in(&MintKey::of(grant, issuer, None))
     }
 
-    /// Another mint for the key may have ended between the look at what is held and the start of
-    /// this one.
+    /// Mints unless a token is cached by now: another mint for the key may have ended between the
+    /// cache lookup and the start of this one.
     async fn mint_unless_landed(
         self,
         key: MintKey,
@@ -313,11 +319,12 @@ impl Mint {
         }
     }
 
-    /// The one place that asks the hub for a token that may leave. It takes the proof that only the
-    /// authoriser makes.
+    /// The one place that asks the hub for a token to issue. It takes a [`Grant`], the proof that
+    /// only the authoriser can make.
     async fn mint(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
         self.held.check_room(&key)?;
-        // What other replicas publish and revoke must be known before anything new is minted.
+        // Without the other replicas' publications and revocations, Keyferry might issue a token of
+        // a revoked key.
         if grant.pair().issuer() == TokenIssuer::Hub && !self.parts.publisher.is_current() {
             return Err(Reason::KeyRecordUnread);
         }
@@ -340,18 +347,18 @@ impl Mint {
         if !own {
             publisher.signed(token.kid(), token.deadline().wall());
         }
-        // An own issuer signs with settled keys only.
+        // A managed issuer signs with active keys only.
         if own || publisher.settling(token.kid()) == Settling::Settled {
             self.held.insert(key, held);
             self.parts.metrics.cached_tokens(self.held.len());
             return Ok(token);
         }
-        // An older token goes on being issued; without one, whoever asks has to wait.
+        // An older cached token is still issued meanwhile; without one, callers must wait.
         self.held.let_wait(key, held);
         Err(Reason::KeySettling)
     }
 
-    /// The token, and how far the hub's clock is ahead of ours.
+    /// Mints a token and returns it with the seconds that the hub's clock is ahead of ours.
     async fn mint_checked(&self, grant: &Grant) -> Result<(BoundToken, i64), Reason> {
         let parts = &self.parts;
         if grant.pair().issuer() == TokenIssuer::Keyferry {
@@ -369,8 +376,8 @@ impl Mint {
         Ok((token, skew))
     }
 
-    /// Renews what is due and was used within its last lifetime; forgets the rest. `allowed` says
-    /// which grants still hold.
+    /// Renews due tokens that were used within their last lifetime, and forgets the rest. `allowed`
+    /// says which grants policy still allows.
     pub fn renew_due(&self, allowed: impl Fn(&Grant) -> bool) {
         let now = self.parts.clock.now();
         if let Some(published) = self.parts.publisher.reader().current() {
@@ -384,8 +391,8 @@ impl Mint {
             let this = self.clone();
             tokio::spawn(async move {
                 let again = this.clone();
-                // A failure leaves the held token as it is: it is good until it ends, and the next
-                // round tries again.
+                // A failure leaves the cached token: it is valid until it expires, and the next run
+                // tries again.
                 let renewed = this
                     .flights
                     .join(key.clone(), || again.mint(key, grant))
@@ -393,7 +400,7 @@ impl Mint {
                 if let Ok(Err(reason)) = renewed
                     && reason != Reason::KeySettling
                 {
-                    tracing::warn!(%reason, "renewing a held token failed; it is used until it ends");
+                    tracing::warn!(%reason, "renewing a cached token failed; it is used until it expires");
                 }
             });
         }

@@ -1,8 +1,8 @@
-//! Callers that are not known yet: how often each source may try, and where their signatures are
+//! Limits for unknown callers: how often each source may try, and where their signatures are
 //! checked.
 //!
-//! A known caller's token was accepted by the hub lately. It passes none of this, so it never waits
-//! behind those who are not known.
+//! The hub accepted a known caller's token recently. None of these limits applies to it, so it
+//! never waits behind unknown callers.
 
 use std::num::NonZeroU32;
 use std::thread::available_parallelism;
@@ -17,33 +17,32 @@ use tokio::task::spawn_blocking;
 use crate::rate::Rates;
 use crate::source::Source;
 
-/// Signature checks that may wait for each thread that makes them. Each takes 30 to 230 us, so a
-/// full queue is empty within 60 ms.
+/// How many signature checks may wait per checking thread. Each takes 30 to 230 us, so a full queue
+/// is empty within 60 ms.
 const WAITING: usize = 256;
-/// TokenReviews of new callers at once, of the 16 that the hub is asked for: so that reviews which
-/// are due again find room, and so that one namespace, which has 8 at once, leaves some to the
-/// others.
+/// How many of the hub's 16 concurrent TokenReviews new callers may use. This leaves room for
+/// reviews that are due again. One namespace can use 8, so some remain for the others.
 const REVIEWS: usize = 12;
-/// How long a new caller waits for one.
+/// How long a new caller waits for its TokenReview.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a refusal for its rate is held back: a client that asks again at once asks twice a
+/// How long a rate-limit refusal is delayed: a client that retries at once then asks only twice a
 /// second on each connection.
 const HELD_BACK: Duration = Duration::from_millis(500);
-/// Refusals that are held back at once, each with a request's body; further ones leave at once, so
-/// that they cost no memory.
+/// How many refusals may be delayed at once, each with a request's body; further ones are sent at
+/// once, so that they cost no memory.
 const MOST_HELD_BACK: usize = 256;
 
-/// The addresses of one /64 together may try so many times as often as one of them: the Pods of a
-/// node often share a /64, and a host on the internet has one for itself.
+/// All addresses of one /64 together may try this many times as often as a single one: the Pods of
+/// a node often share a /64, but a host on the internet has a whole one.
 const NETWORK: u32 = 8;
 
-/// Bounds what callers that are not known yet can use.
+/// Bounds the resources that unknown callers can use.
 #[derive(Debug)]
 pub(crate) struct NewCallers {
     sources: Option<Rates<Source>>,
     networks: Option<Rates<Source>>,
     namespaces: Option<Rates<Namespace>>,
-    /// Half of the cores at most, in threads beside those of the requests.
+    /// At most half of the cores, in threads other than those of the requests.
     checking: Semaphore,
     waiting: Semaphore,
     reviews: Semaphore,
@@ -66,8 +65,8 @@ impl NewCallers {
         }
     }
 
-    /// Counts one request of a source, and of its /64 where it is an IPv6 address. `now` is the
-    /// monotonic time.
+    /// Counts one request of a source, and of its /64 for an IPv6 address. `now` is the monotonic
+    /// time.
     ///
     /// # Errors
     /// [`Reason::RateLimited`].
@@ -76,8 +75,8 @@ impl NewCallers {
             return Ok(());
         };
         let network = Some(source.network()).filter(|network| *network != source);
-        // Looked at first, so that a host with a whole /64 fills no memory with addresses, and
-        // taken last, so that an address that asks too often costs its neighbours nothing.
+        // Checked first, so that a host with a whole /64 cannot fill memory with addresses. Counted
+        // last, so that an address that asks too often costs its neighbours nothing.
         if network.is_some_and(|network| !networks.has(&network, now)) {
             return Err(Reason::RateLimited);
         }
@@ -98,11 +97,11 @@ impl NewCallers {
             .map_err(|_| Reason::RateLimited)
     }
 
-    /// Runs a signature check on a thread of its own, of which there are few: so that the threads
-    /// of the requests are free for known callers.
+    /// Runs a signature check on one of a few separate threads, so that the request threads stay
+    /// free for known callers.
     ///
     /// # Errors
-    /// [`Reason::RateLimited`] where too many wait already, or what the check says.
+    /// [`Reason::RateLimited`] if too many checks wait already, or the error of the check.
     pub(crate) async fn check<C>(&self, check: C) -> Result<(), Reason>
     where
         C: FnOnce() -> Result<(), Reason> + Send + 'static,
@@ -116,13 +115,13 @@ impl NewCallers {
             .acquire()
             .await
             .map_err(|_| Reason::RateLimited)?;
-        // A check that panicked accepted nobody.
+        // A check that panicked accepts no caller.
         spawn_blocking(check)
             .await
             .unwrap_or(Err(Reason::CallerRejected))
     }
 
-    /// Waits for one of the reviews; nothing if it did not come in time.
+    /// Waits for a permit for a TokenReview; `None` if it times out.
     pub(crate) async fn review(&self) -> Option<SemaphorePermit<'_>> {
         tokio::time::timeout(PATIENCE, self.reviews.acquire())
             .await
@@ -130,7 +129,7 @@ impl NewCallers {
             .ok()
     }
 
-    /// Holds a refusal back for a moment.
+    /// Delays a refusal for a moment, if not too many are delayed already.
     pub(crate) async fn hold_back(&self) {
         if let Ok(_place) = self.held_back.try_acquire() {
             tokio::time::sleep(HELD_BACK).await;
@@ -232,7 +231,7 @@ mod tests {
         assert_eq!(callers.of_source(elsewhere, NOW), Ok(()));
     }
 
-    /// The runtime has one thread, so whatever is not beside it would keep this test from going on.
+    /// The runtime has one thread, so a check that ran on it would block this test.
     #[tokio::test]
     async fn checks_run_beside_the_requests_and_few_wait() {
         let callers = Arc::new(limited(0));

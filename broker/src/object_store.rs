@@ -1,5 +1,5 @@
-//! The hub's TargetClusters and TargetAccesses as last seen, and a sign for everybody whom a change
-//! of them concerns.
+//! The hub's TargetClusters and TargetAccesses as last seen, and a change notification for
+//! subscribers.
 
 mod listing;
 
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 pub use self::listing::Listing;
 use self::listing::{Listed, Seen};
 
-/// Which kind of object.
+/// A kind of object in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collection {
     /// TargetClusters.
@@ -28,34 +28,34 @@ pub enum Collection {
     TargetAccesses,
 }
 
-/// What stays out of the policy, and why.
+/// The last assembly of all objects: which of them are excluded from the policy, and why.
 #[derive(Clone, Default)]
 pub struct Faults(Arc<ArcSwap<Assembled>>);
 
 impl Faults {
-    /// The last assembly.
+    /// Returns the last assembly.
     pub fn current(&self) -> Arc<Assembled> {
         self.0.load_full()
     }
 
-    /// Takes in the next one.
+    /// Replaces the last assembly.
     pub fn replace(&self, assembled: Assembled) {
         self.0.store(Arc::new(assembled));
     }
 }
 
-/// See the module.
+/// Caches the hub's TargetClusters and TargetAccesses, and notifies subscribers of changes.
 pub struct ObjectStore {
     server: ServerConfiguration,
     objects: Mutex<StoredObjects>,
-    /// Versions that this process has written and its watch has not shown yet. Taken only while
-    /// `objects` is held.
+    /// Versions that this process has written and its watch has not shown yet. Lock `objects`
+    /// before this.
     written: Mutex<HashMap<AccessName, u64>>,
     changed: watch::Sender<u64>,
 }
 
 impl ObjectStore {
-    /// A store that reads objects under the settings of this process.
+    /// Creates an empty store that reads objects with the settings of this process.
     pub fn new(server: ServerConfiguration) -> Self {
         Self {
             server,
@@ -65,12 +65,12 @@ impl ObjectStore {
         }
     }
 
-    /// The hub's name, with which every user name at a target begins.
+    /// Returns the hub's name, the prefix of every username at a target.
     pub fn hub_name(&self) -> &str {
         &self.server.hub_name
     }
 
-    /// Notes an object of a list that is not complete yet. Nothing changes by it.
+    /// Adds an object to a list that is not complete yet. The store does not change.
     pub fn note(&self, listing: &mut Listing, object: &Value) {
         match &mut listing.0 {
             Listed::Targets(listed) => {
@@ -92,7 +92,7 @@ impl ObjectStore {
         }
     }
 
-    /// Takes in a whole list; what is not in it is gone.
+    /// Replaces all objects of a kind by a complete list.
     pub fn replace_all(&self, listing: Listing) {
         let mut objects = self.objects();
         match listing.0 {
@@ -107,7 +107,7 @@ impl ObjectStore {
         self.tell();
     }
 
-    /// Takes in one object. A change of its status alone concerns nobody.
+    /// Stores one object. A change of its status alone notifies no subscriber.
     pub fn set(&self, collection: Collection, object: &Value) {
         let mut objects = self.objects();
         let same = |known: Option<&Record>, read: &Record| {
@@ -144,7 +144,7 @@ impl ObjectStore {
         }
     }
 
-    /// Takes in that an object is gone.
+    /// Removes a deleted object.
     pub fn remove(&self, collection: Collection, object: &Value) {
         let mut objects = self.objects();
         match collection {
@@ -163,9 +163,9 @@ impl ObjectStore {
         self.tell();
     }
 
-    /// Takes in an access as the hub says it stands after a write of this process, so that the next
-    /// write does not meet a version that the watch has yet to show; the access, unless it is none.
-    /// What the watch has shown of a later version stays.
+    /// Stores an access as the hub returned it after a write of this process, so that the next
+    /// write does not use an old version. Returns the access; `None` if the object is not one. A
+    /// later version that the watch has shown stays.
     pub fn written(&self, object: &Value) -> Option<StoredAccess> {
         let (name, access) = StoredAccess::read(object)?;
         let mut objects = self.objects();
@@ -174,7 +174,7 @@ impl ObjectStore {
             .get(&name)
             .filter(|known| known.record.uid == access.record.uid);
         let access = access.after(known);
-        // One that the watch has shown to be gone does not come back.
+        // An access that the watch has shown as deleted is not restored.
         let versions =
             known.and_then(|known| Some((version(&known.record)?, version(&access.record)?)));
         if let Some((seen, now)) = versions
@@ -186,24 +186,24 @@ impl ObjectStore {
         Some(access)
     }
 
-    /// What all objects mean together.
+    /// Assembles the policy from all objects.
     pub fn assemble(&self) -> Assembled {
         self.objects()
             .assemble(&self.server.cluster_resource_namespace)
     }
 
-    /// Told of every change that may mean something.
+    /// Subscribes to changes that may affect the policy or a delivery.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// An access as last seen.
+    /// Returns an access as last seen.
     pub fn access(&self, name: &AccessName) -> Option<StoredAccess> {
         self.objects().accesses.get(name).cloned()
     }
 
-    /// What `look` makes of each access, those that are being deleted among them. Nothing changes
-    /// meanwhile, so it must be quick.
+    /// Applies `look` to each access, including those being deleted. The store is locked meanwhile,
+    /// so `look` must be quick.
     pub fn each_access<T>(&self, mut look: impl FnMut(&AccessName, &StoredAccess) -> T) -> Vec<T> {
         self.objects()
             .accesses
@@ -212,8 +212,8 @@ impl ObjectStore {
             .collect()
     }
 
-    /// Whether an assembly has taken in the target of this name as it is there. Just after a list
-    /// it has not, and an access must not seem to be refused by it.
+    /// Whether the policy or its faults already reflect this target. Just after a list they may
+    /// not, and an access must not appear refused because of that.
     pub fn is_taken_in(&self, target: &ObjectName, policy: &Policy, faults: &Assembled) -> bool {
         let there = self
             .target(target)
@@ -221,7 +221,7 @@ impl ObjectStore {
         !there || policy.targets.contains_key(target) || faults.targets.contains_key(target)
     }
 
-    /// What the API says of a target, as last seen.
+    /// Returns the API record of a target as last seen.
     pub fn target(&self, name: &ObjectName) -> Option<Record> {
         self.objects()
             .targets
@@ -229,12 +229,12 @@ impl ObjectStore {
             .map(|target| target.record.clone())
     }
 
-    /// A target that is being deleted and drains.
+    /// Returns a target that is being deleted and drains.
     pub fn draining(&self, name: &ObjectName) -> Option<DrainingTarget> {
         self.objects().draining(name)
     }
 
-    /// All of them.
+    /// Returns all targets that are being deleted and drain.
     pub fn all_draining(&self) -> BTreeMap<ObjectName, DrainingTarget> {
         self.objects()
             .targets
@@ -243,7 +243,7 @@ impl ObjectStore {
             .collect()
     }
 
-    /// The accesses of each target of which an object may stand there.
+    /// Returns, for each target, the accesses that may still have objects on the hub.
     pub fn users(&self) -> BTreeMap<ObjectName, Vec<AccessName>> {
         let mut users: BTreeMap<ObjectName, Vec<AccessName>> = BTreeMap::new();
         for (name, access) in &self.objects().accesses {
@@ -260,12 +260,12 @@ impl ObjectStore {
         users
     }
 
-    /// The names of all targets, those without a part in the policy among them.
+    /// Returns the names of all targets, including those excluded from the policy.
     pub fn target_names(&self) -> Vec<ObjectName> {
         self.objects().targets.keys().cloned().collect()
     }
 
-    /// The audiences of all targets, as written.
+    /// Returns the audiences of all targets as written.
     pub fn audiences(&self) -> BTreeSet<String> {
         self.objects().audiences()
     }
@@ -274,7 +274,7 @@ impl ObjectStore {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The watch brings what was there before a write of ours once more.
+    /// Whether a record is older than our last write: the watch may still show an earlier version.
     fn is_older_than_written(&self, name: &AccessName, record: &Record) -> bool {
         let mut unseen = self.unseen();
         let older = unseen
@@ -296,8 +296,8 @@ impl ObjectStore {
     }
 }
 
-/// A resourceVersion as a number, by which two of one object are ordered; nothing where a hub
-/// writes them otherwise.
+/// Parses a resourceVersion as a number, to order two versions of one object; `None` if a hub uses
+/// another format.
 fn version(record: &Record) -> Option<u64> {
     record.version.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The policy in force. Readers take a whole one; nobody sees half of a change.
+//! The active policy. Readers take a complete one and never see half of a change.
 
 use std::sync::Arc;
 
@@ -6,39 +6,39 @@ use arc_swap::{ArcSwap, Guard};
 use keyferry_core::config::Policy;
 use tokio::sync::watch;
 
-/// Reads the policy in force.
+/// Reads the active policy.
 #[derive(Clone)]
 pub struct PolicyReader {
     current: Arc<ArcSwap<Policy>>,
     changed: watch::Receiver<u64>,
 }
 
-/// Writes it. There is one of it.
+/// Replaces the active policy. Each process has one.
 pub struct PolicyWriter {
     reader: PolicyReader,
     epoch: watch::Sender<u64>,
 }
 
 impl PolicyReader {
-    /// The policy in force now.
+    /// Returns the active policy.
     pub fn current(&self) -> Arc<Policy> {
         self.current.load_full()
     }
 
-    /// The same for a look that ends at once: it is not counted among those who hold it, so looks
-    /// do not hinder each other.
+    /// Borrows the active policy briefly. This changes no reference count, so that concurrent
+    /// readers do not contend.
     pub fn look(&self) -> Guard<Arc<Policy>> {
         self.current.load()
     }
 
-    /// Told of every accepted change.
+    /// Subscribes to accepted changes.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
 }
 
 impl PolicyWriter {
-    /// Puts `policy` in force.
+    /// Creates a store with `policy` active.
     pub fn new(policy: Policy) -> Self {
         let (epoch, changed) = watch::channel(0);
         Self {
@@ -50,12 +50,12 @@ impl PolicyWriter {
         }
     }
 
-    /// The reading half.
+    /// Returns a reader.
     pub fn reader(&self) -> PolicyReader {
         self.reader.clone()
     }
 
-    /// Puts another policy in force; it holds for every decision from now on, also for those that
+    /// Activates another policy. It applies to every decision from now on, also to requests that
     /// wait for a mint.
     pub fn replace(&self, policy: Policy) {
         self.reader.current.store(Arc::new(policy));

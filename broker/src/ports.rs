@@ -1,5 +1,5 @@
-//! What Keyferry needs of the world, as interfaces. `kube/` and `audit.rs` implement them; tests
-//! bring their own.
+//! The interfaces to the hub, the targets and the audit log. `kube/` and `audit.rs` implement them;
+//! tests use their own implementations.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -25,47 +25,47 @@ use zeroize::Zeroizing;
 
 use crate::managed_issuer::HubsConsent;
 
-/// Why a call to the hub failed. The texts hold nothing that the hub sent but its own status
+/// Why a call to the hub failed. Of what the hub sent, the texts contain only its own status
 /// message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HubError {
-    /// No answer, or a broken one.
+    /// No answer, or an incomplete one.
     #[error("the hub could not be reached: {0}")]
     Unreachable(String),
-    /// 429 or 5xx.
+    /// 429 or 5xx: the hub is overloaded or failing.
     #[error("the hub could not answer: {0}")]
     Unwell(String),
-    /// Too many of Keyferry's own calls are under way; this says nothing about the hub.
-    #[error("the hub was not asked: too many calls are under way")]
+    /// Too many of Keyferry's own calls are in progress; this says nothing about the hub.
+    #[error("the hub was not called: too many calls are in progress")]
     Busy,
-    /// 401: the hub does not know who asks.
+    /// 401: the hub does not recognise the credentials.
     #[error("the hub does not accept the credentials: {0}")]
     Unauthenticated(String),
     /// 403: Keyferry itself lacks a right.
     #[error("the hub refused Keyferry: {0}")]
     Forbidden(String),
-    /// 404.
+    /// 404: there is no such object.
     #[error("the hub does not have it: {0}")]
     NotFound(String),
-    /// 409.
+    /// 409: the object exists already, or has changed.
     #[error("the hub has another object of that name: {0}")]
     Conflict(String),
     /// Any other refusal.
     #[error("the hub refused the request: {0}")]
     Refused(String),
-    /// An answer that cannot be read.
+    /// The answer cannot be parsed.
     #[error("the hub's answer to {0} could not be read")]
     Unreadable(&'static str),
 }
 
 impl HubError {
-    /// Whether the failure proves the hub unreachable, so that an earlier answer may stand for a
+    /// Whether the failure proves the hub unreachable, so that an earlier answer may be used for a
     /// while.
     pub fn proves_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Unwell(_))
     }
 
-    /// The stable code of this failure of a TokenRequest.
+    /// The stable reason code when a TokenRequest failed like this.
     pub fn mint_reason(&self) -> Reason {
         match self {
             Self::Unreachable(_) | Self::Unwell(_) | Self::Busy => Reason::HubUnreachable,
@@ -75,7 +75,7 @@ impl HubError {
         }
     }
 
-    /// The stable code of this failure of a TokenReview or SubjectAccessReview.
+    /// The stable reason code when a TokenReview or SubjectAccessReview failed like this.
     pub fn review_reason(&self) -> Reason {
         match self {
             Self::Unreachable(_) | Self::Unwell(_) | Self::Busy => Reason::HubUnreachable,
@@ -87,10 +87,10 @@ impl HubError {
     }
 }
 
-/// The hub's token and review APIs. Every call has a deadline of its own and is never repeated by
-/// the client library.
+/// The hub's token and review APIs. Every call has its own deadline, and the client library never
+/// retries it.
 pub trait Hub: Send + Sync {
-    /// TokenRequest, pinned to the ServiceAccount's UID, for exactly one audience.
+    /// Sends a TokenRequest, pinned to the ServiceAccount's UID, for exactly one audience.
     fn token_request<'a>(
         &'a self,
         identity: &'a ServiceAccountIdentity,
@@ -98,14 +98,14 @@ pub trait Hub: Send + Sync {
         lifetime: Duration,
     ) -> BoxFuture<'a, Result<MintAnswer, HubError>>;
 
-    /// TokenReview; without an audience it asks for the hub's own ones.
+    /// Sends a TokenReview; without an audience it asks for the hub's own ones.
     fn token_review<'a>(
         &'a self,
         token: &'a SecretString,
         audience: Option<&'a Audience>,
     ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>>;
 
-    /// SubjectAccessReview: may this user create tokens for that ServiceAccount?
+    /// Sends a SubjectAccessReview: may this user create tokens for that ServiceAccount?
     fn access_review<'a>(
         &'a self,
         user: &'a ReviewedUser,
@@ -113,23 +113,23 @@ pub trait Hub: Send + Sync {
     ) -> BoxFuture<'a, Result<bool, HubError>>;
 }
 
-/// The hub's discovery documents, read anew at each call.
+/// Fetches the hub's discovery documents on each call, without a cache.
 pub trait IssuerDocuments: Send + Sync {
-    /// Reads both documents at every endpoint of the hub, each over a fresh connection. At least
-    /// one answer.
+    /// Reads both documents from every endpoint of the hub, each over a fresh connection. Returns
+    /// at least one answer.
     fn fetch(&self) -> BoxFuture<'_, Vec<EndpointAnswer>>;
 }
 
 /// What one endpoint of the hub answered.
 #[derive(Clone, Debug)]
 pub struct EndpointAnswer {
-    /// Its address, for the log and to know it again.
+    /// The endpoint's address, for the log and to identify the endpoint again.
     pub endpoint: String,
-    /// Its documents.
+    /// The endpoint's documents.
     pub documents: Result<UpstreamDocuments, HubError>,
 }
 
-/// The hub's discovery documents as they came.
+/// The hub's discovery documents as received, unchecked.
 #[derive(Clone, Debug)]
 pub struct UpstreamDocuments {
     /// `/.well-known/openid-configuration`.
@@ -138,54 +138,54 @@ pub struct UpstreamDocuments {
     pub jwks: Vec<u8>,
 }
 
-/// The CA certificates in Secrets of Keyferry's namespace.
+/// Reads CA certificates from Secrets in Keyferry's namespace.
 pub trait CertificateSecrets: Send + Sync {
-    /// The bytes of `ca.crt`, or of the legacy `caFile`; no other member is ever read out.
+    /// Returns the bytes of `ca.crt`, or of the legacy `caFile`; it never returns another member.
     fn certificate<'a>(
         &'a self,
         secret: &'a ObjectName,
     ) -> BoxFuture<'a, Result<CertificateEntry, HubError>>;
 }
 
-/// What a `certSecretRef` Secret holds, as far as Keyferry looks.
+/// The content of a `certSecretRef` Secret that Keyferry uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateEntry {
     /// The certificate bytes, if the Secret has any.
     pub pem: Option<Vec<u8>>,
-    /// Whether they stood under the legacy key `caFile`.
+    /// Whether the certificate was under the legacy key `caFile`.
     pub legacy_key: bool,
     /// Whether the Secret also holds a client certificate or key, which is ignored.
     pub client_certificate: bool,
 }
 
-/// The data of a Secret, wiped when it is let go of.
+/// The data of a Secret, wiped from memory when dropped.
 pub type SecretData = BTreeMap<String, Zeroizing<Vec<u8>>>;
 
-/// A Secret as it was read.
+/// A Secret as read from the hub.
 pub struct StoredSecret {
-    /// Its resourceVersion.
+    /// The Secret's resourceVersion.
     pub version: String,
-    /// Its data.
+    /// The Secret's data.
     pub data: SecretData,
 }
 
-/// Keyferry's own Secrets. Every change is a compare-and-swap.
+/// Reads and writes Keyferry's own Secrets. Every change is a compare-and-swap.
 pub trait SecretStore: Send + Sync {
-    /// The Secret of that name, if there is one.
+    /// Reads the Secret of that name; `None` if it does not exist.
     fn get<'a>(
         &'a self,
         name: &'a ObjectName,
     ) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>>;
 
-    /// Creates it; [`HubError::Conflict`] if there is one already.
+    /// Creates the Secret; [`HubError::Conflict`] if it already exists.
     fn create<'a>(
         &'a self,
         name: &'a ObjectName,
         data: &'a SecretData,
     ) -> BoxFuture<'a, Result<(), HubError>>;
 
-    /// Replaces the data of the Secret of that resourceVersion; [`HubError::Conflict`] if it has
-    /// another by now.
+    /// Replaces the data of the Secret at that resourceVersion; [`HubError::Conflict`] if the
+    /// Secret has changed since.
     fn replace<'a>(
         &'a self,
         name: &'a ObjectName,
@@ -197,14 +197,14 @@ pub trait SecretStore: Send + Sync {
 /// The key sets of Keyferry's managed issuers: one stored object per target, replaced by
 /// compare-and-swap, so that any replica may write.
 pub trait IssuerKeyStore: Send + Sync {
-    /// What is stored for a target now; nothing if there is no object.
+    /// Reads what is stored for a target; `None` if there is no object.
     fn read<'a>(
         &'a self,
         target: &'a ObjectName,
     ) -> BoxFuture<'a, Result<Option<StoredKeys>, HubError>>;
 
-    /// Stores a document in the place of what was read, or the first one. [`HubError::Conflict`]
-    /// when another replica was first.
+    /// Replaces the object that was read, or creates the first one. [`HubError::Conflict`] when
+    /// another replica was first.
     fn write<'a>(
         &'a self,
         target: &'a ObjectName,
@@ -213,57 +213,58 @@ pub trait IssuerKeyStore: Send + Sync {
     ) -> BoxFuture<'a, Result<(), HubError>>;
 }
 
-/// A stored object as far as replacing it needs.
+/// Identifies a stored object, so that it can be replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredObject {
-    /// Its UID: another one is another object, made after this one was deleted.
+    /// The UID: another UID means another object, created after this one was deleted.
     pub uid: String,
-    /// Its version and whatever else of it stays, for the store alone.
+    /// Its version and the other members to preserve; only the store reads them.
     pub rest: serde_json::Value,
 }
 
-/// What is stored for a target.
+/// The stored key set of a target.
 pub struct StoredKeys {
     /// The object.
     pub object: StoredObject,
     /// The document, if the object has any.
     pub document: Option<Zeroizing<Vec<u8>>>,
-    /// The request for a rotation by hand that stands at it.
+    /// The request for a manual rotation that the object carries.
     pub rotation_request: Option<String>,
 }
 
-/// What the hub says of itself.
+/// Facts that the hub reports about itself and about Keyferry.
 pub trait HubFacts: Send + Sync {
-    /// The audiences that its apiserver gives a token for which none was asked: all that it
-    /// accepts.
+    /// Returns the audiences that the apiserver puts into a token when none is requested: all that
+    /// it accepts.
     fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>>;
 
-    /// As whom it knows Keyferry.
+    /// Returns the username under which the hub knows Keyferry.
     fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>>;
 }
 
-/// The hub's objects, as the controller reads and writes them. Every write names what it is to
-/// meet.
+/// Reads and writes the hub's objects for the controller. Every write names the version of the
+/// object that it expects.
 pub trait HubObjects: Send + Sync {
-    /// The object at a path, if there is one. A kind that the hub does not have is no object.
+    /// Reads the object at a path; `None` if there is none, or if the hub does not have its kind.
     fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>>;
 
-    /// Creates an object of a collection; its resourceVersion.
+    /// Creates an object in a collection and returns its resourceVersion.
     fn create<'a>(
         &'a self,
         collection: &'a str,
         object: &'a ObjectBody,
     ) -> BoxFuture<'a, Result<String, HubError>>;
 
-    /// Replaces the object whose UID and resourceVersion `object` carries; the resourceVersion that
-    /// it has then.
+    /// Replaces the object with the UID and resourceVersion in `object`, and returns its new
+    /// resourceVersion.
     fn replace<'a>(
         &'a self,
         path: &'a str,
         object: &'a ObjectBody,
     ) -> BoxFuture<'a, Result<String, HubError>>;
 
-    /// Deletes the object of this UID and resourceVersion; one that is gone is deleted.
+    /// Deletes the object with this UID and resourceVersion; an object that no longer exists counts
+    /// as deleted.
     fn delete<'a>(
         &'a self,
         path: &'a str,
@@ -271,27 +272,27 @@ pub trait HubObjects: Send + Sync {
         version: &'a str,
     ) -> BoxFuture<'a, Result<(), HubError>>;
 
-    /// Creates an object that holds nothing secret.
+    /// Creates an object that contains no secret.
     fn post<'a>(
         &'a self,
         collection: &'a str,
         object: &'a Value,
     ) -> BoxFuture<'a, Result<(), HubError>>;
 
-    /// Replaces an object that holds nothing secret, by the resourceVersion that it carries.
+    /// Replaces an object that contains no secret, at the resourceVersion that it carries.
     fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
 
-    /// Changes an object that holds nothing secret, or its status, by a merge patch; the object as
-    /// it stands then.
+    /// Changes an object that contains no secret, or its status, by a merge patch. Returns the
+    /// changed object.
     fn patch<'a>(
         &'a self,
         path: &'a str,
         change: &'a Value,
     ) -> BoxFuture<'a, Result<Value, HubError>>;
 
-    /// Applies a status by server-side apply, as the field manager of everything that the
-    /// controller writes, to the object whose resourceVersion `object` carries: the hub refuses it
-    /// for another of that name.
+    /// Applies a status by server-side apply, with the field manager that the controller uses for
+    /// all its writes. `object` carries a resourceVersion, so the hub refuses the status for
+    /// another object of that name.
     fn apply_status<'a>(
         &'a self,
         path: &'a str,
@@ -299,33 +300,33 @@ pub trait HubObjects: Send + Sync {
     ) -> BoxFuture<'a, Result<(), HubError>>;
 }
 
-/// A target, as far as it is asked whether it takes a token.
+/// How to reach a target to test whether it accepts a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedTarget {
-    /// Its apiserver's URL.
+    /// The URL of the target's apiserver.
     pub address: String,
-    /// The name in its certificate, where it is not the address's host.
+    /// The name in the apiserver's certificate, if it is not the host in the address.
     pub tls_server_name: Option<String>,
-    /// The proxy on the way.
+    /// The proxy through which the target is reached.
     pub proxy_url: Option<String>,
-    /// Its CA certificates as PEM; none means the system's roots.
+    /// The target's CA certificates as PEM; `None` means the system's roots.
     pub ca_pem: Option<Arc<str>>,
 }
 
-/// What a target makes of a token.
+/// How a target answered a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeAnswer {
-    /// It knows whose it is.
+    /// The target accepted the token as this identity.
     Accepted(TargetIdentity),
-    /// It does not take it.
+    /// The target rejected the token.
     Refused,
-    /// It did not answer, or not as an apiserver does.
+    /// The target did not answer, or not as an apiserver does.
     Unanswered(&'static str),
 }
 
-/// Asks targets whether they take a token.
+/// Tests whether targets accept a token.
 pub trait TargetProbe: Send + Sync {
-    /// Shows the token to the target, and to nobody else.
+    /// Sends the token to the target and to no other host.
     fn try_token<'a>(
         &'a self,
         target: &'a ProbedTarget,
@@ -333,9 +334,9 @@ pub trait TargetProbe: Send + Sync {
     ) -> BoxFuture<'a, ProbeAnswer>;
 }
 
-/// Signs for a target's own issuer. The audience is the key set's: nobody names another.
+/// Signs for a managed issuer. The key set defines the audience; no caller can name another.
 pub trait Signer: Send + Sync {
-    /// A token for what is granted, once the hub has consented to it.
+    /// Signs a token for the grant; `consent` proves that the hub agreed.
     fn sign<'a>(
         &'a self,
         grant: &'a Grant,
@@ -345,31 +346,31 @@ pub trait Signer: Send + Sync {
 
 /// Where audit records go.
 pub trait AuditSink: Send + Sync {
-    /// Takes a record to be written. What comes back says whether it was: whoever hands something
-    /// out waits for it.
+    /// Submits a record. The returned [`Recording`] reports whether it was written; an issuance
+    /// waits for it.
     fn record(&self, record: &AuditRecord) -> Recording;
 }
 
-/// A record on its way. It ends within some seconds, however the log fares.
+/// A submitted record. It resolves within seconds, even if the log is blocked.
 #[must_use = "nothing may leave before its record is written"]
 pub struct Recording(Option<oneshot::Receiver<bool>>);
 
 impl Recording {
-    /// Of a record whose writer will say whether it was written; one that says nothing did not
-    /// write it.
+    /// Tracks a record whose writer reports the result. A writer that is dropped without a report
+    /// did not write it.
     pub fn told_by(writer: oneshot::Receiver<bool>) -> Self {
         Self(Some(writer))
     }
 
-    /// Of a record that is written already.
+    /// Creates the result of a record that is written already.
     pub fn written() -> Self {
         let (writer, told) = oneshot::channel();
-        // It is heard by the receiver below.
+        // Cannot fail: the receiver lives on below.
         let _ = writer.send(true);
         Self(Some(told))
     }
 
-    /// Of a record that nobody will write.
+    /// Creates the result of a record that will not be written.
     pub fn failed() -> Self {
         Self(None)
     }

@@ -1,5 +1,5 @@
-//! The documents that targets fetch: the hub's keys as [`KeyBook`] judges them, rendered once, and
-//! kept through every failure of the hub.
+//! The discovery documents that targets fetch: the hub's keys as [`KeyBook`] judges them, rendered
+//! once per change, and kept through every failure of the hub.
 
 mod document;
 mod events;
@@ -31,35 +31,36 @@ pub use fault::PublishError;
 pub use published::{PublicationReader, Published};
 pub use records::KeyRecords;
 
-/// How often tokens that name unknown keys may cause a reading.
+/// The shortest pause between two reloads that tokens with unknown keys cause.
 const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(5);
 
-/// Where an event comes from, so that one which lasts is told once.
+/// The source of an event, so that a lasting event is reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Hub,
     Record,
 }
 
-/// How the documents are made.
+/// The settings and dependencies of a [`Publisher`].
 pub struct PublisherParts {
-    /// Where the hub's documents are read.
+    /// Fetches the hub's documents.
     pub source: Arc<dyn IssuerDocuments>,
-    /// Under which address ours are found.
+    /// The public address of Keyferry's documents.
     pub public_url: PublicUrl,
-    /// The issuer, where it is pinned; else the first one that the hub states.
+    /// The pinned issuer; without one, the first issuer that the hub states is kept.
     pub pinned: Option<Issuer>,
-    /// How long a key must have been published before tokens that it signed leave.
+    /// The activation delay: how long a key must have been published before tokens that it signed
+    /// are issued.
     pub settle: Duration,
-    /// What is shared with other replicas and restarts.
+    /// The key journal that replicas share and that survives restarts.
     pub records: KeyRecords,
-    /// Time.
+    /// The clock for key lifetimes.
     pub clock: Arc<dyn Clock>,
-    /// Metrics.
+    /// Counts alarms about keys.
     pub metrics: Metrics,
 }
 
-/// Writes what is published. There is one of it.
+/// Updates the published documents. Each process has one; a clone is the same one.
 #[derive(Clone)]
 pub struct Publisher {
     parts: Arc<PublisherParts>,
@@ -69,14 +70,14 @@ pub struct Publisher {
     readings: Arc<Flights<(), Result<(), PublishError>>>,
     unknown_key: Arc<Mutex<Option<Duration>>>,
     told: Arc<Mutex<BTreeMap<Place, Vec<KeyEvent>>>>,
-    /// One exchange with the shared record at a time.
+    /// Allows one exchange with the shared key journal at a time.
     syncing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Publisher {
-    /// A publisher that has read nothing yet.
+    /// Creates a publisher that has read nothing yet.
     pub fn new(parts: PublisherParts) -> Self {
-        // Alone, there is nobody else who could lead.
+        // A single replica always leads.
         let leads = !parts.records.is_shared();
         Self {
             parts: Arc::new(parts),
@@ -90,26 +91,26 @@ impl Publisher {
         }
     }
 
-    /// The reading half.
+    /// Returns a reader of the published documents.
     pub fn reader(&self) -> PublicationReader {
         self.published.clone()
     }
 
-    /// What is published now, for a look that ends at once.
+    /// Borrows what is published now; drop the guard soon.
     pub fn look(&self) -> Guard<Option<Arc<Published>>> {
         self.published.look()
     }
 
-    /// Says whether this replica may withdraw keys.
+    /// Sets whether this replica may withdraw keys.
     pub fn lead(&self, leads: bool) {
         self.leads.store(leads, Ordering::Relaxed);
     }
 
-    /// Reads the hub's documents at every endpoint and publishes what is sound. Many callers at
-    /// once share one reading.
+    /// Reads the hub's documents from every endpoint and publishes the valid ones. Concurrent
+    /// callers share one reading.
     ///
     /// # Errors
-    /// [`PublishError`] if no endpoint gave a sound answer; what was published before stays.
+    /// [`PublishError`] if no endpoint gave valid documents; what was published before stays.
     pub async fn refresh(&self) -> Result<(), PublishError> {
         let this = self.clone();
         let read = self.readings.join((), || async move {
@@ -124,8 +125,8 @@ impl Publisher {
         read.await.unwrap_or(Err(PublishError::Lost))
     }
 
-    /// Reads the hub's documents because a token names a key that is not published; at most once in
-    /// five seconds.
+    /// Reloads the hub's documents because a token names a key that is not published; at most once
+    /// in five seconds.
     ///
     /// # Errors
     /// [`Reason::HubUnreachable`] when the hub did not answer: the key may be good.
@@ -135,7 +136,7 @@ impl Publisher {
                 .unknown_key
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            // One that is under way is waited for.
+            // A reading in progress is joined.
             if again_from.is_some_and(|from| now.mono < from) && self.readings.is_empty() {
                 return Ok(());
             }
@@ -147,8 +148,8 @@ impl Publisher {
         }
     }
 
-    /// The hub has just signed a token with `kid`: if it is new, it is published now, from a fresh
-    /// reading.
+    /// Publishes the key `kid`, with which the hub has just signed a token: if it is new, the
+    /// documents are reloaded first.
     pub async fn vouch(&self, kid: &str) {
         if self
             .reader()
@@ -164,28 +165,28 @@ impl Publisher {
         self.sync_if_changed().await;
     }
 
-    /// Notes that a token signed by `kid` was issued and lives until `expires`.
+    /// Notes that a token signed by `kid` was issued and expires at `expires`.
     pub fn signed(&self, kid: &str, expires: jiff::Timestamp) {
         if let Some(book) = self.lock().as_mut() {
             book.signed(kid, self.parts.clock.now().wall, expires);
         }
     }
 
-    /// Whether tokens signed by `kid` may leave, and if not yet, when.
+    /// Returns whether tokens signed by `kid` may be issued, and if not yet, when.
     pub fn settling(&self, kid: &str) -> Settling {
         self.lock().as_ref().map_or(Settling::Unpublished, |book| {
             book.settling(kid, self.parts.clock.now())
         })
     }
 
-    /// Whether the shared record was read lately enough to mint.
+    /// Whether the shared key journal was read recently enough to mint.
     pub fn is_current(&self) -> bool {
         self.lock()
             .as_ref()
             .is_some_and(|book| book.is_current(self.parts.clock.now()))
     }
 
-    /// How many published keys this process did not see at the hub itself.
+    /// Returns the number of published keys that this process has not seen at the hub itself.
     pub fn unconfirmed(&self) -> usize {
         self.lock()
             .as_ref()
@@ -220,7 +221,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Checks one endpoint's documents. The first issuer stated is the one for ever.
+    /// Checks one endpoint's documents. The first issuer stated is kept for ever.
     fn judge(&self, documents: &UpstreamDocuments) -> Result<PublicKeySet, PublishError> {
         let known = self
             .lock()
@@ -251,7 +252,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes again: some keys end by time alone, also while nobody answers.
+    /// Publishes again, because keys can expire even while the hub does not answer.
     fn publish_again(&self) {
         let now = self.parts.clock.now();
         let book = self.lock();
@@ -260,7 +261,7 @@ impl Publisher {
         self.parts.metrics.unconfirmed_keys(book.unconfirmed(now));
     }
 
-    /// Changes the book, tells what happened, and publishes what follows.
+    /// Changes the key book, reports the events and publishes the result.
     fn change(&self, place: Place, change: impl FnOnce(&mut KeyBook, Moment) -> Vec<KeyEvent>) {
         let now = self.parts.clock.now();
         let mut book = self.lock();
@@ -292,13 +293,13 @@ impl Publisher {
                     &keys,
                 );
                 let jwks = Document::new(keys.to_bytes());
-                tracing::info!(issuer = %book.issuer(), keys = keys.len(), sha256 = %jwks.sha256, "the published key set is another one");
+                tracing::info!(issuer = %book.issuer(), keys = keys.len(), sha256 = %jwks.sha256, "the published key set changed");
                 (Document::new(metadata), jwks)
             }
         };
         let from = |kid: &str| match book.settling(kid, now) {
             Settling::Settled => Some(now.mono),
-            // Not recorded yet, or not at all: found out again with every change.
+            // Not recorded yet, or never: evaluated again with every change.
             _ if !book.is_recorded(kid) => None,
             Settling::After(left) => Some(now.mono.saturating_add(left)),
             Settling::Unpublished | Settling::Revoked => None,
@@ -315,7 +316,7 @@ impl Publisher {
         })));
     }
 
-    /// Each event once for as long as it lasts.
+    /// Reports each event once for as long as it lasts.
     fn tell(&self, place: Place, events: Vec<KeyEvent>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let before = told.insert(place, events.clone()).unwrap_or_default();
@@ -327,7 +328,7 @@ impl Publisher {
         }
     }
 
-    /// What a record brings that revokes the key.
+    /// Adopts a key journal that revokes the key.
     #[cfg(test)]
     #[allow(clippy::unwrap_used, reason = "a test names a key that there is")]
     pub(crate) fn revoke_for_test(&self, kid: &str) {

@@ -1,4 +1,4 @@
-//! Randomness, drawn in one place and passed in everywhere else.
+//! The source of randomness, injected wherever random numbers are needed.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,10 +7,10 @@ use keyferry_core::request_id::RequestId;
 
 /// A source of random numbers.
 pub trait Random: Send + Sync {
-    /// Fills `bytes`; false if the system has no randomness to give.
+    /// Fills `bytes`; false if the system's randomness failed.
     fn fill(&self, bytes: &mut [u8]) -> bool;
 
-    /// A number from 0 to 1.
+    /// Returns a number from 0 to 1.
     fn unit(&self) -> f64 {
         let mut bytes = [0; 4];
         if self.fill(&mut bytes) {
@@ -20,7 +20,7 @@ pub trait Random: Send + Sync {
         }
     }
 
-    /// An id for a request, or for whatever else needs one.
+    /// Returns an id for a request or for anything else that needs one.
     fn request_id(&self) -> RequestId {
         let mut bytes = [0; 8];
         self.fill(&mut bytes);
@@ -28,14 +28,14 @@ pub trait Random: Send + Sync {
     }
 }
 
-/// Ids drawn at once: a draw costs as much for one as for many.
+/// How many ids are drawn at once: a draw costs as much for one as for many.
 const IDS: usize = 256;
 
 /// The operating system's randomness.
 #[derive(Debug, Default)]
 pub struct SystemRandomness {
     system: SystemRandom,
-    /// Ids that nobody has yet. They are no secret.
+    /// Ids that are not used yet. They are not secret.
     ids: Mutex<Vec<RequestId>>,
 }
 

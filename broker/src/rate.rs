@@ -1,4 +1,4 @@
-//! Token buckets, one a key: so many at once, and so many a second after that.
+//! Token buckets, one per key: a burst first, then a constant rate per second.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,17 +6,18 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How many seconds' worth a key may use at once.
+/// The burst of a key, in seconds of its rate.
 const BURST_SECONDS: u32 = 3;
-/// Keys that are remembered. More of them share one bucket: an attacker with many addresses must
-/// not cost memory.
+/// How many keys have their own bucket. Further ones share one: an attacker with many addresses
+/// must not use up memory.
 const KEYS: usize = 16_384;
 
-/// How often full buckets are looked for, at most: it takes as long as some signature checks.
+/// The shortest pause between two cleanups of full buckets: one takes as long as some signature
+/// checks.
 const CLEARING: Duration = Duration::from_secs(1);
 
-/// Token buckets. Each is one time: when it will be full again (the generic cell rate algorithm,
-/// ITU-T I.371).
+/// Token buckets by key. Each is a single time: when it will be full again (the generic cell rate
+/// algorithm, ITU-T I.371).
 #[derive(Debug)]
 pub(crate) struct Rates<K> {
     interval: Duration,
@@ -28,7 +29,7 @@ pub(crate) struct Rates<K> {
 struct Buckets<K> {
     full_at: HashMap<K, Duration>,
     others_full_at: Duration,
-    /// When full buckets were last cleared away.
+    /// When full buckets were last removed.
     cleared_at: Duration,
 }
 
@@ -43,7 +44,7 @@ impl<K> Default for Buckets<K> {
 }
 
 impl<K: Eq + Hash> Rates<K> {
-    /// Buckets that fill by so many a second.
+    /// Creates buckets with this rate.
     pub(crate) fn new(per_second: NonZeroU32) -> Self {
         let interval = Duration::from_secs(1) / per_second.get();
         let burst = interval * per_second.get().saturating_mul(BURST_SECONDS);
@@ -54,7 +55,7 @@ impl<K: Eq + Hash> Rates<K> {
         }
     }
 
-    /// Whether the bucket of `key` has one. Nothing is taken and nothing is remembered.
+    /// Whether the bucket of `key` contains a token. Takes none and stores nothing.
     pub(crate) fn has(&self, key: &K, now: Duration) -> bool {
         let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let others = if buckets.full_at.len() < KEYS {
@@ -69,7 +70,7 @@ impl<K: Eq + Hash> Rates<K> {
     /// Takes one from the bucket of `key`. `now` is the monotonic time.
     ///
     /// # Errors
-    /// It is empty; how long until there is one again.
+    /// The bucket is empty; returns how long until it has a token again.
     pub(crate) fn take(&self, key: K, now: Duration) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let Buckets {

@@ -1,5 +1,5 @@
-//! Requests that are refused for their rate, in one audit record a second: a flood must not fill
-//! the log, which every issuance waits for.
+//! Summarises rate-limited requests in one audit record a second: a flood must not fill the log,
+//! for which every issuance waits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +14,11 @@ use crate::random::Random;
 use crate::source::Source;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Sources that are counted one by one in a second, and named in the record.
+/// How many sources are counted individually in a second.
 const COUNTED: usize = 1024;
 const NAMED: usize = 4;
 
-/// Counts refusals and records their number.
+/// Counts rate-limited requests and writes a summary record each second.
 #[derive(Clone)]
 pub(crate) struct RefusalSummary {
     audit: Arc<dyn AuditSink>,
@@ -47,7 +47,8 @@ impl RefusalSummary {
         }
     }
 
-    /// Counts a refusal. The first one of a second has the record written at the second's end.
+    /// Counts a refusal. The first one of a second schedules the summary record for the end of that
+    /// second.
     pub(crate) fn count(&self, source: Source) {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         counted.all += 1;
@@ -83,9 +84,9 @@ impl RefusalSummary {
             ..AuditRecord::default()
         };
         record.ended("denied", Reason::RateLimited);
-        tracing::warn!(reason = %Reason::RateLimited, count = all, sources, "requests of callers \
-            that are not known were refused");
-        // They were refused whether or not that can be recorded.
+        tracing::warn!(reason = %Reason::RateLimited, count = all, sources, "requests from unknown \
+            callers were refused");
+        // The requests are refused even if the record cannot be written.
         drop(self.audit.record(&record));
     }
 }

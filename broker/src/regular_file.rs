@@ -1,7 +1,7 @@
-//! Files that a user names: regular ones, of bounded size, opened without waiting.
+//! Opens files that a user names: only regular ones, of bounded size, without blocking.
 //!
-//! Opening a named pipe waits for a writer, and a device may have no end: a command would hang
-//! without a word.
+//! Opening a named pipe waits for a writer, and a device may have no end: without this check a
+//! command would hang silently.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,16 +10,16 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// A file cannot be used.
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// What the system says.
+    /// The error of the operating system.
     #[error("{0}")]
     System(#[from] std::io::Error),
     /// A pipe, a device, a socket or a folder.
     #[error("it is not a regular file")]
     NotRegular,
-    /// Too large.
+    /// The file exceeds the limit.
     #[error("it is longer than {0} bytes")]
     TooLong(u64),
 }
@@ -43,7 +43,7 @@ pub fn open(path: &Path, limit: u64) -> Result<File, FileError> {
     }
 }
 
-/// Whether [`open`] takes the file, for a library that opens it itself.
+/// Checks that [`open`] would accept the file, for a library that opens it itself.
 ///
 /// # Errors
 /// [`FileError`].
@@ -57,7 +57,7 @@ pub fn check(path: &Path, limit: u64) -> Result<(), FileError> {
 /// [`FileError`].
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
-    // It may have grown since.
+    // The file may have grown since its size was checked.
     open(path, limit)?
         .take(limit.saturating_add(1))
         .read_to_end(&mut bytes)?;

@@ -1,40 +1,41 @@
-//! The order to read at once what is otherwise read again every few seconds: the configuration
-//! file, the hub's documents, the targets' CA certificates and the serving certificates. An
-//! operator gives it by SIGHUP.
+//! A signal to reload at once what is otherwise reloaded every few seconds: the configuration file,
+//! the hub's documents, the targets' CA certificates and the serving certificates. An operator
+//! sends it by SIGHUP.
 
 use tokio::sync::watch;
 
-/// Hears the order. Each clone hears every one; orders that come while it is busy are heard as one.
+/// Receives reload signals. Each clone receives every one; signals that arrive while it is busy
+/// count as one.
 #[derive(Clone, Debug)]
 pub struct ReloadSignal(watch::Receiver<()>);
 
-/// Gives the order.
+/// Sends reload signals.
 #[derive(Debug)]
 pub struct ReadAgainOrder(watch::Sender<()>);
 
-/// Both ends.
+/// Creates a sender and a receiver.
 pub fn channel() -> (ReadAgainOrder, ReloadSignal) {
     let (order, heard) = watch::channel(());
     (ReadAgainOrder(order), ReloadSignal(heard))
 }
 
 impl ReloadSignal {
-    /// One that never hears anything.
+    /// Creates a receiver that never receives a signal.
     pub fn never() -> Self {
         channel().1
     }
 
-    /// Waits for the next order.
+    /// Waits for the next signal.
     pub async fn ordered(&mut self) {
         if self.0.changed().await.is_err() {
-            // Nobody is left who could give it.
+            // The sender is gone, so no signal can come.
             std::future::pending().await
         }
     }
 }
 
 impl ReadAgainOrder {
-    /// Everything is read again, once.
+    /// Makes every receiver reload once.
     pub fn give(&self) {
         self.0.send_replace(());
     }

@@ -1,4 +1,4 @@
-//! The composition root: the only place that builds all the others and joins them.
+//! The composition root: the only module that builds all the others and connects them.
 
 mod caller_audience;
 mod descriptors;
@@ -27,21 +27,21 @@ use crate::reload_signal::ReloadSignal;
 
 pub use self::error::ServeError;
 
-/// How long answers that the token API is not open yet get to leave.
+/// How long the listener may still send answers that the token API is not open yet.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// What `keyferry serve` was told.
+/// The options of `keyferry serve`.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// The configuration file.
     pub config: PathBuf,
     /// Where the hub is.
     pub hub: HubAccess,
-    /// Where the last good record of keys is kept over restarts.
+    /// The directory that keeps the last valid key journal over restarts.
     pub state_dir: Option<PathBuf>,
-    /// What goes before the file.
+    /// Options that override the configuration file.
     pub overrides: Overrides,
-    /// When to read everything again at once.
+    /// Triggers an immediate reload.
     pub reload_signal: ReloadSignal,
 }
 
@@ -60,7 +60,7 @@ impl Server {
     /// Reads the configuration and opens the listeners.
     ///
     /// # Errors
-    /// [`ServeError`], before anything has been asked of the hub.
+    /// [`ServeError`], before any request to the hub.
     pub async fn bind(options: ServeOptions) -> Result<Self, ServeError> {
         descriptors::raise();
         let configuration = config_file::read(&options.config, options.overrides.clone())?;
@@ -89,24 +89,24 @@ impl Server {
         })
     }
 
-    /// Where the token API listens.
+    /// Returns the address of the token API.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub fn api_address(&self) -> std::io::Result<SocketAddr> {
         self.api.address()
     }
 
-    /// Where the published documents are.
+    /// Returns the address of the published documents.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub fn discovery_address(&self) -> std::io::Result<SocketAddr> {
         self.discovery.address()
     }
 
-    /// Serves until `shutdown`; then readiness goes, accepted requests are answered, and it ends
-    /// well.
+    /// Serves until `shutdown`; then it reports not ready, answers the accepted requests and ends
+    /// without an error.
     ///
     /// # Errors
     /// [`ServeError`].
@@ -136,7 +136,7 @@ impl Server {
             metrics: shared.metrics.clone(),
         };
         shared.background.spawn(async move {
-            // Health outlives every other listener.
+            // The health listener ends after all others.
             let _ = health.serve(health::routes(health_parts)).await;
         });
         let handles = [discovery.handle(), api.handle()];

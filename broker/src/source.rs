@@ -1,9 +1,9 @@
-//! Where a connection comes from, as far as limits go.
+//! The source of a connection, for limits.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The prefix under which a NAT64 shows IPv4 clients to an IPv6 server (RFC 6052).
+/// The prefix with which a NAT64 presents IPv4 clients to an IPv6 server (RFC 6052).
 const NAT64: u128 = 0x0064_ff9b << 96;
 
 /// One source of connections: an address, or the /64 of an IPv6 address.
@@ -21,7 +21,7 @@ enum Counted {
 }
 
 impl Source {
-    /// A single address. An IPv4 address that is written as an IPv6 address is itself.
+    /// The source for a single address. An IPv4-mapped or NAT64 address counts as its IPv4 address.
     pub fn of(address: IpAddr) -> Self {
         Self(Counted::Address(match address.to_canonical() {
             IpAddr::V6(address) if address.to_bits() >> 32 == NAT64 >> 32 => {
@@ -32,7 +32,7 @@ impl Source {
         }))
     }
 
-    /// The /64 of an IPv6 address; an IPv4 address is itself.
+    /// Returns the /64 of an IPv6 address; an IPv4 address stays as it is.
     pub fn network(self) -> Self {
         match self.0 {
             Counted::Address(IpAddr::V6(address)) => Self(Counted::Network(Ipv6Addr::from_bits(
@@ -44,7 +44,7 @@ impl Source {
 }
 
 impl Default for Source {
-    /// A source that is no host's: for what comes from no connection.
+    /// A source for requests without a connection; no host has this address.
     fn default() -> Self {
         Self(Counted::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
     }

@@ -1,5 +1,5 @@
-//! `--state-dir`: the last good record of keys on this process's own disk, so that a restart while
-//! the hub is away serves what was served before.
+//! `--state-dir`: keeps the last valid key journal on local disk, so that a process that restarts
+//! while the hub is unreachable publishes the same keys.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use keyferry_core::key_journal::{KeyJournal, MAX_JOURNAL_BYTES};
 const FILE: &str = "keys.json";
 const NEXT: &str = "keys.json.next";
 
-/// One directory.
+/// A directory with the last key journal.
 pub struct StateDirectory {
     directory: PathBuf,
     written: Mutex<Vec<u8>>,
@@ -27,7 +27,7 @@ impl StateDirectory {
         }
     }
 
-    /// The record that was written last; nothing if there is none that can be read.
+    /// Reads the key journal that was written last; `None` if there is none or it is not valid.
     pub fn read(&self) -> Option<KeyJournal> {
         let path = self.directory.join(FILE);
         let mut bytes = Vec::new();
@@ -48,10 +48,10 @@ impl StateDirectory {
         }
     }
 
-    /// Replaces the record, whole or not at all. The same record is not written twice.
+    /// Replaces the key journal atomically. An unchanged journal is not written again.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub fn write(&self, journal: &KeyJournal) -> std::io::Result<()> {
         let bytes = journal.to_bytes().map_err(std::io::Error::other)?;
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! A target's apiserver, asked whose a token is. A connection of its own each time, no proxy of the
-//! environment, no redirect.
+//! Asks a target's apiserver which identity a token has. Each probe uses its own connection, no
+//! proxy from the environment, and follows no redirect.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// More groups than a status is to hold.
+/// How many groups a status may contain.
 const MOST_GROUPS: usize = 16;
-/// More of a name than a status is to hold.
+/// How many characters of a name a status may contain.
 const MOST_CHARACTERS: usize = 256;
 
-/// Whoever shows nothing.
+/// The username of a request without credentials.
 const ANONYMOUS: &str = "system:anonymous";
 const NO_APISERVER: &str = "it answered, but not as an apiserver does";
-const NO_TOKEN: &str = "it answered as to somebody without a token: something on the way takes the \
-    Authorization header off";
+const NO_TOKEN: &str = "it answered as if there was no token: something on the network path \
+    removes the Authorization header";
 
-/// Asks over HTTPS.
+/// Probes a target over HTTPS.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpsProbe;
 
@@ -57,7 +57,7 @@ async fn ask(target: &ProbedTarget, token: &SecretString) -> Result<ProbeAnswer,
         .await
         .map_err(|error| fault(&error))?;
     let status = response.status().as_u16();
-    // A refusal needs no words.
+    // The body of a 401 is not needed.
     let body = if status == 401 {
         Vec::new()
     } else {
@@ -66,11 +66,10 @@ async fn ask(target: &ProbedTarget, token: &SecretString) -> Result<ProbeAnswer,
     judged(status, &body)
 }
 
-/// What an answer says of the token. kube-apiserver answers a bearer token that it does not take
-/// with 401 always, and never goes on as `system:anonymous`; whoever gets a 403 of it was known
-/// before, which is all that is asked here. But a 403 may be of something on the way, that let the
-/// token through to nobody; and where a proxy takes the header off, the apiserver speaks of
-/// `system:anonymous`.
+/// Interprets an answer to the token. kube-apiserver always answers 401 to a bearer token that it
+/// does not accept, and never continues as `system:anonymous`. So a 403 means that it authenticated
+/// the token, which is all that matters here. But a 403 may come from a proxy that did not pass the
+/// token on. If a proxy removes the header, the apiserver names `system:anonymous`.
 fn judged(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
     match status {
         200..=299 => match identity(body)? {
@@ -97,13 +96,12 @@ fn judged(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
     }
 }
 
-/// A client of this one target, and the URL to ask it at.
+/// Builds a client for this target only, and the URL to ask.
 async fn client(target: &ProbedTarget) -> Result<(reqwest::Client, String), &'static str> {
     const UNUSABLE: &str = "its address, CA or proxy cannot be used";
-    // The client would ask the proxy for the name that the certificate has, and not for the
-    // address.
+    // The client would ask the proxy to connect to the certificate's name instead of the address.
     if target.proxy_url.is_some() && target.tls_server_name.is_some() {
-        return Err("through a proxyURL it cannot be asked by a tlsServerName");
+        return Err("it cannot be called with a tlsServerName through a proxyURL");
     }
     let mut url = url::Url::parse(&target.address).map_err(|_| UNUSABLE)?;
     let mut builder = reqwest::Client::builder()
@@ -144,7 +142,7 @@ fn fault(error: &reqwest::Error) -> &'static str {
     if error.is_timeout() {
         "it did not answer in time"
     } else if error.is_connect() {
-        "there is no connection to it, or its certificate is not of its CA"
+        "there is no connection to it, or its certificate is not signed by its CA"
     } else {
         "the connection broke off"
     }
@@ -170,7 +168,7 @@ struct UserInfo {
     groups: Vec<String>,
 }
 
-/// `metav1.Status`, as far as it is read.
+/// The members of `metav1.Status` that are used.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Forbidden {

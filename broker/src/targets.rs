@@ -1,4 +1,4 @@
-//! What is known of each target beside its spec: its CA certificates, or why it is not ready.
+//! The state of each target besides its spec: its CA certificates, or why it is not ready.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use keyferry_core::config::{Generation, TargetCluster};
 use keyferry_core::name::ObjectName;
 use keyferry_core::reason::Reason;
 
-/// What is known of one target.
+/// The state of one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetState {
-    /// The spec that this was found out for.
+    /// The generation of the spec that this state belongs to.
     pub generation: Generation,
-    /// What was found out.
+    /// Whether the target is ready.
     pub readiness: Readiness,
     /// Whether the Secret of its CA also holds a client certificate or key, which is ignored.
     pub client_certificate: bool,
@@ -22,13 +22,13 @@ pub struct TargetState {
 /// Whether a target can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// It can; with its CA certificates as PEM, or none for the client's own roots.
+    /// The target is ready, with its CA certificates as PEM; `None` means the client's own roots.
     Ready(Option<Arc<str>>),
-    /// It cannot.
+    /// The target is not ready.
     NotReady {
         /// The stable code.
         reason: Reason,
-        /// What an authorised caller is told.
+        /// The explanation for an authorised caller.
         message: String,
     },
 }
@@ -37,12 +37,12 @@ pub enum Readiness {
 #[derive(Clone, Default)]
 pub struct TargetReader(Arc<ArcSwap<HashMap<ObjectName, TargetState>>>);
 
-/// Writes target states. There is one of it.
+/// Writes target states. Each process has one writer.
 #[derive(Default)]
 pub struct TargetWriter(TargetReader);
 
 impl TargetReader {
-    /// The readiness of `target` as it is specified now.
+    /// Returns the readiness of `target` for its current spec.
     pub fn readiness(&self, target: &TargetCluster) -> Readiness {
         match self.0.load().get(&target.name) {
             Some(state) if state.generation == target.generation => state.readiness.clone(),
@@ -53,14 +53,14 @@ impl TargetReader {
         }
     }
 
-    /// The state of the target of this name, whatever spec it is for.
+    /// Returns the last state of the target of this name, for any generation of its spec.
     pub fn last(&self, name: &ObjectName) -> Option<TargetState> {
         self.0.load().get(name).cloned()
     }
 }
 
 impl TargetWriter {
-    /// The reading half.
+    /// Returns a reader.
     pub fn reader(&self) -> TargetReader {
         self.0.clone()
     }

@@ -1,5 +1,4 @@
-//! Fakes that unit tests share: two clocks that move together, and a small world around the
-//! embedded hub.
+//! Fakes that unit tests share: a clock, and a small world around the embedded hub.
 
 mod objects;
 
@@ -37,7 +36,7 @@ pub(crate) use self::objects::{Failing, FakeObjects};
 /// The issuer of every test hub.
 pub(crate) const ISSUER: &str = "https://hub.example.test";
 
-/// Two clocks that a test moves.
+/// A wall clock and a monotonic clock that a test advances.
 #[derive(Debug)]
 pub(crate) struct FakeClock(Mutex<Moment>);
 
@@ -50,7 +49,7 @@ impl FakeClock {
         })))
     }
 
-    /// Moves both clocks on.
+    /// Advances both clocks.
     pub(crate) fn advance(&self, span: Duration) {
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         now.wall = now.wall.saturating_add(span).unwrap_or(Timestamp::MAX);
@@ -64,8 +63,8 @@ impl Clock for FakeClock {
     }
 }
 
-/// A hub with two tenants, a policy for it, and what the broker makes of them; no listeners and no
-/// background tasks.
+/// A hub with two tenants, a policy for it, and the broker's parts; no listeners and no background
+/// tasks.
 pub(crate) struct SmallWorld {
     pub(crate) hub: EmbeddedHub,
     pub(crate) clock: Arc<FakeClock>,
@@ -177,7 +176,7 @@ impl SmallWorld {
         }
     }
 
-    /// A mint that remembers nothing, as a process that has just started has it.
+    /// Creates a mint with an empty cache, like that of a process that has just started.
     pub(crate) fn new_mint(&self) -> Mint {
         mint(
             &self.port,
@@ -188,7 +187,7 @@ impl SmallWorld {
         )
     }
 
-    /// A grant for an access of tenant-a, as an operator has it.
+    /// Creates a grant for an access of tenant-a, with an operator as requester.
     pub(crate) fn grant(&self, access: &str) -> Grant {
         let name = AccessName::parse(access).unwrap();
         let pair = authorise::pair(
@@ -202,7 +201,7 @@ impl SmallWorld {
         authorise::grant(&self.policy, Requester::Operator, pair, Review::NotAsked).unwrap()
     }
 
-    /// What callers of this world must be.
+    /// The requirements on callers of this world.
     pub(crate) fn callers(&self, max_stale: Duration) -> CallerSettings {
         CallerSettings {
             audience: Audience::new("keyferry.dev").unwrap(),
@@ -216,7 +215,7 @@ impl SmallWorld {
     }
 }
 
-/// How long a key must have been published in a [`SmallWorld`].
+/// The activation delay of keys in a [`SmallWorld`].
 pub(crate) fn settle() -> Duration {
     keyferry_core::lifetime::settle(Duration::from_secs(60))
 }
@@ -249,13 +248,13 @@ fn mint(
     })
 }
 
-/// A ServiceAccount by its names.
+/// Creates a ServiceAccount from its namespace and name.
 #[allow(clippy::unwrap_used, reason = "tests write good names")]
 pub(crate) fn account_of(namespace: &str, name: &str) -> ServiceAccount {
     ServiceAccount::from_username(&format!("system:serviceaccount:{namespace}:{name}")).unwrap()
 }
 
-/// Each Secret with its version.
+/// The Secrets with their versions.
 type Shelf = std::collections::BTreeMap<ObjectName, (u64, SecretData)>;
 
 /// Secrets in memory, with the compare-and-swap of the API.
@@ -266,7 +265,7 @@ pub(crate) struct MemorySecrets {
 }
 
 impl MemorySecrets {
-    /// Whether it answers.
+    /// Sets whether the store is unreachable.
     pub(crate) fn be_away(&self, away: bool) {
         self.away.store(away, std::sync::atomic::Ordering::Relaxed);
     }
@@ -289,7 +288,7 @@ impl SecretStore for MemorySecrets {
                 version: version.to_string(),
                 data: data.clone(),
             });
-            // Others may write between a reading and what follows from it.
+            // Lets other tasks write between a read and the write that depends on it.
             tokio::task::yield_now().await;
             Ok(found)
         })

@@ -1,4 +1,4 @@
-//! A hub whose TokenRequests are timed, whoever sends them: mints, the hub's consent, the canary.
+//! Measures the duration of all TokenRequests: for mints, for the hub's consent and for the canary.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::ports::{Hub, HubError};
 
-/// See the module.
+/// A [`Hub`] that reports how long its TokenRequests take.
 pub struct TimedHub {
     hub: Arc<dyn Hub>,
     clock: Arc<dyn Clock>,
@@ -22,7 +22,7 @@ pub struct TimedHub {
 }
 
 impl TimedHub {
-    /// Times the TokenRequests of `hub` by the monotonic side of `clock`.
+    /// Wraps `hub`, and measures with the monotonic part of `clock`.
     pub fn new(hub: Arc<dyn Hub>, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
         Self {
             hub,
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::testing::FakeClock;
 
-    /// A hub that takes its time, by the test's clock, and then refuses.
+    /// A hub that advances the test's clock and then refuses.
     struct SlowHub(Arc<FakeClock>, Duration);
 
     impl Hub for SlowHub {

@@ -1,4 +1,5 @@
-//! Turns at the hub, by namespace: one tenant's crowd waits behind itself.
+//! Limits concurrent calls to the hub per namespace, so that a tenant with many calls delays only
+//! itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,24 +8,24 @@ use std::time::Duration;
 use keyferry_core::name::Namespace;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Reviews that one namespace may have under way.
+/// The maximum number of concurrent reviews of one namespace.
 const PER_NAMESPACE: usize = 8;
-/// How long a call waits for its turn.
+/// How long a call waits for a permit.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Lanes kept before empty ones are cleared away.
+/// How many namespaces are kept before idle ones are removed.
 const LANES: usize = 1_000;
 
-/// See the module.
+/// A concurrency limit per namespace.
 #[derive(Debug, Default)]
 pub struct Turns {
     lanes: Mutex<HashMap<Namespace, Arc<Semaphore>>>,
 }
 
-/// A turn; the next one's when dropped.
+/// A permit for one call; dropping it lets the next call proceed.
 pub type Turn = OwnedSemaphorePermit;
 
 impl Turns {
-    /// Waits for a turn of `namespace`; nothing if it did not come in time.
+    /// Waits for a permit of `namespace`; `None` if it times out.
     pub async fn take(&self, namespace: &Namespace) -> Option<Turn> {
         let lane = self.lane(namespace);
         tokio::time::timeout(PATIENCE, lane.acquire_owned())
@@ -36,7 +37,7 @@ impl Turns {
     fn lane(&self, namespace: &Namespace) -> Arc<Semaphore> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if lanes.len() > LANES {
-            // Whoever waits or works holds the lane too.
+            // A call that waits or runs also holds a reference to its semaphore.
             lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
         }
         Arc::clone(

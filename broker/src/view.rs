@@ -1,8 +1,8 @@
-//! One look at the policy and the hub's live objects, and what it found for a caller.
+//! A snapshot of the policy and the hub's live objects, and what it allowed a caller.
 //!
-//! Policy is replaced as a whole and the live objects count their changes. So it is known whether
-//! another look would find the same, without looking; and a caller that asks again for the same has
-//! the same answer while nothing has changed.
+//! Policy is replaced as a whole, and the live objects count their changes. So Keyferry knows
+//! without a lookup whether a new one would give the same result. A caller that repeats its request
+//! gets the same decision while nothing has changed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -14,16 +14,16 @@ use keyferry_core::name::AccessName;
 use crate::live::LiveObjects;
 use crate::policy_store::PolicyReader;
 
-/// The policy and the hub's live objects as they were when a look began.
+/// The policy and the version of the hub's live objects at the start of a lookup.
 pub struct View {
-    /// The policy.
+    /// The policy at that time.
     pub policy: Arc<Policy>,
     changes: u64,
 }
 
 impl View {
-    /// Of now. Whatever is looked up is looked up after this: a change in between makes the view an
-    /// old one.
+    /// Takes a view of the current state. Take it before any lookup, so that a change in between
+    /// makes the view outdated.
     pub fn of(policy: &PolicyReader, live: &LiveObjects) -> Self {
         Self {
             changes: live.changes(),
@@ -31,31 +31,31 @@ impl View {
         }
     }
 
-    /// Whether another look would find the same.
+    /// Whether a new lookup would find the same.
     pub fn is_current(&self, policy: &PolicyReader, live: &LiveObjects) -> bool {
         Arc::ptr_eq(&self.policy, &policy.look()) && self.changes == live.changes()
     }
 }
 
-/// A pair, and the hub's word on it.
+/// A pair that policy allows, with the hub's review of it.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// What policy allows.
     pub pair: Pair,
-    /// What the hub said, where it had to be asked.
+    /// The hub's review, if one was needed.
     pub review: Review,
-    /// How long that stands; nothing if nothing was asked.
+    /// How long the review is valid; `None` if the hub was not asked.
     pub until: Option<Deadline>,
 }
 
-/// What one caller found last. A clone is the same one.
+/// The last result of one caller. A clone shares it.
 #[derive(Clone, Debug, Default)]
 pub struct LastFound(Arc<Mutex<Option<Remembered>>>);
 
 #[derive(Debug)]
 struct Remembered {
-    /// Weak, so that no caller keeps an old policy; its place in memory is not used again while
-    /// this is there.
+    /// Weak, so that no caller keeps an old policy alive. The weak reference also reserves the
+    /// address, so that a new policy cannot have the same one.
     policy: Weak<Policy>,
     changes: u64,
     deliveries: &'static [DeliveryType],
@@ -63,8 +63,8 @@ struct Remembered {
 }
 
 impl LastFound {
-    /// What was found, if it was for the same request in the same view and the hub's word on it
-    /// still stands.
+    /// Returns the last result, if it was for the same request in the same view and its review is
+    /// still valid.
     pub fn recall(
         &self,
         view: &View,
@@ -85,7 +85,7 @@ impl LastFound {
         (same_view && same_request && stands).then(|| found.clone())
     }
 
-    /// Remembers this in the place of what was found before.
+    /// Replaces the remembered result.
     pub fn remember(&self, view: &View, deliveries: &'static [DeliveryType], found: &Found) {
         let (policy, changes) = (Arc::downgrade(&view.policy), view.changes);
         *self.lock() = Some(Remembered {

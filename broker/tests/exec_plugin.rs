@@ -239,7 +239,7 @@ async fn further_arguments_lead_nowhere_else() {
                 .await,
         );
         assert!(
-            said.contains("says otherwise than the client configuration"),
+            said.contains("contradicts the client configuration"),
             "{said}"
         );
         // Without a file, a second flag of one name is a mistake and not a choice.

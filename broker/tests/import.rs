@@ -44,8 +44,8 @@ fn what_it_prints_is_a_configuration() {
     assert!(!stdout.contains("canary") && !stderr.contains("canary"));
     assert_eq!(
         stderr,
-        "left out: a bearer token, a client key\nnobody may use the target yet: say who in \
-         spec.allow\n"
+        "left out: a bearer token, a client key\nno ServiceAccount may use the target yet; list \
+         them in spec.allow\n"
     );
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.yaml");

@@ -1,11 +1,11 @@
-//! The flags of a kube-apiserver.
+//! Builds the flags of a kube-apiserver.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::pki::{CertifiedKey, SigningKey, TestCa};
 
-/// Everything that one kube-apiserver is started with.
+/// The settings that become the flags of one kube-apiserver.
 #[derive(Debug)]
 pub(crate) struct Flags<'a> {
     pub(crate) etcd_url: &'a str,
@@ -13,10 +13,10 @@ pub(crate) struct Flags<'a> {
     pub(crate) port: u16,
     pub(crate) ca: &'a TestCa,
     pub(crate) serving: &'a CertifiedKey,
-    /// The first signs; all are accepted.
+    /// The first one signs; all are accepted.
     pub(crate) issuers: &'a [String],
     pub(crate) jwks_uri: Option<&'a str>,
-    /// Empty: kube-apiserver takes the issuers.
+    /// When empty, kube-apiserver uses the issuers.
     pub(crate) api_audiences: &'a [String],
     pub(crate) signing_key: &'a SigningKey,
     /// Public keys that are published and accepted beside the signing one.
@@ -26,7 +26,7 @@ pub(crate) struct Flags<'a> {
     pub(crate) extra: &'a [String],
 }
 
-/// Where audit events go, and the policy that says which.
+/// The file for audit events, and the policy that selects them.
 #[derive(Debug, Clone)]
 pub(crate) struct AuditFiles {
     pub(crate) log: PathBuf,
@@ -34,7 +34,7 @@ pub(crate) struct AuditFiles {
 }
 
 impl AuditFiles {
-    /// Every request at level Metadata, once, when it is answered.
+    /// Logs every request once at level Metadata, when its response is complete.
     pub(crate) const POLICY: &'static str = concat!(
         "apiVersion: audit.k8s.io/v1\n",
         "kind: Policy\n",
@@ -66,7 +66,7 @@ impl Flags<'_> {
         all.text("bind-address", "127.0.0.1");
         all.text("advertise-address", "127.0.0.1");
         all.text("secure-port", &self.port.to_string());
-        // Several servers advertise 127.0.0.1, so none may keep the endpoints of the Service
+        // Several servers advertise 127.0.0.1, so none may manage the endpoints of the Service
         // `kubernetes`.
         all.text("endpoint-reconciler-type", "none");
         all.text("service-cluster-ip-range", "10.96.0.0/24");

@@ -1,5 +1,5 @@
-//! The shipped files of `auth-configs/` and their vectors: which tokens they are asked about, and
-//! what must come of each.
+//! The shipped files of `auth-configs/` and their test vectors: tokens, and the expected result of
+//! each.
 
 mod signer;
 mod text;
@@ -13,18 +13,18 @@ use serde_json::{Map, Value};
 use crate::runner::TestError;
 pub use signer::VectorSigner;
 
-/// One file with its vectors.
+/// A shipped file with its vectors.
 #[derive(Debug, Clone)]
 pub struct AuthConfig {
-    /// `hub.yaml`.
+    /// The file name, such as `hub.yaml`.
     pub name: String,
-    /// As it is shipped: where a certificate stands, the reader is told to put one.
+    /// The text as it is shipped. In place of a certificate it tells the reader to insert one.
     pub text: String,
-    /// What stands beside it.
+    /// The vectors from the file beside it.
     pub vectors: Vectors,
 }
 
-/// `*.vectors.yaml`; the fields are described in `auth-configs/README.md`.
+/// The content of `*.vectors.yaml`; `auth-configs/README.md` describes the fields.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vectors {
@@ -34,11 +34,11 @@ pub struct Vectors {
     pub cases: Vec<Case>,
 }
 
-/// One token, and what must come of it.
+/// One token and its expected result.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What it is about.
+    /// What the case tests.
     pub name: String,
     #[serde(default)]
     claims: Map<String, Value>,
@@ -51,51 +51,51 @@ pub struct Case {
     skipped: Option<String>,
 }
 
-/// Who signs, when it is not the issuer.
+/// Who signs the token, when it is not the issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 enum Signed {
     #[serde(rename = "by another key")]
     ByAnotherKey,
 }
 
-/// What must come of a token.
+/// The expected result of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected<'a> {
-    /// This user, exactly.
+    /// Accepted as exactly this user.
     Accepted(&'a User),
-    /// This reason code.
+    /// Rejected with this reason code.
     Rejected(&'a str),
-    /// This reason code, of every entry.
+    /// Skipped by every entry, with this reason code.
     Skipped(&'a str),
 }
 
-/// Whom a token is for, without the credential id and without what kube-apiserver adds for
-/// everybody.
+/// The user of a token, without the credential ID and without the groups that kube-apiserver adds
+/// for every user.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct User {
-    /// The name.
+    /// The username.
     pub username: String,
-    /// In order.
+    /// The groups, in order.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// Empty without one.
+    /// The UID; empty if there is none.
     #[serde(default)]
     pub uid: String,
-    /// Values by key.
+    /// The extra values by key.
     #[serde(default)]
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// The folder of the repository.
+/// The path of `auth-configs/`.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../auth-configs")
 }
 
-/// Every file, by name.
+/// Every shipped file, sorted by name.
 ///
 /// # Errors
-/// A file cannot be read, or has no vectors.
+/// A file cannot be read, or it has no vectors.
 pub fn all() -> Result<Vec<AuthConfig>, TestError> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder())? {
@@ -134,21 +134,21 @@ impl AuthConfig {
     /// `issuer.discoveryURL` of every entry, in order.
     ///
     /// # Errors
-    /// The file is no YAML.
+    /// The file is not YAML.
     pub fn discovery_urls(&self) -> Result<Vec<Option<String>>, TestError> {
         text::discovery_urls(&self.text)
     }
 
-    /// The file with a certificate in every place where the reader is to put one.
+    /// The file's text with a certificate in every place where the reader must insert one.
     pub fn with_certificate(&self, pem: &str) -> String {
         text::with_certificate(&self.text, pem)
     }
 
-    /// The file as it is for issuers that a test serves: `discoveryURL` and `certificateAuthority`
-    /// of every entry are other ones, and nothing else is.
+    /// The file's text for issuers that a test serves. It replaces only `discoveryURL` and
+    /// `certificateAuthority` of every entry.
     ///
     /// # Errors
-    /// More or less than that would be changed.
+    /// The replacement would change more or less than that.
     pub fn served_at(
         &self,
         pem: &str,
@@ -160,7 +160,7 @@ impl AuthConfig {
 }
 
 impl Vectors {
-    /// The claims of the token of a case, at a time in seconds since 1970.
+    /// The claims of a case's token, at a time in seconds since 1970.
     pub fn claims(&self, case: &Case, now: i64) -> Map<String, Value> {
         let issued_at = now - case.age;
         let mut claims = self.claims.clone();
@@ -182,10 +182,10 @@ impl Case {
         self.signed != Some(Signed::ByAnotherKey)
     }
 
-    /// What must come of it.
+    /// The expected result of the case.
     ///
     /// # Errors
-    /// The case says nothing, or several things.
+    /// The case expects nothing, or several results.
     pub fn expected(&self) -> Result<Expected<'_>, TestError> {
         match (&self.accepted, &self.rejected, &self.skipped) {
             (Some(user), None, None) => Ok(Expected::Accepted(user)),

@@ -1,8 +1,8 @@
-//! An HTTPS reverse proxy in front of a control plane, with faults that are switched on and off
+//! An HTTPS reverse proxy in front of a control plane, with faults that tests switch on and off
 //! while it runs.
 //!
-//! It passes bearer tokens on and knows no client certificates; connection upgrades (exec,
-//! port-forward) are not passed on.
+//! It forwards bearer tokens. It does not support client certificates or connection upgrades (exec,
+//! port-forward).
 
 mod forward;
 mod rules;
@@ -27,23 +27,23 @@ use rules::Rules;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChaosProxyError {
-    /// No certificate.
+    /// The certificate could not be created.
     #[error(transparent)]
     Pki(#[from] PkiError),
-    /// No client for the server behind it.
+    /// The client for the server behind it could not be created.
     #[error(transparent)]
     Client(#[from] RestError),
-    /// It could not listen.
+    /// The proxy could not listen.
     #[error("start a chaos proxy for {upstream}: {source}")]
     Start {
         /// The server behind it.
         upstream: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// A running proxy; ends when dropped, open connections included.
+/// A running proxy. Dropping it ends it, and also its open connections.
 #[derive(Debug)]
 pub struct ChaosProxy {
     server: HttpsServer,
@@ -52,13 +52,14 @@ pub struct ChaosProxy {
 }
 
 impl ChaosProxy {
-    /// In front of a control plane, with a certificate of that control plane's authority: a client
-    /// needs to change nothing but the URL.
+    /// Starts a proxy in front of a control plane, with a certificate of that control plane's CA. A
+    /// client only needs another URL.
     pub async fn in_front_of(plane: &ControlPlane) -> Result<Self, ChaosProxyError> {
         Self::start(&plane.url(), plane.ca_pem(), plane.ca()).await
     }
 
-    /// In front of any server that the first authority signed, with a certificate of the second.
+    /// Starts a proxy in front of any server that the first CA signed, with a certificate of the
+    /// second.
     pub async fn start(
         upstream_url: &str,
         upstream_ca_pem: &str,
@@ -94,38 +95,37 @@ impl ChaosProxy {
         self.server.url()
     }
 
-    /// PEM of the authority that signed its certificate.
+    /// PEM of the CA that signed its certificate.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// Adds a rule after those that are there; of the rules that match a request, the first one
-    /// counts.
+    /// Adds a rule after the existing ones. The first rule that matches a request applies.
     pub fn add(&self, rule: Rule) -> RuleId {
         self.state.rules().add(rule)
     }
 
-    /// Takes a rule away. Requests that it has hold of already are not let go.
+    /// Removes a rule. It does not release requests that the rule already affects.
     pub fn remove(&self, id: RuleId) {
         self.state.rules().remove(id);
     }
 
-    /// Takes all rules away.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.state.rules().clear();
     }
 
-    /// Holds every request that comes from now on until [`Self::resume`].
+    /// Blocks every new request until [`Self::resume`].
     pub fn pause(&self) {
         self.state.paused.send_replace(true);
     }
 
-    /// Lets the held requests go on.
+    /// Lets the blocked requests continue.
     pub fn resume(&self) {
         self.state.paused.send_replace(false);
     }
 
-    /// Breaks every connection that has carried a request, with the watches that are open on them.
+    /// Breaks every connection that has carried a request, including the watches on it.
     pub fn cut_all(&self) {
         let connections = std::mem::take(
             &mut *self
@@ -139,12 +139,13 @@ impl ChaosProxy {
         }
     }
 
-    /// Requests so far by method and path (without the query), held ones included.
+    /// The number of requests so far by method and path (without the query), blocked ones included.
     pub fn counts(&self) -> BTreeMap<(String, String), u64> {
         self.state.counts().clone()
     }
 
-    /// Requests so far with the method whose path (without the query) contains the text.
+    /// The number of requests so far with this method whose path (without the query) contains the
+    /// text.
     pub fn count(&self, method: &Method, path_contains: &str) -> u64 {
         self.state
             .counts()
@@ -155,7 +156,7 @@ impl ChaosProxy {
     }
 }
 
-/// What the handlers share.
+/// The state that the handlers share.
 #[derive(Debug, Clone)]
 struct ProxyState {
     upstream: String,

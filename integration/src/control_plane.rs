@@ -1,5 +1,5 @@
-//! One real control plane: a kube-apiserver on loopback, with a kube-controller-manager when asked
-//! for.
+//! One real control plane: a kube-apiserver on loopback, and a kube-controller-manager if the spec
+//! asks for one.
 
 mod audit;
 mod authentication;
@@ -46,14 +46,14 @@ pub struct ControlPlane {
     admin_kubeconfig: PathBuf,
     authentication_config: Option<PathBuf>,
     audit: Option<AuditFiles>,
-    /// Read at each start, so that keys and issuers change by a restart.
+    /// Read at each start, so that a restart changes keys and issuers.
     signing: Mutex<TokenSigning>,
     running: Mutex<Running>,
 }
 
 impl ControlPlane {
-    /// Starts it with its files in `<folder>/<name>` and its data in the etcd; ready when it comes
-    /// back.
+    /// Starts the control plane and waits until it is ready. Its files are in `<folder>/<name>` and
+    /// its data in the etcd.
     pub async fn start(
         spec: ControlPlaneSpec,
         parts: &Parts,
@@ -78,12 +78,12 @@ impl ControlPlane {
         }
     }
 
-    /// The name it was given.
+    /// The name from its spec.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// The minor version it runs.
+    /// The minor version that it runs.
     pub fn minor(&self) -> Minor {
         self.spec.minor
     }
@@ -98,27 +98,28 @@ impl ControlPlane {
         self.port
     }
 
-    /// PEM of the authority that signed its first serving certificate.
+    /// PEM of the CA that signed its first serving certificate.
     pub fn ca_pem(&self) -> &str {
         self.ca.cert_pem()
     }
 
-    /// Its authority, for serving certificates of things that stand in front of it.
+    /// Its CA, which also signs serving certificates of proxies in front of it.
     pub fn ca(&self) -> &TestCa {
         &self.ca
     }
 
-    /// Folder for its files; gone with the fleet.
+    /// The folder of its files. It is deleted with the fleet.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A kubeconfig of a member of `system:masters`: for the harness, never for what is tested.
+    /// A kubeconfig of a member of `system:masters`, for the harness and never for the code under
+    /// test.
     pub fn admin_kubeconfig(&self) -> &Path {
         &self.admin_kubeconfig
     }
 
-    /// A client with that identity.
+    /// A client with the identity of [`Self::admin_kubeconfig`].
     pub fn admin(&self) -> &RestClient {
         &self.admin
     }
@@ -128,7 +129,7 @@ impl ControlPlane {
         Ok(RestClient::with_bearer(&self.url(), self.ca_pem(), token)?)
     }
 
-    /// Stops its processes in good order; its port, data and keys stay for [`Self::restart`].
+    /// Stops its processes gracefully. Its port, data and keys remain for [`Self::restart`].
     pub async fn stop(&self) -> Result<(), ControlPlaneError> {
         self.running.lock().await.stop().await
     }
@@ -138,24 +139,24 @@ impl ControlPlane {
         self.running.lock().await.kill().await
     }
 
-    /// Stops it when it runs, and starts it on the same port, with the same data and the present
-    /// keys and issuers.
+    /// Stops it if it runs, and starts it on the same port, with the same data and the current keys
+    /// and issuers.
     pub async fn restart(&self) -> Result<(), ControlPlaneError> {
         self.stop().await?;
         self.run_on_kept_port().await
     }
 
-    /// Suspends the kube-apiserver: connections stand, nothing is answered.
+    /// Suspends the kube-apiserver: connections stay open, but requests get no response.
     pub async fn suspend(&self) -> Result<(), ControlPlaneError> {
         self.running.lock().await.suspend().await
     }
 
-    /// Ends [`Self::suspend`].
+    /// Resumes the kube-apiserver after [`Self::suspend`].
     pub async fn resume(&self) -> Result<(), ControlPlaneError> {
         self.running.lock().await.resume().await
     }
 
-    /// A further key pair, in use only once [`Self::set_signing`] names it.
+    /// Creates a further key pair, which is unused until [`Self::set_signing`] names it.
     pub fn create_signing_key(
         &self,
         kind: SigningKeyKind,
@@ -169,7 +170,7 @@ impl ControlPlane {
         self.signing.lock().await.clone()
     }
 
-    /// Other keys and issuers, from the next [`Self::restart`] on.
+    /// Sets the keys and issuers that take effect at the next [`Self::restart`].
     pub async fn set_signing(&self, signing: TokenSigning) {
         *self.signing.lock().await = signing;
     }
@@ -232,7 +233,7 @@ impl ControlPlane {
     }
 }
 
-/// The names in its serving certificate, beside this machine's own.
+/// The DNS names in its serving certificate, beside this machine's own.
 fn dns_names(name: &str) -> Vec<String> {
     vec![
         format!("{name}.keyferry.test"),

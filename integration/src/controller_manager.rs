@@ -1,5 +1,5 @@
-//! The flags of a kube-controller-manager: root CA ConfigMaps, default ServiceAccounts, CSR
-//! signing, collection.
+//! Builds the flags of a kube-controller-manager for root CA ConfigMaps, default ServiceAccounts,
+//! CSR signing and garbage collection.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Random configurations, key sets and tokens, judged by keyferry-trust and by kube-apiserver's own
-//! authenticator.
+//! Compares keyferry-trust with kube-apiserver's own authenticator on random configurations, key
+//! sets and tokens.
 
 mod case;
 mod class;

@@ -1,4 +1,4 @@
-//! Fixed documents over HTTPS, such as the discovery document and keys of an issuer.
+//! Serves fixed documents over HTTPS, such as an issuer's discovery document and keys.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +13,11 @@ use crate::control_plane::{ControlPlane, ControlPlaneError};
 use crate::https::HttpsServer;
 use crate::pki::{PkiError, TestCa};
 
-/// Why documents are not served.
+/// Why documents could not be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DocumentError {
-    /// No certificate.
+    /// The certificate could not be created.
     #[error(transparent)]
     Pki(#[from] PkiError),
     /// The server did not start.
@@ -36,7 +36,7 @@ pub struct DocumentServer {
 }
 
 impl DocumentServer {
-    /// Starts an empty one with a certificate of the authority.
+    /// Starts a server without documents, with a certificate of the CA.
     pub async fn start(ca: &TestCa) -> Result<Self, DocumentError> {
         let certificate = ca.serving("document-server", &[])?;
         let shelf = Shelf::default();
@@ -52,7 +52,7 @@ impl DocumentServer {
         self.server.url()
     }
 
-    /// Puts a JSON document at a path, in place of the one that is there.
+    /// Puts a JSON document at a path, and replaces any document there.
     pub fn put(&self, path: &str, document: &Value) {
         self.shelf.with(|shelves| {
             let place = shelves.entry(path.to_owned()).or_default();
@@ -60,7 +60,7 @@ impl DocumentServer {
         });
     }
 
-    /// Takes the document away: its path answers 404.
+    /// Removes the document, so that its path answers 404.
     pub fn remove(&self, path: &str) {
         self.shelf.with(|shelves| {
             if let Some(place) = shelves.get_mut(path) {
@@ -69,14 +69,14 @@ impl DocumentServer {
         });
     }
 
-    /// How often a path was asked for.
+    /// The number of requests for a path.
     pub fn reads(&self, path: &str) -> u64 {
         self.shelf
             .with(|shelves| shelves.get(path).map_or(0, |place| place.reads))
     }
 
     /// Copies the discovery document and the keys of a control plane below `/<name>`, with
-    /// `jwks_uri` rewritten to here; returns the URL of the discovery document, for
+    /// `jwks_uri` pointing here. Returns the URL of the discovery document, for
     /// `issuer.discoveryURL`.
     pub async fn publish(&self, issuer: &ControlPlane) -> Result<String, DocumentError> {
         let read = async |path: &str| -> Result<Value, ControlPlaneError> {

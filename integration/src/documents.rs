@@ -1,43 +1,43 @@
-//! The commands that the README and the documents show, so that tests can hold them.
+//! The commands that the README and the documents show, so that tests can check them.
 //!
-//! A block of commands says in its info string how it is held: `sh run=offline` and `sh run=hub`
-//! are run by `integration/tests/walk.rs`; `sh run=no` is one that no test can run, and its
-//! commands are parsed only.
+//! The info string of a code block says how it is checked. `integration/tests/walk.rs` runs blocks
+//! with `sh run=offline` and `sh run=hub`. No test can run a block with `sh run=no`, so its
+//! commands are only parsed.
 
 use std::path::{Path, PathBuf};
 
-/// How a block of commands is held.
+/// How a code block of commands is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
-    /// By running it without a cluster.
+    /// Run without a cluster.
     Offline,
-    /// By running it with a hub and its targets.
+    /// Run with a hub and its targets.
     Hub,
-    /// By parsing its commands: what it needs is not on a test machine.
+    /// Only parsed, because the commands need something that a test machine does not have.
     No,
 }
 
-/// A protected block of commands.
+/// A fenced code block of commands.
 #[derive(Debug, Clone)]
 pub struct CommandBlock {
-    /// The document, relative to the repository.
+    /// The path of the document, relative to the repository.
     pub document: String,
-    /// The line of its first admission policy, from 1.
+    /// The line of its opening fence, counted from 1.
     pub line: usize,
-    /// How it is held; `None` where the info string does not say.
+    /// How it is checked; `None` if the info string does not say.
     pub run: Option<Run>,
-    /// Its text, without the admission policies.
+    /// Its text, without the fences.
     pub text: String,
 }
 
-/// A line of a shell, as one command of a pipeline.
+/// A line of shell, as one command of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellCommand {
     /// Its words, without redirections.
     pub words: Vec<String>,
 }
 
-/// The repository's root.
+/// The root folder of the repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -46,7 +46,7 @@ pub fn repository() -> PathBuf {
 /// auth-configs.
 ///
 /// # Errors
-/// A folder or a file that cannot be read.
+/// A folder or a file cannot be read.
 pub fn documents() -> std::io::Result<Vec<PathBuf>> {
     let root = repository();
     let mut found = vec![
@@ -70,10 +70,11 @@ pub fn documents() -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The protected blocks of a document that hold a command of Keyferry, kubectl, helm, cargo or curl.
+/// The fenced blocks of a document that contain a command of Keyferry, kubectl, helm, cargo or
+/// curl.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// The file cannot be read.
 pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
     let text = std::fs::read_to_string(document)?;
     let name = document
@@ -111,10 +112,10 @@ pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
     Ok(blocks)
 }
 
-/// The commands between single backticks outside of protected blocks, with the number of their line.
+/// The commands between single backticks outside fenced blocks, each with its line number.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// The file cannot be read.
 pub fn inline_commands(document: &Path) -> std::io::Result<Vec<(usize, ShellCommand)>> {
     let text = std::fs::read_to_string(document)?;
     let mut protected = false;
@@ -175,7 +176,8 @@ fn run_of(info: &str) -> Option<Run> {
     })
 }
 
-/// Without the indentation that all lines share: a block in a list is indented as the list is.
+/// Removes the indentation that all lines share, because a block in a list is indented like the
+/// list.
 fn dedent(lines: &[&str]) -> String {
     let blank = |line: &&&str| !line.trim().is_empty();
     let indent = lines
@@ -192,8 +194,8 @@ fn dedent(lines: &[&str]) -> String {
     text
 }
 
-/// The commands of a shell text: continued lines joined, comments and redirections taken off,
-/// pipelines and lists taken apart. The text of a here-document is skipped.
+/// The commands of a shell text. It joins continued lines, removes comments and redirections,
+/// splits pipelines and lists, and skips here-documents.
 pub fn shell_commands(text: &str) -> Vec<ShellCommand> {
     let mut commands = Vec::new();
     let mut end_of_document: Option<String> = None;
@@ -231,7 +233,7 @@ fn command(words: Vec<String>) -> Option<ShellCommand> {
     (!words.is_empty()).then_some(ShellCommand { words })
 }
 
-/// Words as a shell splits them, up to a comment. Operators that stand alone are words.
+/// Splits a line into words as a shell does, up to a comment. Standalone operators are words.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

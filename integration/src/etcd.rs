@@ -1,4 +1,4 @@
-//! One etcd for all control planes of a fleet; each has a key prefix of its own.
+//! One etcd for all control planes of a fleet, each with its own key prefix.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 3;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EtcdError {
-    /// There is no binary.
+    /// The binary is unavailable.
     #[error(transparent)]
     Part(#[from] PartError),
     /// The process did not start.
@@ -26,7 +26,7 @@ pub enum EtcdError {
     /// It did not answer.
     #[error(transparent)]
     NotReady(#[from] NotReady),
-    /// The client that asks for readiness could not be made.
+    /// The client that checks readiness could not be created.
     #[error(transparent)]
     Client(#[from] RestError),
     /// No free port.
@@ -43,7 +43,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts it with its data in `<folder>/etcd`.
+    /// Starts etcd with its data in `<folder>/etcd`.
     pub async fn start(parts: &Parts, folder: &Path) -> Result<Self, EtcdError> {
         let program = parts.locate(Part::Etcd).await?;
         let mut attempt = 1;
@@ -73,7 +73,8 @@ impl Etcd {
         let peer = format!("http://127.0.0.1:{}", free_port().map_err(EtcdError::Port)?);
         let log = folder.join("etcd.log");
         let data = folder.join("etcd");
-        // What an attempt that lost its port left behind would be read as this one's.
+        // Remove the files of an attempt that lost its port, so that they are not read as this
+        // one's.
         let _ = std::fs::remove_file(&log);
         let _ = std::fs::remove_dir_all(&data);
         let mut process = Process::spawn(&ProcessSpec {

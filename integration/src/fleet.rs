@@ -1,4 +1,4 @@
-//! Named control planes over one etcd, started together and torn down together.
+//! Named control planes over one etcd, which start and stop together.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,16 +32,16 @@ pub enum FleetError {
         /// Why.
         source: Box<ControlPlaneError>,
     },
-    /// No folder for its files.
+    /// The folder for its files could not be created.
     #[error("make a folder for the fleet: {0}")]
     Folder(std::io::Error),
-    /// There is no control plane of that name.
+    /// No control plane has that name.
     #[error("the fleet has no control plane {0}")]
     Unknown(String),
 }
 
 impl FleetError {
-    /// Why the machine cannot run this fleet at all, when that is the reason.
+    /// If the machine lacks a binary for this fleet, why.
     pub fn missing_part(&self) -> Option<String> {
         let part = match self {
             Self::Part(part) | Self::Etcd(EtcdError::Part(part)) => part,
@@ -55,14 +55,14 @@ impl FleetError {
     }
 }
 
-/// A fleet to start.
+/// The settings of a fleet to start.
 #[derive(Debug, Clone)]
 pub struct FleetSpec {
-    /// Its control planes; names are unique.
+    /// Its control planes; their names are unique.
     pub control_planes: Vec<ControlPlaneSpec>,
 }
 
-/// Running control planes. Fields are dropped in this order: servers before their store, files
+/// Running control planes. Rust drops the fields in this order: servers before their store, files
 /// last.
 #[derive(Debug)]
 pub struct Fleet {
@@ -74,7 +74,7 @@ pub struct Fleet {
 
 impl Fleet {
     /// Starts etcd, then all control planes in parallel. With `KEYFERRY_KEEP_LOGS` set, the folder
-    /// stays.
+    /// is kept.
     pub async fn start(spec: FleetSpec) -> Result<Self, FleetError> {
         let parts = Parts::from_environment();
         locate_all(&parts, &spec).await?;
@@ -116,7 +116,7 @@ impl Fleet {
         self.control_planes.values()
     }
 
-    /// A further control plane over the same etcd, for one test; it ends when it is dropped.
+    /// Starts a further control plane over the same etcd, for one test. Dropping it ends it.
     pub async fn start_control_plane(
         &self,
         spec: ControlPlaneSpec,
@@ -124,13 +124,13 @@ impl Fleet {
         start_one(spec, &self.parts, self.etcd.url(), self.folder.path()).await
     }
 
-    /// Where the real binaries are.
+    /// The real binaries.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
 
-    /// Folder of all files of the fleet. Log files (`*.log`) that a test puts below it are printed
-    /// when it fails.
+    /// The folder of all files of the fleet. When a test fails, log files (`*.log`) below it are
+    /// printed.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -167,8 +167,8 @@ fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .map(|entry| entry.path())
 }
 
-/// One after the other, before anything starts: builds take all cores, and a missing part must cost
-/// no time.
+/// Locates the parts one after the other, before anything starts. Builds use all cores, and a
+/// missing part must be reported without delay.
 async fn locate_all(parts: &Parts, spec: &FleetSpec) -> Result<(), PartError> {
     parts.locate(Part::Etcd).await?;
     for plane in &spec.control_planes {

@@ -1,5 +1,5 @@
-//! Flux on a hub: the real source-controller and kustomize-controller as processes of their own,
-//! with the CRDs and the rights that Flux gives them.
+//! Flux on a hub: the real source-controller and kustomize-controller as separate processes, with
+//! the CRDs and the roles that Flux gives them.
 
 mod attempts;
 mod installation;
@@ -29,20 +29,20 @@ pub const FLUX_NAMESPACE: &str = "flux-system";
 const READY_WITHIN: Duration = Duration::from_secs(90);
 const TOKEN_SECONDS: u64 = 7200;
 
-/// How Flux is set up.
+/// The settings of a Flux installation.
 #[derive(Debug, Clone, Default)]
 pub struct FluxSpec {
-    /// Feature gates of kustomize-controller that are turned on.
+    /// Feature gates of kustomize-controller to enable.
     pub feature_gates: Vec<&'static str>,
     /// Flux's multi-tenancy lock-down: no references across namespaces, no remote bases, and this
-    /// ServiceAccount for whoever names none.
+    /// ServiceAccount for objects that name none.
     pub lock_down: Option<String>,
     /// Further flags of kustomize-controller.
     pub further: Vec<String>,
 }
 
 impl FluxSpec {
-    /// With the gate that `configMapRef` needs before Flux 2.10.
+    /// Enables the feature gate that `configMapRef` needs before Flux 2.10.
     pub fn with_workload_identity() -> Self {
         Self {
             feature_gates: vec!["ObjectLevelWorkloadIdentity"],
@@ -71,7 +71,7 @@ impl FluxSpec {
     }
 }
 
-/// Running controllers. They end when dropped.
+/// Running Flux controllers. Dropping them ends them.
 #[derive(Debug)]
 pub struct Flux {
     kustomize: Process,
@@ -80,11 +80,11 @@ pub struct Flux {
 }
 
 impl Flux {
-    /// Builds both controllers where they are missing: on a new machine that takes longer than a
+    /// Builds the missing controllers beforehand, because on a new machine that takes longer than a
     /// test may.
     ///
     /// # Errors
-    /// [`PartError::Unavailable`].
+    /// [`PartError::Unavailable`] if a controller cannot be built.
     pub async fn prepare(parts: &Parts) -> Result<(), PartError> {
         for part in [Part::SourceController, Part::KustomizeController] {
             parts.locate(part).await?;
@@ -93,8 +93,8 @@ impl Flux {
         Ok(())
     }
 
-    /// Installs Flux on the hub and starts it, with its files in `<folder>/flux`; ready when it
-    /// comes back.
+    /// Installs Flux on the hub, starts it with its files in `<folder>/flux`, and waits until it is
+    /// ready.
     ///
     /// # Errors
     /// A part is missing, or a controller does not become ready.

@@ -1,5 +1,5 @@
-//! A git server on loopback: bare repositories behind git's own `http-backend`, which speaks CGI
-//! (RFC 3875).
+//! A git server on loopback: bare repositories behind git's own `http-backend`, which uses CGI (RFC
+//! 3875).
 
 mod cgi;
 mod repository;
@@ -20,10 +20,10 @@ pub use repository::Repository;
 use crate::parts::PartError;
 use crate::ports::bound_listener;
 
-/// What a client of a test sends at most: a list of what it wants and has.
+/// The largest request that a test's client sends: a list of what it wants and has.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Why there is no git server, or no repository.
+/// Why a git server or a repository could not be created or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GitError {
@@ -32,10 +32,10 @@ pub enum GitError {
     File {
         /// What was tried.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// git refused.
+    /// A git command failed.
     #[error("git {command} failed: {said}")]
     Git {
         /// Its first argument.
@@ -45,7 +45,7 @@ pub enum GitError {
     },
 }
 
-/// A running server. It ends when dropped.
+/// A running git server. Dropping it ends it.
 #[derive(Debug)]
 pub struct GitServer {
     address: SocketAddr,
@@ -54,10 +54,10 @@ pub struct GitServer {
 }
 
 impl GitServer {
-    /// Whether this machine has what it takes.
+    /// Checks that this machine has git and its `http-backend`.
     ///
     /// # Errors
-    /// [`PartError::Unavailable`].
+    /// [`PartError::Unavailable`] if something is missing.
     pub async fn prepare() -> Result<(), PartError> {
         let unavailable = |why: String| PartError::Unavailable {
             part: "git http-backend",
@@ -79,7 +79,7 @@ impl GitServer {
         }
     }
 
-    /// Serves the repositories below `<folder>/git`, of which there are none yet.
+    /// Starts a server for the repositories below `<folder>/git`, which is empty at first.
     ///
     /// # Errors
     /// [`GitError::File`].
@@ -114,11 +114,11 @@ impl GitServer {
         format!("http://{}", self.address)
     }
 
-    /// A new, empty repository, served at `<url>/<name>.git`; a name may have folders, such as
-    /// `fleet/tenant-a`.
+    /// Creates an empty repository, served at `<url>/<name>.git`. A name may contain folders, such
+    /// as `fleet/tenant-a`.
     ///
     /// # Errors
-    /// git refuses.
+    /// git failed.
     pub async fn create(&self, name: &str) -> Result<Repository, GitError> {
         Repository::create(&self.folder, name, format!("{}/{name}.git", self.url())).await
     }

@@ -1,12 +1,11 @@
-//! HTTP clients for tests: no proxies, no redirects, exactly one authority.
+//! HTTP clients for tests: no proxies, no redirects, and at most one CA.
 
 use reqwest::redirect;
 
 use crate::rest::RestError;
 
 /// An HTTP client that ignores proxies of the environment and follows no redirects. It trusts no
-/// authority, for to read the machine's takes long in a debug build, and stops everything else in
-/// the meantime.
+/// CA: loading the system roots is slow in debug builds and blocks everything else meanwhile.
 pub fn plain_client() -> Result<reqwest::Client, RestError> {
     builder()
         .tls_certs_only([])
@@ -14,12 +13,12 @@ pub fn plain_client() -> Result<reqwest::Client, RestError> {
         .map_err(RestError::Client)
 }
 
-/// The same, over TLS, with exactly one authority.
+/// As [`plain_client`], but over TLS and with exactly one trusted CA.
 pub fn trusting(ca_pem: &str) -> Result<reqwest::Client, RestError> {
     trusting_builder(ca_pem)?.build().map_err(RestError::Client)
 }
 
-/// The same, for clients that also show a certificate.
+/// As [`trusting`], for clients that also present a certificate.
 pub(crate) fn trusting_builder(ca_pem: &str) -> Result<reqwest::ClientBuilder, RestError> {
     let ca = reqwest::Certificate::from_pem(ca_pem.as_bytes()).map_err(RestError::Client)?;
     Ok(builder().tls_certs_only([ca]))

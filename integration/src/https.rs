@@ -1,4 +1,4 @@
-//! An HTTPS server in the test process, whose handlers can cut the connection that they answer on.
+//! An HTTPS server in the test process, whose handlers can cut the connection of a request.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -17,7 +17,7 @@ use tower::Layer;
 use crate::pki::CertifiedKey;
 use crate::ports::bound_listener;
 
-/// A running server on a port of its own; ends when dropped, open connections included.
+/// A running server on its own port. Dropping it ends it, and also its open connections.
 #[derive(Debug)]
 pub struct HttpsServer {
     address: SocketAddr,
@@ -59,35 +59,35 @@ impl Drop for HttpsServer {
 pub struct Connection(Arc<std::net::TcpStream>);
 
 impl Connection {
-    /// Ends it in both directions at once: the peer sees it break, without an answer and without a
-    /// TLS goodbye.
+    /// Ends it in both directions at once. The peer sees it break, without a response and without a
+    /// TLS close_notify.
     pub fn cut(&self) {
         let _ = self.0.shutdown(Shutdown::Both);
     }
 
-    /// For whoever may want to cut it later, without keeping it open.
+    /// A reference for cutting it later that does not keep it open.
     pub fn downgrade(&self) -> WeakConnection {
         WeakConnection(Arc::downgrade(&self.0))
     }
 }
 
-/// See [`Connection::downgrade`].
+/// A reference to a connection that does not keep it open, from [`Connection::downgrade`].
 #[derive(Debug, Clone)]
 pub struct WeakConnection(Weak<std::net::TcpStream>);
 
 impl WeakConnection {
-    /// The connection, if it is still there.
+    /// The connection, if it still exists.
     pub fn upgrade(&self) -> Option<Connection> {
         self.0.upgrade().map(Connection)
     }
 
-    /// Whether it is of this connection.
+    /// Whether this refers to the given connection.
     pub fn is_of(&self, connection: &Connection) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&connection.0))
     }
 }
 
-/// Hands a second handle of the socket to the handlers.
+/// Passes a second handle of the socket to the handlers.
 #[derive(Debug, Clone, Copy)]
 struct ConnectionAcceptor;
 

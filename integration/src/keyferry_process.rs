@@ -1,4 +1,4 @@
-//! The real `keyferry` binary: built once, served, or called for one answer.
+//! The real `keyferry` binary: built once, run as a server or for a single command.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,28 +16,28 @@ use crate::rest::RestError;
 const GRACE: Duration = Duration::from_secs(20);
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
-/// Why the binary does not run.
+/// Why the binary could not be built or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyferryError {
-    /// cargo did not build it.
+    /// cargo failed to build it.
     #[error("build keyferry: {0}")]
     Build(String),
-    /// The process did not start or stop.
+    /// The process could not be started or stopped.
     #[error(transparent)]
     Process(#[from] ProcessError),
     /// It did not become ready.
     #[error(transparent)]
     NotReady(#[from] NotReady),
-    /// No client to ask for readiness.
+    /// No client could be created to check readiness.
     #[error(transparent)]
     Client(#[from] RestError),
-    /// A one-shot call did not run, or not in time.
+    /// A one-shot call did not run, or did not finish in time.
     #[error("run keyferry {args}: {source}")]
     Run {
         /// Its arguments.
         args: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -48,29 +48,29 @@ pub struct KeyferryBinary {
     path: PathBuf,
 }
 
-/// A server to start: `keyferry serve --config FILE [--kubeconfig FILE]`.
+/// The settings of a server to start: `keyferry serve --config FILE [--kubeconfig FILE]`.
 #[derive(Debug, Clone)]
 pub struct ServeSpec {
-    /// Names its log file, `<folder>/<name>.log`.
+    /// The name of its log file, `<folder>/<name>.log`.
     pub name: String,
-    /// Folder for the log.
+    /// The folder for the log.
     pub folder: PathBuf,
-    /// Its configuration file; the ports are in it.
+    /// Its configuration file, which contains the ports.
     pub config: PathBuf,
-    /// The hub, as the identity that Keyferry is to have there.
+    /// The kubeconfig for the hub, with the identity that Keyferry uses there.
     pub kubeconfig: Option<PathBuf>,
     /// Further arguments.
     pub args: Vec<OsString>,
     /// Environment variables beside the inherited ones.
     pub env: Vec<(String, OsString)>,
-    /// Plain http URL that answers 200 once it is ready.
+    /// A plain http URL that answers 200 once the server is ready.
     pub ready_url: String,
-    /// How long that may take.
+    /// How long it may take to become ready.
     pub ready_within: Duration,
 }
 
 impl KeyferryBinary {
-    /// Builds it with cargo, or takes the file that `KEYFERRY_BIN` names.
+    /// Builds the binary with cargo, or uses the file that `KEYFERRY_BIN` names.
     pub async fn build() -> Result<Self, KeyferryError> {
         if let Some(path) = std::env::var_os("KEYFERRY_BIN") {
             return Ok(Self { path: path.into() });
@@ -94,12 +94,12 @@ impl KeyferryBinary {
             .ok_or_else(|| KeyferryError::Build("cargo named no executable".to_owned()))
     }
 
-    /// One that is built already, such as that of a benchmark.
+    /// Uses a binary that is already built, such as that of a benchmark.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// The file.
+    /// The path of the binary.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -132,13 +132,13 @@ impl KeyferryBinary {
         Ok(KeyferryProcess { process, log })
     }
 
-    /// Runs it once, for at most 60 s: a CLI call, or a server that is expected to refuse its
-    /// configuration.
+    /// Runs the binary once, for at most 60 s: a CLI command, or a server that is expected to
+    /// refuse its configuration.
     pub async fn run(&self, args: &[&str], env: &[(&str, &str)]) -> Result<Output, KeyferryError> {
         self.run_within(RUN_LIMIT, args, env).await
     }
 
-    /// As [`KeyferryBinary::run`], for what takes longer.
+    /// As [`KeyferryBinary::run`], with a longer time limit.
     pub async fn run_within(
         &self,
         limit: Duration,
@@ -146,7 +146,7 @@ impl KeyferryBinary {
         env: &[(&str, &str)],
     ) -> Result<Output, KeyferryError> {
         let mut command = Command::new(&self.path);
-        // Nobody's own kubeconfig or client.yaml on the machine of the tests.
+        // Ignore any kubeconfig or client.yaml of the user who runs the tests.
         command
             .env_remove("KUBECONFIG")
             .env_remove("XDG_CONFIG_HOME")
@@ -196,22 +196,22 @@ impl KeyferryProcess {
         tail_of_file(&self.log, lines)
     }
 
-    /// SIGHUP.
+    /// Sends SIGHUP.
     pub async fn hang_up(&self) -> Result<(), KeyferryError> {
         self.signal(Signal::HangUp).await
     }
 
-    /// Any signal.
+    /// Sends a signal.
     pub async fn signal(&self, signal: Signal) -> Result<(), KeyferryError> {
         Ok(self.process.signal(signal).await?)
     }
 
-    /// SIGTERM, and SIGKILL after 20 s.
+    /// Sends SIGTERM, and SIGKILL after 20 s.
     pub async fn stop(self) -> Result<(), KeyferryError> {
         Ok(self.process.stop(GRACE).await?)
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub async fn kill(self) -> Result<(), KeyferryError> {
         Ok(self.process.kill().await?)
     }

@@ -1,4 +1,4 @@
-//! Kubeconfig files, written as JSON, which is YAML.
+//! Writes kubeconfig files as JSON, which is valid YAML.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// How the user of a kubeconfig proves itself.
+/// The credential of a kubeconfig's user.
 #[derive(Debug, Clone)]
 pub enum Credential<'a> {
     /// Files with a client certificate and its key.
@@ -16,13 +16,13 @@ pub enum Credential<'a> {
         /// PEM file of the key.
         key: &'a Path,
     },
-    /// A file that holds a bearer token; clients read it again about once a minute.
+    /// A file with a bearer token, which clients re-read about once a minute.
     TokenFile(&'a Path),
     /// No credential.
     Anonymous,
 }
 
-/// Writes a kubeconfig with one context, and gives back its path.
+/// Writes a kubeconfig with one context, and returns its path.
 pub fn write_kubeconfig(
     path: PathBuf,
     server: &str,

@@ -1,4 +1,4 @@
-//! Real control planes on loopback, and what tests need around them.
+//! Runs real control planes on loopback, with the servers and tools that tests need around them.
 //!
 //! A [`fleet::Fleet`] is one etcd and any number of [`control_plane::ControlPlane`]s, each with its
 //! own issuer, signing keys, CA and AuthenticationConfiguration. [`runner::Suite`] runs tests

@@ -1,4 +1,5 @@
-//! The authenticator of kube-apiserver itself, as a child process that is asked about many cases.
+//! The authenticator of kube-apiserver itself, as a child process that answers questions about
+//! cases.
 
 mod protocol;
 
@@ -15,14 +16,14 @@ pub use protocol::{
     Answer, AuthenticatorState, Document, OracleUser, OracleVerdict, Question, ValidationError,
 };
 
-/// An expression may run to its cost limit several times in one case.
+/// Long enough for an expression that runs to its cost limit several times in one case.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Why an oracle did not answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OracleError {
-    /// The program is not here.
+    /// The program is unavailable.
     #[error(transparent)]
     Part(#[from] PartError),
     /// The child process or a pipe to it failed.
@@ -30,10 +31,10 @@ pub enum OracleError {
     Pipe {
         /// The release.
         release: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A line is not what the protocol says.
+    /// A line does not follow the protocol.
     #[error("the oracle {release} answered {line:?}: {source}")]
     Answer {
         /// The release.
@@ -43,7 +44,7 @@ pub enum OracleError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// An answer belongs to another case, or never came.
+    /// An answer belongs to another case, or never arrived.
     #[error("the oracle {release} on case {id}: {why}")]
     Case {
         /// The release.
@@ -60,7 +61,7 @@ pub enum OracleError {
 pub struct Oracle {
     release: OracleRelease,
     pipes: Mutex<Pipes>,
-    // Killed when dropped.
+    // The child is killed when this is dropped.
     _child: Child,
 }
 
@@ -71,7 +72,7 @@ struct Pipes {
 }
 
 impl Oracle {
-    /// Starts it, built first when it is in no cache.
+    /// Starts an oracle, and builds it first if no cache has it.
     pub async fn start(parts: &Parts, release: OracleRelease) -> Result<Self, OracleError> {
         let program = parts.locate(Part::Oracle(release)).await?;
         let pipe_error = |source| OracleError::Pipe {
@@ -79,7 +80,7 @@ impl Oracle {
             source,
         };
         let mut child = Command::new(program)
-            // It does nothing for long; fewer collections are faster.
+            // The process is short-lived, so fewer garbage collections are faster.
             .env("GOGC", "400")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -97,12 +98,12 @@ impl Oracle {
         })
     }
 
-    /// Which release it is.
+    /// The release that it answers for.
     pub fn release(&self) -> OracleRelease {
         self.release
     }
 
-    /// One answer for each question, in order.
+    /// Returns one answer for each question, in order.
     pub async fn ask(&self, questions: &[Question]) -> Result<Vec<Answer>, OracleError> {
         let mut lines = Vec::new();
         for question in questions {
@@ -115,7 +116,7 @@ impl Oracle {
             questions: writer,
             answers: reader,
         } = &mut *pipes;
-        // Both at once: neither pipe holds everything.
+        // Write and read concurrently, because neither pipe can buffer everything.
         let write = async {
             writer
                 .write_all(&lines)
@@ -186,12 +187,12 @@ pub struct Oracles {
 }
 
 impl Oracles {
-    /// Starts those of every run, building what is in no cache.
+    /// Starts the oracles of every run, and builds those that no cache has.
     pub async fn start() -> Result<Self, NotStarted> {
         Self::of(&OracleRelease::ALL).await
     }
 
-    /// Starts those releases, building what is in no cache.
+    /// Starts the oracles of these releases, and builds those that no cache has.
     pub async fn of(releases: &[OracleRelease]) -> Result<Self, NotStarted> {
         let parts = Parts::from_environment();
         let mut all = Vec::new();
@@ -212,7 +213,7 @@ impl Oracles {
         &self.all
     }
 
-    /// What each says to the same questions, oldest release first.
+    /// The answers of each oracle to the same questions, oldest release first.
     pub async fn ask(&self, questions: &[Question]) -> Result<Vec<Vec<Answer>>, OracleError> {
         futures::future::try_join_all(self.all.iter().map(|oracle| oracle.ask(questions))).await
     }

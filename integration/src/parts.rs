@@ -1,5 +1,5 @@
-//! Where the real binaries come from: an assets directory, a cache, or one `go build` of a pinned
-//! tool or of a small client of ours. Clients in other languages are [`installed`].
+//! Finds the real binaries: in an assets directory, in a cache, or by one `go build` of a pinned
+//! tool or of our own small client. Clients in other languages are in [`installed`].
 
 mod build;
 pub mod installed;
@@ -11,17 +11,18 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-/// A minor version of Kubernetes that tests run a real kube-apiserver of.
+/// A minor version of Kubernetes for which tests run a real kube-apiserver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Minor {
-    /// 1.33, the oldest: `go-oidc` 2.3, ServiceAccount UID pins ignored.
+    /// 1.33, the oldest: uses `go-oidc` 2.3 and ignores the ServiceAccount UID pinned in a
+    /// TokenRequest.
     V1_33,
-    /// 1.36, the newest that builds from the module proxy.
+    /// 1.36, the newest that can be built from the module proxy.
     V1_36,
 }
 
 impl Minor {
-    /// The version as `/version` answers it, such as `v1.36.3`.
+    /// The version that `/version` reports, such as `v1.36.3`.
     pub fn git_version(self) -> &'static str {
         match self {
             Self::V1_33 => "v1.33.13",
@@ -49,38 +50,38 @@ impl Minor {
 pub enum Part {
     /// etcd 3.6.
     Etcd,
-    /// kube-apiserver of a minor.
+    /// kube-apiserver of a minor version.
     ApiServer(Minor),
-    /// kube-controller-manager of the newest minor.
+    /// kube-controller-manager of the newest minor version.
     ControllerManager,
-    /// kubectl of the newest minor.
+    /// kubectl of the newest minor version.
     Kubectl,
     /// Helm 3.
     Helm,
-    /// A small program of ours on client-go, the library below most controllers.
+    /// Our small program on client-go, the library that most controllers use.
     ClientGo,
-    /// A program of ours that verifies tokens with the Go libraries of today.
+    /// Our program that verifies tokens with current Go libraries.
     GoVerifiers,
-    /// The same program on libraries of some years ago.
+    /// The same program with Go libraries that are several years old.
     OlderGoVerifiers,
-    /// A small program of ours that reads alert rules with Prometheus' own parser.
+    /// Our small program that reads alert rules with Prometheus' own parser.
     PrometheusRules,
-    /// SPIRE's oidc-discovery-provider, a peer.
+    /// SPIRE's oidc-discovery-provider, a comparable server.
     SpireDiscoveryProvider,
     /// Flux's kustomize-controller.
     KustomizeController,
     /// Flux's source-controller.
     SourceController,
-    /// A small program of ours on the code by which Argo CD reads its cluster Secrets.
+    /// Our small program on the code with which Argo CD reads its cluster Secrets.
     ArgoCd,
-    /// A small program of ours on the library that reads ClusterProfiles.
+    /// Our small program on the library that reads ClusterProfiles.
     ClusterInventory,
-    /// A small program of ours on the authenticator of kube-apiserver.
+    /// Our small program on the authenticator of kube-apiserver.
     Oracle(OracleRelease),
 }
 
-/// A release of k8s.io/apiserver that answers what its authenticator decides, named after its
-/// minor.
+/// A release of k8s.io/apiserver whose authenticator serves as an oracle, named by its minor
+/// version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OracleRelease {
     /// 1.30: go-oidc 2.2, cel-go 0.17.
@@ -91,22 +92,23 @@ pub enum OracleRelease {
     V0_32,
     /// 1.33: go-oidc 2.3, cel-go 0.23, JSON integers are CEL integers.
     V0_33,
-    /// 1.34: cel-go 0.26, claims are evaluated where they are used.
+    /// 1.34: cel-go 0.26; claims are evaluated where they are used.
     V0_34,
     /// 1.35.
     V0_35,
     /// 1.36: go-oidc 2.5, cel-go 0.26.
     V0_36,
-    /// 1.37: cel-go 0.29. There is no module to build a whole kube-apiserver of it from.
+    /// 1.37: cel-go 0.29. No module exists to build a whole kube-apiserver of this version.
     V0_37,
 }
 
 impl OracleRelease {
-    /// Those of every run, oldest first: between them lies each change of behaviour that mattered
-    /// so far.
+    /// The releases of every run, oldest first. Each relevant change of behaviour so far lies
+    /// between two of them.
     pub const ALL: [Self; 3] = [Self::V0_33, Self::V0_36, Self::V0_37];
 
-    /// One for each minor, oldest first. The further ones are built for the weekly run only.
+    /// One release for each minor version, oldest first. Those not in [`Self::ALL`] are built for
+    /// the weekly run only.
     pub const EVERY_MINOR: [Self; 8] = [
         Self::V0_30,
         Self::V0_31,
@@ -206,7 +208,7 @@ impl Part {
         }
     }
 
-    /// The folder above [`Self::directory`]: pinned tools, or programs of ours with their source.
+    /// The folder above [`Self::directory`]: pinned tools, or our own programs with their source.
     fn shelf(self) -> &'static str {
         match self {
             Self::Oracle(release) if !OracleRelease::ALL.contains(&release) => "weekly",
@@ -229,7 +231,7 @@ impl Part {
         )
     }
 
-    /// What pins its modules in the place of go.mod.
+    /// The file that pins its modules instead of go.mod.
     fn modfile(self) -> Option<&'static str> {
         (self == Self::OlderGoVerifiers).then_some("older.mod")
     }
@@ -256,7 +258,8 @@ impl Part {
         }
     }
 
-    /// The module whose sources are wanted: of a program of ours, the library that it is about.
+    /// The module whose sources are needed. For our own program, this is the library that it
+    /// exercises.
     fn module(self) -> &'static str {
         match self {
             Self::ClusterInventory => "sigs.k8s.io/cluster-inventory-api",
@@ -264,7 +267,7 @@ impl Part {
         }
     }
 
-    /// A cold build on two cores, in seconds: printed, never waited for.
+    /// The seconds of a cold build on two cores. Printed only, never used as a timeout.
     fn expected_seconds(self) -> u32 {
         match self {
             Self::Etcd => 50,
@@ -286,10 +289,10 @@ impl Part {
             Self::Helm => return helm_linker_flags(self.version(), Minor::V1_36),
             Self::ApiServer(minor) => minor,
             Self::ControllerManager | Self::Kubectl => Minor::V1_36,
-            // Build information stays: it says which libraries are in it.
+            // Keep the build information: it lists the libraries in the binary.
             _ => return "-s -w".to_owned(),
         };
-        // Without these, /version is not semver and clients refuse it.
+        // Without these flags, /version is not semver and clients refuse it.
         let package = "k8s.io/component-base/version";
         format!(
             "-s -w -X {package}.gitVersion={} -X {package}.gitMajor=1 -X {package}.gitMinor={}",
@@ -307,7 +310,8 @@ impl Part {
     }
 }
 
-/// Without these, Helm renders for the Kubernetes of many years ago unless it is told otherwise.
+/// Sets Helm's default Kubernetes version. Without these flags, Helm renders for a Kubernetes that
+/// is many years old unless a caller names a version.
 fn helm_linker_flags(version: &str, minor: Minor) -> String {
     let mut flags = format!("-s -w -X helm.sh/helm/v3/internal/version.version={version}");
     for package in ["pkg/lint/rules", "pkg/chartutil"] {
@@ -324,27 +328,27 @@ fn helm_linker_flags(version: &str, minor: Minor) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartError {
-    /// Neither the binary nor a way to build it is here.
+    /// The binary is not present and cannot be built.
     #[error("no {part} {version} here: {why}")]
     Unavailable {
         /// File name of the binary.
         part: &'static str,
-        /// The wanted version.
+        /// The required version.
         version: &'static str,
-        /// What was tried.
+        /// What was tried, and why it failed.
         why: String,
     },
     /// The cache cannot be read or written.
     #[error("parts cache at {path}: {source}")]
     Cache {
-        /// The file or folder that was touched.
+        /// The file or folder that failed.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// Finds parts.
+/// Finds binaries, builds missing ones, and installs clients.
 #[derive(Debug, Clone)]
 pub struct Parts {
     manifests: PathBuf,
@@ -353,7 +357,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The folders that the environment names: `KUBEBUILDER_ASSETS` and `XDG_CACHE_HOME` or `HOME`.
+    /// Uses the folders that the environment names: `KUBEBUILDER_ASSETS`, and `XDG_CACHE_HOME` or
+    /// `HOME`.
     pub fn from_environment() -> Self {
         let cache_home = std::env::var_os("XDG_CACHE_HOME")
             .filter(|value| !value.is_empty())
@@ -369,7 +374,7 @@ impl Parts {
         }
     }
 
-    /// The path of the binary; builds it once when it is in no folder.
+    /// Returns the path of the binary; builds it once if no folder has it.
     pub async fn locate(&self, part: Part) -> Result<PathBuf, PartError> {
         if let Some(found) = self.in_assets(part).await {
             return Ok(found);
@@ -382,8 +387,8 @@ impl Parts {
         .await
     }
 
-    /// The folder of the sources of a pinned tool, for what lies beside its program, such as its
-    /// CRDs; downloaded once by Go.
+    /// Returns the source folder of a pinned tool, for files beside its program such as its CRDs.
+    /// Go downloads it once.
     pub async fn module(&self, part: Part) -> Result<PathBuf, PartError> {
         module::folder(
             &self.manifests.join(part.shelf()).join(part.directory()),
@@ -392,7 +397,8 @@ impl Parts {
         .await
     }
 
-    /// A client in another language, ready to run; installs it once when it is not in the cache.
+    /// Returns a client in another language, ready to run; installs it once if it is not in the
+    /// cache.
     pub async fn install(
         &self,
         client: installed::Client,
@@ -420,7 +426,7 @@ impl Parts {
     }
 }
 
-/// True when one word of the text is exactly the version, so that `v1.36.3` is not found in
+/// Whether a whole word of the text equals the version, so that `v1.36.3` does not match
 /// `v1.36.30`.
 fn says_version(text: &str, version: &str) -> bool {
     text.split_whitespace().any(|word| word == version)

@@ -9,16 +9,16 @@ use rcgen::{
     PKCS_RSA_SHA256, RsaKeySize, SanType,
 };
 
-/// Why a certificate or a key was not made.
+/// Why a certificate or a key could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PkiError {
     /// The key or certificate could not be made.
     #[error("make {what}: {source}")]
     Make {
-        /// What was asked for.
+        /// What was to be created.
         what: String,
-        /// What rcgen said.
+        /// The error of rcgen.
         source: rcgen::Error,
     },
     /// The file could not be written.
@@ -26,7 +26,7 @@ pub enum PkiError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -38,9 +38,9 @@ pub struct CertifiedKey {
     pub cert_pem: String,
     /// PEM (PKCS #8) of the key.
     pub key_pem: String,
-    /// File that holds `cert_pem`.
+    /// The file of `cert_pem`.
     pub cert_path: PathBuf,
-    /// File that holds `key_pem`.
+    /// The file of `key_pem`.
     pub key_path: PathBuf,
 }
 
@@ -52,8 +52,7 @@ impl std::fmt::Debug for CertifiedKey {
     }
 }
 
-/// The certificate authority of one control plane: signs its serving certificates and its client
-/// certificates.
+/// The CA of one control plane. It signs the serving certificates and the client certificates.
 pub struct TestCa {
     issuer: Issuer<'static, KeyPair>,
     folder: PathBuf,
@@ -71,7 +70,7 @@ impl std::fmt::Debug for TestCa {
 }
 
 impl TestCa {
-    /// A new ECDSA P-256 authority; its files are `ca.crt` and `ca.key` in the folder.
+    /// Creates an ECDSA P-256 CA. Its files are `ca.crt` and `ca.key` in the folder.
     pub fn create(common_name: &str, folder: &Path) -> Result<Self, PkiError> {
         let what = || format!("CA {common_name}");
         let key = ecdsa_key(&what())?;
@@ -98,23 +97,23 @@ impl TestCa {
         })
     }
 
-    /// PEM of the authority's certificate.
+    /// PEM of the CA's certificate.
     pub fn cert_pem(&self) -> &str {
         &self.cert_pem
     }
 
-    /// File that holds the authority's certificate.
+    /// The file of the CA's certificate.
     pub fn cert_path(&self) -> &Path {
         &self.cert_path
     }
 
-    /// File that holds the authority's key.
+    /// The file of the CA's key.
     pub fn key_path(&self) -> &Path {
         &self.key_path
     }
 
-    /// A serving certificate for 127.0.0.1, `localhost` and the given DNS names; files `<name>.crt`
-    /// and `<name>.key`.
+    /// Signs a serving certificate for 127.0.0.1, `localhost` and the given DNS names, with the
+    /// files `<name>.crt` and `<name>.key`.
     pub fn serving(&self, name: &str, dns_names: &[String]) -> Result<CertifiedKey, PkiError> {
         let mut names = vec!["localhost".to_owned()];
         names.extend_from_slice(dns_names);
@@ -128,8 +127,8 @@ impl TestCa {
         self.issue(name, params)
     }
 
-    /// A client certificate: `user` becomes the username (CN), `group` the group (O) at
-    /// kube-apiserver.
+    /// Signs a client certificate. kube-apiserver takes `user` as the username (CN) and `group` as
+    /// the group (O).
     pub fn client(&self, user: &str, group: &str) -> Result<CertifiedKey, PkiError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = subject(user, Some(group));
@@ -156,10 +155,10 @@ impl TestCa {
     }
 }
 
-/// Which key signs ServiceAccount tokens.
+/// The kind of the key that signs ServiceAccount tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SigningKeyKind {
-    /// RSA 2048: tokens are RS256, kubeadm's form.
+    /// RSA 2048: tokens are RS256, as with kubeadm.
     Rsa2048,
     /// ECDSA P-256: tokens are ES256.
     EcdsaP256,
@@ -177,7 +176,7 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// A new key pair; files `<name>.key` and `<name>.pub` in the folder.
+    /// Creates a key pair with the files `<name>.key` and `<name>.pub` in the folder.
     pub fn create(kind: SigningKeyKind, name: &str, folder: &Path) -> Result<Self, PkiError> {
         let key = match kind {
             SigningKeyKind::Rsa2048 => {

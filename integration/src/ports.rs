@@ -1,22 +1,22 @@
-//! Free loopback ports.
+//! Finds free loopback ports.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 
-/// Below it stand the ports of services that a developer's machine may start at any time.
+/// The first port to use. Services on a developer's machine may start on lower ports at any time.
 const FIRST: u16 = 12_000;
-/// Where Linux begins to pick ports for outgoing connections, unless it is told otherwise.
+/// The first port that Linux uses for outgoing connections by default.
 const USUAL_END: u16 = 32_768;
 const TRIES: usize = 1_000;
 
-/// A TCP port on 127.0.0.1 that nothing listens on, for a server in another process, and for its
-/// restarts.
+/// Finds a TCP port on 127.0.0.1 that nothing listens on, for a server in another process and for
+/// its restarts.
 ///
-/// It lies below the range that the kernel picks from for outgoing connections, where that leaves
-/// room: a port of that range, once let go, may go to the next client's connection before the
-/// server can listen on it. No other test is given it as long as this process lives. A stranger can
-/// still take it.
+/// The port is below the kernel's range for outgoing connections, if that range leaves room. A
+/// released port of that range may go to the next client's connection before the server can listen
+/// on it. No other test gets this port while this process lives, but an unrelated program can still
+/// take it.
 ///
 /// # Errors
 /// No port is free, or sockets are forbidden.
@@ -32,15 +32,15 @@ pub fn free_port() -> io::Result<u16> {
         })
 }
 
-/// A non-blocking listener on a port of its own, for servers that run in the test process.
+/// A non-blocking listener on a free port, for servers that run in the test process.
 pub fn bound_listener() -> io::Result<TcpListener> {
     let listener = TcpListener::bind(loopback(0))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// The UDP port of the same number is the claim: the kernel gives it once, and frees it when the
-/// process ends, however it ends.
+/// Claims a port by binding the UDP port of the same number. The kernel allows this once, and frees
+/// the port when the process ends in any way.
 fn claim(port: u16) -> Option<u16> {
     let claim = UdpSocket::bind(loopback(port)).ok()?;
     TcpListener::bind(loopback(port)).ok()?;
@@ -48,7 +48,8 @@ fn claim(port: u16) -> Option<u16> {
     Some(port)
 }
 
-/// Any, not the next: processes that start together would try the same ports one after the other.
+/// A random port, not the next one: processes that start together would try the same ports in
+/// order.
 fn any_of(range: &Range<u16>) -> Option<u16> {
     let mut bytes = [0; 2];
     aws_lc_rs::rand::fill(&mut bytes).ok()?;
@@ -57,8 +58,8 @@ fn any_of(range: &Range<u16>) -> Option<u16> {
         .nth(usize::from(u16::from_ne_bytes(bytes)) % range.len())
 }
 
-/// The first port that this machine's kernel picks from for outgoing connections, where it tells
-/// (Linux) and leaves room below.
+/// The first port that this machine's kernel uses for outgoing connections, if the kernel reports
+/// it (Linux) and there is room below.
 fn first_outgoing() -> Option<u16> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     range

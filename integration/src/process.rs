@@ -1,5 +1,5 @@
-//! Child processes that do not outlive the test: logs in files, killed on drop and when the test
-//! process dies.
+//! Child processes that do not outlive the test. They log to files and are killed on drop, and also
+//! when the test process dies.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,17 +20,17 @@ pub enum ProcessError {
     Start {
         /// The binary.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It could not be signalled or waited for.
+    /// It could not be signalled or awaited.
     #[error("{verb} {name}: {source}")]
     Control {
-        /// What was tried.
+        /// The operation that failed.
         verb: &'static str,
         /// The process.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// It is already gone.
@@ -48,7 +48,7 @@ pub enum Signal {
     Terminate,
     /// SIGHUP.
     HangUp,
-    /// SIGSTOP: the process keeps its sockets and answers nothing.
+    /// SIGSTOP: the process keeps its sockets but responds to nothing.
     Suspend,
     /// SIGCONT.
     Continue,
@@ -68,7 +68,7 @@ impl Signal {
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct ProcessSpec {
-    /// Name in messages.
+    /// The name used in messages.
     pub name: String,
     /// The binary.
     pub program: PathBuf,
@@ -76,7 +76,7 @@ pub struct ProcessSpec {
     pub args: Vec<OsString>,
     /// Environment variables beside the inherited ones.
     pub env: Vec<(String, OsString)>,
-    /// File that standard output and standard error are appended to.
+    /// The file that standard output and standard error are appended to.
     pub log: PathBuf,
 }
 
@@ -90,7 +90,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it; standard input is empty.
+    /// Starts the process with an empty standard input.
     pub async fn spawn(spec: &ProcessSpec) -> Result<Self, ProcessError> {
         let start_error = |source| ProcessError::Start {
             program: spec.program.clone(),
@@ -129,9 +129,9 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Ends when it has exited.
+    /// Completes when the process has exited.
     pub async fn exited(&mut self) {
-        // An error means that there is nothing to wait for.
+        // An error means that there is no process to wait for.
         let _ = self.child.wait().await;
     }
 
@@ -161,7 +161,8 @@ impl Process {
         }
     }
 
-    /// SIGSTOP, and back only when every thread has stopped: until then a thread may still answer.
+    /// Sends SIGSTOP and returns once every thread has stopped: until then a thread may still
+    /// respond.
     pub async fn suspend(&self) -> Result<(), ProcessError> {
         self.signal(Signal::Suspend).await?;
         let deadline = Instant::now() + SUSPENDED_WITHIN;
@@ -175,7 +176,7 @@ impl Process {
         Ok(())
     }
 
-    /// SIGTERM, and SIGKILL when it has not exited after the grace period.
+    /// Sends SIGTERM, and SIGKILL when the process has not exited after the grace period.
     pub async fn stop(mut self, grace: Duration) -> Result<(), ProcessError> {
         if self.signal(Signal::Terminate).await.is_ok()
             && tokio::time::timeout(grace, self.child.wait()).await.is_ok()
@@ -185,7 +186,7 @@ impl Process {
         self.kill().await
     }
 
-    /// SIGKILL: nothing is flushed, no connection is closed in good order.
+    /// Sends SIGKILL: the process flushes nothing and closes no connection properly.
     pub async fn kill(mut self) -> Result<(), ProcessError> {
         self.child
             .kill()
@@ -207,7 +208,8 @@ impl Drop for Process {
         if self.child.start_kill().is_err() {
             return;
         }
-        // The folder with its data is removed next: wait until it has stopped writing there.
+        // The caller removes the folder with its data next, so wait until the process has stopped
+        // writing.
         let deadline = Instant::now() + Duration::from_secs(2);
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
@@ -215,13 +217,13 @@ impl Drop for Process {
     }
 }
 
-/// From the third field of `/proc/<pid>/task/<tid>/stat`, proc(5). Where there is no such folder,
-/// this cannot be known.
+/// Reads the third field of `/proc/<pid>/task/<tid>/stat`, proc(5). Without that folder, it is
+/// assumed that all threads have stopped.
 fn all_threads_stopped(id: u32) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{id}/task"));
     tasks.into_iter().flatten().flatten().all(|task| {
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        // The second field is a name in brackets, which may hold anything.
+        // The second field is a name in brackets, which may contain any characters.
         stat.rsplit_once(") ")
             .is_none_or(|(_, rest)| rest.starts_with('T'))
     })
@@ -239,8 +241,8 @@ pub fn tail_of_file(path: &Path, lines: usize) -> String {
         .join("\n")
 }
 
-/// A shell that waits for the end of a pipe which the test process holds, and then kills the child:
-/// drop does not run when the test process itself is killed.
+/// A shell that kills the child when its pipe from the test process closes. Drop does not run when
+/// the test process itself is killed.
 #[derive(Debug)]
 struct Guard(std::process::Child);
 
@@ -264,8 +266,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Killed before its pipe closes, so it never signals a process id that was given away
-        // since.
+        // Kill it before its pipe closes, so that it never signals a process ID that has since been
+        // reused.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

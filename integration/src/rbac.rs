@@ -1,5 +1,5 @@
-//! Shipped manifests in a control plane, and kubeconfigs of ServiceAccounts: tests run as these,
-//! never as the admin.
+//! Applies shipped manifests to a control plane, and writes kubeconfigs of ServiceAccounts. Tests
+//! run as these, never as the admin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub async fn apply_manifests(
     Ok(())
 }
 
-/// Writes a kubeconfig for a ServiceAccount that exists, with a token of the control plane's own
+/// Writes a kubeconfig for an existing ServiceAccount, with a token of the control plane's own
 /// audience.
 pub async fn service_account_kubeconfig(
     plane: &Arc<ControlPlane>,
@@ -41,7 +41,7 @@ pub async fn service_account_kubeconfig(
     service_account_kubeconfig_at(plane, &plane.url(), namespace, service_account, seconds).await
 }
 
-/// The same with another server URL, such as that of a chaos proxy in front.
+/// As [`service_account_kubeconfig`], with another server URL, such as that of a chaos proxy.
 pub async fn service_account_kubeconfig_at(
     plane: &Arc<ControlPlane>,
     server: &str,
@@ -70,7 +70,7 @@ pub async fn service_account_kubeconfig_at(
     Ok(kubeconfig)
 }
 
-/// A kubeconfig whose user is a `tokenFile`. The files go when it is dropped.
+/// A kubeconfig whose user has a `tokenFile`. Dropping it deletes the files.
 #[derive(Debug)]
 pub struct ServiceAccountKubeconfig {
     plane: Arc<ControlPlane>,
@@ -82,17 +82,17 @@ pub struct ServiceAccountKubeconfig {
 }
 
 impl ServiceAccountKubeconfig {
-    /// The kubeconfig.
+    /// The path of the kubeconfig.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file that holds the token.
+    /// The path of the token file.
     pub fn token_file(&self) -> &Path {
         &self.token_file
     }
 
-    /// Mints a new token into the file.
+    /// Mints a new token and writes it to the file.
     pub async fn rewrite_token(&self, seconds: u64) -> Result<(), ControlPlaneError> {
         let minted = self
             .plane
@@ -101,7 +101,7 @@ impl ServiceAccountKubeconfig {
         self.write_token(&minted.token)
     }
 
-    /// Puts a token into the file that is right in everything, and expired an hour ago.
+    /// Writes a token to the file that is valid except that it expired an hour ago.
     pub async fn expire_token(&self) -> Result<(), ControlPlaneError> {
         let minted = self
             .plane
@@ -123,7 +123,7 @@ impl ServiceAccountKubeconfig {
         self.write_token(&expired)
     }
 
-    /// Puts any text into the file, in one step.
+    /// Replaces the file's content with any text, atomically.
     pub fn write_token(&self, token: &str) -> Result<(), ControlPlaneError> {
         let fresh = self.token_file.with_extension("fresh");
         std::fs::write(&fresh, token)

@@ -1,4 +1,4 @@
-//! Waiting for a server, with a deadline and the log tail of a server that does not come up.
+//! Waits for a server until a deadline, and reports the end of its log if it does not become ready.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ pub enum NotReady {
         /// The end of its log.
         log: String,
     },
-    /// It runs and does not answer.
+    /// It runs but does not become ready in time.
     #[error("{name} was not ready after {seconds} s ({last}); end of its log:\n{log}")]
     Deadline {
         /// The server.
         name: String,
-        /// How long it was waited for.
+        /// How long the harness waited.
         seconds: u64,
         /// The last answer or error.
         last: String,
@@ -36,13 +36,13 @@ pub enum NotReady {
 }
 
 impl NotReady {
-    /// True when the server lost the race for its port, so that another port can be tried.
+    /// Whether the server lost the race for its port, so that another port can be tried.
     pub fn lost_port(&self) -> bool {
         matches!(self, Self::Exited { log, .. } if log.contains("address already in use"))
     }
 }
 
-/// Asks the URL until it answers 200.
+/// Requests the URL until it answers 200.
 pub async fn wait_until_ready(
     name: &str,
     process: &mut Process,
@@ -53,8 +53,8 @@ pub async fn wait_until_ready(
     let deadline = Instant::now() + limit;
     loop {
         let asking = client.get(url).timeout(Duration::from_secs(5)).send();
-        // The process comes first: a stranger on its port may take a connection and say nothing, or
-        // say 200.
+        // Check the process first: an unrelated program on its port may accept a connection and
+        // never answer, or may answer 200.
         let answer = tokio::select! {
             biased;
             () = process.exited() => None,

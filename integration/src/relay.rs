@@ -1,5 +1,5 @@
-//! A TCP relay in front of a server that can make everybody shake hands anew, as a load balancer
-//! does that is exchanged.
+//! A TCP relay in front of a server. It can force all clients to connect again, as when a load
+//! balancer is replaced.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,15 +14,15 @@ use tokio::task::JoinHandle;
 
 use crate::ports::bound_listener;
 
-/// Nothing moves on a connection for so long after the server has spoken: nobody waits for an
-/// answer on it.
+/// A connection is quiet when nothing has moved for this long after the server's last bytes: then
+/// no client waits for an answer on it.
 const QUIET: Duration = Duration::from_secs(1);
-/// The same after the client has: it may have asked something, which a busy server answers late.
-/// Two Kustomizations that come every five seconds on one connection leave a pause as long as this,
-/// and not much longer.
+/// The same after the client's last bytes. The client may have sent a request that a busy server
+/// answers late. Two Kustomizations that reconcile every five seconds on one connection leave a
+/// pause of this length, and not a much longer one.
 const ASKED: Duration = Duration::from_secs(2);
 
-/// A running relay. Dropping it ends it, open connections included.
+/// A running relay. Dropping it ends it, and also its open connections.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
@@ -33,12 +33,12 @@ pub struct Relay {
 #[derive(Debug, Default)]
 struct Connections {
     accepted: AtomicU64,
-    /// What the connections since the last [`Relay::renew`] listen to: `true` asks them to end.
+    /// The connections since the last [`Relay::renew`] listen to this: `true` asks them to end.
     present: Mutex<watch::Sender<bool>>,
 }
 
 impl Relay {
-    /// In front of a port of this machine.
+    /// Starts a relay in front of a port of this machine.
     ///
     /// # Errors
     /// It cannot listen.
@@ -51,8 +51,8 @@ impl Relay {
             while let Ok((client, _)) = listener.accept().await {
                 let end = counted.accept();
                 tokio::spawn(async move {
-                    // Either side may break off at any time; the other then sees its connection
-                    // end, which is all there is to tell.
+                    // Either side may break off at any time. The other side then sees its
+                    // connection end, so there is no error to report.
                     let _ = relay(client, port, end).await;
                 });
             }
@@ -69,13 +69,13 @@ impl Relay {
         format!("https://{}", self.address)
     }
 
-    /// How many connections came so far.
+    /// The number of connections so far.
     pub fn accepted(&self) -> u64 {
         self.connections.accepted.load(Ordering::Relaxed)
     }
 
-    /// Ends every connection that stands, each as soon as it is quiet; comes back when all have
-    /// ended. New ones are taken all the time.
+    /// Ends each open connection once it is quiet, and returns when all of them have ended. New
+    /// connections are accepted at any time.
     pub async fn renew(&self) {
         let before = std::mem::take(&mut *self.connections.present());
         before.send_replace(true);
@@ -108,7 +108,8 @@ async fn relay(mut client: TcpStream, port: u16, mut end: watch::Receiver<bool>)
     let mut quiet = QUIET;
     loop {
         let ending = *end.borrow_and_update();
-        // What is there to be read goes before a pause that has passed while nobody looked.
+        // Read available bytes before judging the pause, which may have passed while this task was
+        // not running.
         let (bytes, destination) = tokio::select! {
             biased;
             read = from_client.read(&mut up) => {
@@ -154,7 +155,7 @@ mod tests {
         let (mut server, _) = listener.accept().await?;
         talk(&mut client, &mut server).await?;
         let mut ended = Box::pin(relay.renew());
-        // Longer than quiet in all, and each pause much shorter.
+        // Longer than the quiet period in total, with each pause much shorter.
         for _ in 0..15 {
             assert!(
                 tokio::time::timeout(QUIET / 10, &mut ended).await.is_err(),

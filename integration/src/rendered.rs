@@ -1,5 +1,5 @@
-//! Delivered objects as Keyferry renders them, made without its controller: what a consumer reads
-//! is tried by itself.
+//! Delivered objects as Keyferry renders them, but without its controller, so that consumers can be
+//! tested separately.
 
 use jiff::{Timestamp, ToSpan};
 use keyferry_core::config::{self, StoredAccess, StoredObjects, StoredTarget};
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::runner::TestError;
 
-/// The settings that the objects are read under. None of them stands in a delivered object.
+/// The settings for reading the objects. None of them appears in a delivered object.
 const SETTINGS: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
     publicURL: https://keyferry.example.com\ndiscovery:\n  tls: { certFile: a, keyFile: b }\napi:\n  tls: { certFile: a, keyFile: b }\n";
 
-/// What is rendered from: the two objects as the hub's API gives them, with their metadata.
+/// The input of rendering: the two objects with their metadata, as the hub's API returns them.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivered<'a> {
     /// The TargetCluster.
@@ -26,11 +26,11 @@ pub struct Delivered<'a> {
 }
 
 impl Delivered<'_> {
-    /// The object of the access's first delivery, around this token where it holds one, and with a
-    /// status where it has one.
+    /// Renders the object of the access's first delivery, with this token and with a status if that
+    /// kind of object has them.
     ///
     /// # Errors
-    /// What Keyferry finds wrong with the objects, or a delivery that writes nothing.
+    /// Keyferry finds a fault in the objects, or the delivery writes no object.
     pub fn render(&self, token: Option<&str>) -> Result<Value, TestError> {
         let server = config::read(SETTINGS)
             .map_err(|error| format!("the settings of the rendering: {error}"))?

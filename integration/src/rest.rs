@@ -6,51 +6,51 @@ use serde_json::Value;
 use crate::http_client::{trusting, trusting_builder};
 use crate::pki::CertifiedKey;
 
-/// Why a request did not give an object.
+/// Why a request did not return an object.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestError {
-    /// The client could not be made from its certificates.
+    /// The client could not be created from its certificates.
     #[error("make an HTTP client: {0}")]
     Client(reqwest::Error),
-    /// No answer.
+    /// There was no response.
     #[error("{method} {path}: {source}")]
     Transport {
         /// The method.
         method: Method,
-        /// The path below the server.
+        /// The path on the server.
         path: String,
-        /// What the client said.
+        /// The error of the HTTP client.
         source: reqwest::Error,
     },
-    /// An answer other than 2xx.
+    /// The response has a status other than 2xx.
     #[error("{method} {path} answered {status} {reason}: {message}")]
     Status {
         /// The method.
         method: Method,
-        /// The path below the server.
+        /// The path on the server.
         path: String,
         /// The HTTP status.
         status: u16,
-        /// `reason` of the metav1.Status, empty when the body was none.
+        /// `reason` of the metav1.Status; empty if the body was not one.
         reason: String,
-        /// `message` of the metav1.Status, empty when the body was none.
+        /// `message` of the metav1.Status; empty if the body was not one.
         message: String,
     },
-    /// A 2xx answer that is not what it should be.
+    /// A 2xx response has an unexpected body.
     #[error("{method} {path} answered something that is not {wanted}")]
     Shape {
         /// The method.
         method: Method,
-        /// The path below the server.
+        /// The path on the server.
         path: String,
-        /// What was wanted.
+        /// The expected content.
         wanted: &'static str,
     },
 }
 
 impl RestError {
-    /// The HTTP status of an answer other than 2xx.
+    /// The HTTP status of a response other than 2xx.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Status { status, .. } => Some(*status),
@@ -76,19 +76,19 @@ impl std::fmt::Debug for RestClient {
 }
 
 impl RestClient {
-    /// Without a credential.
+    /// A client without a credential.
     pub fn anonymous(base: &str, ca_pem: &str) -> Result<Self, RestError> {
         Ok(Self::new(trusting(ca_pem)?, base))
     }
 
-    /// With a bearer token.
+    /// A client with a bearer token.
     pub fn with_bearer(base: &str, ca_pem: &str, token: &str) -> Result<Self, RestError> {
         let mut client = Self::anonymous(base, ca_pem)?;
         client.bearer = Some(token.to_owned());
         Ok(client)
     }
 
-    /// With a client certificate.
+    /// A client with a client certificate.
     pub fn with_certificate(
         base: &str,
         ca_pem: &str,
@@ -111,12 +111,12 @@ impl RestClient {
         }
     }
 
-    /// The HTTP client below, without the bearer token.
+    /// The underlying HTTP client, without the bearer token.
     pub fn http(&self) -> &reqwest::Client {
         &self.http
     }
 
-    /// A request with this identity, for what the methods below do not offer, such as a watch.
+    /// A request with this identity, for operations without a method here, such as a watch.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));
         match &self.bearer {
@@ -125,33 +125,33 @@ impl RestClient {
         }
     }
 
-    /// GET an object.
+    /// GETs an object.
     pub async fn get(&self, path: &str) -> Result<Value, RestError> {
         self.object(Method::GET, path, None).await
     }
 
-    /// GET text, such as `/metrics`.
+    /// GETs text, such as `/metrics`.
     pub async fn get_text(&self, path: &str) -> Result<String, RestError> {
         let bytes = self.bytes(Method::GET, path, None).await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// POST an object to its collection, or to a subresource.
+    /// POSTs an object to its collection, or to a subresource.
     pub async fn create(&self, path: &str, object: &Value) -> Result<Value, RestError> {
         self.object(Method::POST, path, Some(("application/json", object)))
             .await
     }
 
-    /// PUT an object.
+    /// PUTs an object.
     pub async fn replace(&self, path: &str, object: &Value) -> Result<Value, RestError> {
         self.object(Method::PUT, path, Some(("application/json", object)))
             .await
     }
 
-    /// Server-side apply of an object at its own path; conflicts are forced.
+    /// Applies an object server-side at its own path, and forces conflicts.
     pub async fn apply(&self, path: &str, object: &Value) -> Result<Value, RestError> {
         let path = format!("{path}?fieldManager=keyferry-integration&force=true");
-        // JSON is YAML, which is what this content type wants.
+        // This content type requires YAML, and JSON is YAML.
         self.object(
             Method::PATCH,
             &path,
@@ -160,7 +160,7 @@ impl RestClient {
         .await
     }
 
-    /// JSON merge patch, RFC 7396.
+    /// Sends a JSON merge patch, RFC 7396.
     pub async fn patch(&self, path: &str, change: &Value) -> Result<Value, RestError> {
         self.object(
             Method::PATCH,
@@ -170,7 +170,7 @@ impl RestClient {
         .await
     }
 
-    /// DELETE an object.
+    /// DELETEs an object.
     pub async fn delete(&self, path: &str) -> Result<Value, RestError> {
         self.object(Method::DELETE, path, None).await
     }
@@ -212,7 +212,8 @@ impl RestClient {
         if status.is_success() {
             return Ok(bytes.to_vec());
         }
-        // Only the two words of a metav1.Status: any other body may hold what must not be printed.
+        // Keep only these two fields of a metav1.Status: any other body may contain secrets that
+        // must not be printed.
         let said: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let word = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
         Err(RestError::Status {

@@ -1,7 +1,7 @@
 //! Runs async tests against one shared fixture, which starts when the first test needs it.
 //!
-//! A machine that cannot run the real parts reports the tests as ignored, with the reason; with
-//! `KEYFERRY_REQUIRE_REAL=1` that is a failure. `--list` starts nothing.
+//! A machine that cannot run the real parts reports the tests as ignored, with the reason. With
+//! `KEYFERRY_REQUIRE_REAL=1`, that is a failure. `--list` starts nothing.
 
 mod outcome;
 
@@ -21,15 +21,15 @@ pub use outcome::{NotStarted, TestError, TestResult};
 use crate::fleet::Fleet;
 use outcome::{missing, test_outcome};
 
-/// For a test that hangs; on a busy machine the longest take two minutes.
+/// The limit for a test that hangs. On a busy machine the longest tests take two minutes.
 const TEST_LIMIT: Duration = Duration::from_secs(300);
 
-/// Threads that run tests.
+/// The number of threads that run tests.
 const WORKERS: usize = 16;
 
-/// What tests share.
+/// The environment that tests share.
 pub trait Fixture: Send + Sync + 'static {
-    /// The end of every log, printed with a failed test.
+    /// The end of every log, which is printed with a failed test.
     fn log_tails(&self) -> String;
 }
 
@@ -43,7 +43,7 @@ type BoxedFuture<R> = Pin<Box<dyn Future<Output = R> + Send>>;
 type Start<T> = Box<dyn Fn() -> BoxedFuture<Result<T, NotStarted>> + Send + Sync>;
 type Body<T> = Box<dyn FnOnce(Arc<T>) -> BoxedFuture<TestResult> + Send>;
 
-/// Whether a test bears others beside it.
+/// Whether a test may run at the same time as others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Company {
     Shared,
@@ -60,7 +60,7 @@ struct LiveTest<T> {
 type Ready = (Vec<Trial>, Vec<Box<dyn Any>>);
 type Guest = Box<dyn FnOnce(&Handle, Duration) -> Ready>;
 
-/// Tests over one fixture.
+/// Tests that share one fixture.
 pub struct Suite<T> {
     start: Start<T>,
     tests: Vec<LiveTest<T>>,
@@ -91,21 +91,21 @@ impl<T: Fixture> Suite<T> {
         }
     }
 
-    /// So many tests at once, whatever the number of cores: for tests that mostly wait.
-    /// `--test-threads` goes before it.
+    /// Sets the number of concurrent tests, whatever the number of cores, for tests that mostly
+    /// wait. `--test-threads` overrides it.
     pub fn at_once(mut self, tests: usize) -> Self {
         self.at_once = Some(tests);
         self
     }
 
-    /// Tests that take longer than three minutes, because what they wait for does.
+    /// Sets the time limit of a test, for tests that wait longer than the default limit.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The tests of another suite, over its own fixture and within the limits of this one. They
-    /// come first, and the threads are shared: for suites that mostly wait.
+    /// Adds the tests of another suite, with its own fixture and the limits of this one, for suites
+    /// that mostly wait. They run first and share the threads.
     pub fn beside<U: Fixture>(mut self, other: Suite<U>) -> Self {
         self.guests.push(Box::new(move |runtime, limit| {
             other.limit(limit).ready(runtime)
@@ -113,7 +113,7 @@ impl<T: Fixture> Suite<T> {
         self
     }
 
-    /// A test that may run beside others; it keeps to names of its own.
+    /// Adds a test that may run beside others, and therefore uses its own names.
     pub fn test<F>(self, name: &str, body: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Self
     where
         F: Future<Output = TestResult> + Send + 'static,
@@ -121,8 +121,8 @@ impl<T: Fixture> Suite<T> {
         self.with(name, Company::Shared, body)
     }
 
-    /// A test that runs alone, because it stops or changes what others use. It leaves all as it
-    /// was.
+    /// Adds a test that runs alone, because it stops or changes what others use. It must restore
+    /// everything.
     pub fn test_alone<F>(self, name: &str, body: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Self
     where
         F: Future<Output = TestResult> + Send + 'static,
@@ -130,12 +130,12 @@ impl<T: Fixture> Suite<T> {
         self.with(name, Company::Alone, body)
     }
 
-    /// Runs what the command line asks for; the fixture is gone when this comes back.
+    /// Runs the tests that the command line selects. The fixture has ended when this returns.
     pub fn run(self) -> ExitCode {
         let mut arguments = Arguments::from_args();
         arguments.test_threads = arguments.test_threads.or(self.at_once);
-        // More than the machine has processors: the end of a process is waited for in a worker, and
-        // the proxies must go on.
+        // More threads than processors: a worker may block until a process ends, and the proxies
+        // must keep running.
         let runtime = match runtime::Builder::new_multi_thread()
             .worker_threads(WORKERS)
             .enable_all()
@@ -196,7 +196,7 @@ impl<T: Fixture> Suite<T> {
     }
 }
 
-/// What the trials of one suite share.
+/// The state that the trials of one suite share.
 struct Stage<T> {
     start: Start<T>,
     fixture: OnceCell<Result<Arc<T>, NotStarted>>,

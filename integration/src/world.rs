@@ -1,5 +1,5 @@
-//! The whole road: a hub, two targets that trust it through Keyferry, and Keyferry itself between
-//! them, as its own ServiceAccount with exactly the rights that its manifests give it.
+//! The whole setup: a hub, two targets that trust it through Keyferry, and Keyferry itself.
+//! Keyferry runs as its own ServiceAccount with exactly the rights that its manifests grant.
 
 mod broker;
 mod caller;
@@ -31,18 +31,18 @@ pub use configuration::{Access, Target};
 pub use ground::{Ground, TrustingTarget};
 pub use tenant::{Subject, let_mint, make_tenant, take_back, token_requests};
 
-/// The tenant of most tests, as `examples/in-cluster/tenant-a.yaml` makes it.
+/// The tenant that most tests use, created by `examples/in-cluster/tenant-a.yaml`.
 pub const TENANT: &str = "tenant-a";
-/// Its ServiceAccount.
+/// The ServiceAccount of [`TENANT`].
 pub const ACCOUNT: &str = "reconciler";
-/// The audience of the first target, which the hub's tokens for it must have.
+/// The audience of the first target. It accepts the hub's tokens only with this audience.
 pub const AUDIENCE_A: &str = "https://target-a.keyferry.test";
 /// The audience of the second target.
 pub const AUDIENCE_B: &str = "https://target-b.keyferry.test";
-/// The audience by which callers prove themselves.
+/// The audience of caller tokens.
 pub const CALLER_AUDIENCE: &str = "keyferry.dev";
 
-/// See the module.
+/// Two hubs, two targets and one Keyferry between the first hub and the targets.
 pub struct World {
     fleet: Fleet,
     hub: Arc<ControlPlane>,
@@ -65,7 +65,7 @@ impl World {
     /// that trust the first hub's issuer through Keyferry and differ only in their audience.
     ///
     /// # Errors
-    /// [`NotStarted`]: a missing real part, or a failure.
+    /// [`NotStarted`]: a real part is missing, or something failed.
     pub async fn start() -> Result<Self, NotStarted> {
         let hub = ControlPlaneSpec {
             controller_manager: true,
@@ -92,7 +92,7 @@ impl World {
         let binary = KeyferryBinary::build().await?;
         prepare_hub(&hub).await?;
         prepare_hub(&old_hub).await?;
-        // Keyferry first: a target that cannot read the discovery document tries again only after
+        // Start Keyferry first: a target that cannot read the discovery document retries only after
         // ten seconds.
         let spec = BrokerSpec::of_hub("main", &hub);
         let discovery = spec.discovery_url()?;
@@ -112,7 +112,7 @@ impl World {
             &ca,
         )?);
         let (target_a, target_b) = tokio::try_join!(target_a, target_b)?;
-        // A Secret as other tools leave it: with a client's certificate and key beside the CA.
+        // A Secret like those of other tools: a client certificate and its key beside the CA.
         let client = target_a.ca().client("cluster-admin", "system:masters")?;
         put_secret(
             &hub,
@@ -161,17 +161,17 @@ impl World {
         &self.old_hub
     }
 
-    /// The target (1.36) that `tenant-a/reconciler` may use, by the access `tenant-a/a`.
+    /// The target (1.36) that `tenant-a/reconciler` may use through the access `tenant-a/a`.
     pub fn target_a(&self) -> &ControlPlane {
         &self.target_a
     }
 
-    /// The target (1.33) that it may not use; `tenant-a/b` asks for it.
+    /// The target (1.33) that `tenant-a/reconciler` may not use; `tenant-a/b` asks for it.
     pub fn target_b(&self) -> &ControlPlane {
         &self.target_b
     }
 
-    /// The Keyferry that everybody shares.
+    /// The Keyferry that all tests share.
     pub fn broker(&self) -> &Broker {
         &self.broker
     }
@@ -181,17 +181,17 @@ impl World {
         &self.binary
     }
 
-    /// The authority of every Keyferry's serving certificate.
+    /// The CA of every Keyferry's serving certificate.
     pub fn ca(&self) -> &TestCa {
         &self.ca
     }
 
-    /// The fleet.
+    /// The fleet that runs the control planes.
     pub fn fleet(&self) -> &Fleet {
         &self.fleet
     }
 
-    /// A Keyferry of a test's own, beside the shared one.
+    /// Starts a Keyferry for one test, beside the shared one.
     ///
     /// # Errors
     /// It did not become ready.
@@ -209,7 +209,7 @@ impl World {
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
     }
 
-    /// Runs a Keyferry that is expected to refuse its start, and gives back what it said.
+    /// Runs a Keyferry that is expected to refuse to start, and returns its output.
     ///
     /// # Errors
     /// It was still running after a minute.
@@ -227,11 +227,11 @@ impl World {
     }
 }
 
-/// Waits until a target has read the discovery document: from then on it judges the hub's tokens
-/// instead of saying that it cannot.
+/// Waits until a target has read the discovery document. From then on it judges the hub's tokens;
+/// before, it reports that it cannot.
 ///
 /// # Errors
-/// It has not within two minutes.
+/// The target has not read it within two minutes.
 pub async fn until_trusted(hub: &ControlPlane, target: &ControlPlane) -> Result<(), TestError> {
     let token = hub
         .token_request(TENANT, ACCOUNT, &["https://nobody.keyferry.test"], 600)
@@ -260,10 +260,10 @@ pub async fn until_trusted(hub: &ControlPlane, target: &ControlPlane) -> Result<
     }
 }
 
-/// What a platform admin applies on a hub: Keyferry's manifests and a tenant.
+/// Applies what a platform admin applies on a hub: Keyferry's manifests and a tenant.
 ///
 /// # Errors
-/// What kubectl says.
+/// Any error from kubectl.
 pub async fn prepare_hub(hub: &ControlPlane) -> Result<(), TestError> {
     let manifests = ["namespace.yaml", "rbac.yaml", "tenant-a.yaml"]
         .map(|name| shipped("examples/in-cluster").join(name));
@@ -272,10 +272,11 @@ pub async fn prepare_hub(hub: &ControlPlane) -> Result<(), TestError> {
     Ok(())
 }
 
-/// The shipped installation once more, in a namespace of its own. The shared one is there already.
+/// Installs the shipped manifests again, in another namespace. Does nothing for
+/// [`SHARED_NAMESPACE`], where they already are.
 ///
 /// # Errors
-/// What kubectl says.
+/// Any error from kubectl.
 pub async fn install(hub: &ControlPlane, namespace: &str, folder: &Path) -> Result<(), TestError> {
     if namespace == SHARED_NAMESPACE {
         return Ok(());
@@ -300,16 +301,15 @@ pub async fn install(hub: &ControlPlane, namespace: &str, folder: &Path) -> Resu
     Ok(apply_manifests(hub, &[&file]).await?)
 }
 
-/// A file or folder of the repository.
+/// The path of a file or folder of the repository.
 pub fn shipped(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// The shipped AuthenticationConfiguration, with the addresses of this machine in the place of the
-/// examples'.
+/// The shipped AuthenticationConfiguration, with this machine's addresses instead of the examples'.
 ///
 /// # Errors
-/// The file is not there, or does not hold what is replaced.
+/// The file is missing, or it does not contain the text to replace.
 pub fn authentication_configuration(
     audience: &str,
     discovery_url: &str,
@@ -362,7 +362,7 @@ fn target(
 /// Puts a Secret into Keyferry's namespace.
 ///
 /// # Errors
-/// What the hub says.
+/// Any error from the hub.
 pub async fn put_secret(
     hub: &ControlPlane,
     name: &str,

@@ -1,6 +1,7 @@
-//! The admission policies of examples/admission-policies on real apiservers of both minors: what each refuses
-//! and what it lets pass, by every way of writing, for tenants, platform admins, cluster admins,
-//! the kubelet, and Keyferry's own account with its shipped rights.
+//! Tests the admission policies of examples/admission-policies on real apiservers of both minor
+//! versions: what each policy refuses and allows, by every way of writing. The writers are tenants,
+//! platform admins, cluster admins, the kubelet, and Keyferry's own account with its shipped
+//! rights.
 #![allow(
     clippy::print_stderr,
     reason = "a test tells the person who waits what it measured"

@@ -1,8 +1,8 @@
-//! Every file of `auth-configs/` in force on real kube-apiservers: what the target makes of each
-//! token is what the vectors beside the file say, and what `keyferry verify` says.
+//! Runs every file of `auth-configs/` on real kube-apiservers. The target must treat each token as
+//! the vectors beside the file say, and as `keyferry verify` says.
 //!
-//! Only `discoveryURL` and `certificateAuthority` are other ones than in the shipped file: the
-//! issuers' documents are served by the test.
+//! Only `discoveryURL` and `certificateAuthority` differ from the shipped file, because the test
+//! serves the issuers' documents.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"
@@ -25,7 +25,7 @@ const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 fn main() -> ExitCode {
     Suite::new(Stage::start)
         .at_once(2)
-        // Each change of the file takes a target about ten seconds.
+        // A target needs about ten seconds for each change of the file.
         .limit(Duration::from_secs(600))
         .test(
             "every_file_answers_as_written_on_1_36",
@@ -54,7 +54,7 @@ impl Fixture for Stage {
 impl Stage {
     async fn start() -> Result<Self, NotStarted> {
         let ground = Ground::start().await?;
-        // To build one takes longer than a test may.
+        // Build the binaries now, because a build takes longer than a test may.
         for minor in [Minor::V1_36, Minor::V1_33] {
             ground
                 .parts()
@@ -118,7 +118,7 @@ impl Stage {
                 );
                 asked += 1;
             }
-            // The documents were read by this target, so its answers are about these keys.
+            // This target has read the documents, so its answers are about these keys.
             let entries = 0..file.issuers().len();
             wrong.extend(
                 entries
@@ -147,8 +147,8 @@ impl Stage {
         }
     }
 
-    /// `lint --network` reads what the targets read, and sees an issuer that refuses the anonymous:
-    /// a kube-apiserver does.
+    /// `lint --network` reads what the targets read. It also detects an issuer that refuses
+    /// anonymous requests, as a kube-apiserver does.
     async fn lint_by_network(&self, refuser: &ControlPlane) -> Result<Vec<String>, TestError> {
         let file = self.files.first().ok_or("there are no files")?;
         let path = refuser.folder().join("linted.yaml");
@@ -225,7 +225,7 @@ fn keyferry_minor(minor: Minor) -> &'static str {
     }
 }
 
-/// One vector at one target.
+/// One vector to check at one target.
 struct Asking<'a> {
     stage: &'a Stage,
     target: &'a ControlPlane,
@@ -235,7 +235,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// What is not as it is to be.
+    /// The differences from the expected result.
     async fn ask(&self) -> Result<Vec<String>, TestError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let token = self
@@ -249,8 +249,8 @@ impl Asking<'_> {
         Ok(wrong)
     }
 
-    /// What the target says. The first one was started with its file, so it may not have read the
-    /// issuers' documents yet.
+    /// The target's TokenReview. The first target was started with its file, so it may not have
+    /// read the issuers' documents yet.
     async fn review(&self, token: &str) -> Result<Value, TestError> {
         let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token } });
         let limit = Instant::now() + Duration::from_secs(40);
@@ -270,7 +270,7 @@ impl Asking<'_> {
         }
     }
 
-    /// What `keyferry verify` says, with the keys from where the target reads them.
+    /// The result of `keyferry verify`, with the keys from the URL where the target reads them.
     async fn predicted(&self, token: &str) -> Result<Value, TestError> {
         let token_file = format!("{}.token", self.path);
         std::fs::write(&token_file, token)?;
@@ -327,7 +327,7 @@ fn differs_from_vector(status: &Value, report: &Value, expected: Expected<'_>) -
     }
 }
 
-/// The whole user, or the cause in the target's own words.
+/// Compares the whole user, or the cause in the target's own text.
 fn differs_from_report(status: &Value, report: &Value) -> Option<String> {
     let differs = || Some(format!("the target says {status}, verify {report}"));
     if status["authenticated"] == true {
@@ -348,8 +348,7 @@ fn differs_from_report(status: &Value, report: &Value) -> Option<String> {
     let words = predicted["message"].as_str().unwrap_or_default();
     let same = match report["verdict"] == "Skipped" {
         true => said == words,
-        // Another authenticator was asked before, for the apiserver's own token: it says its part
-        // too.
+        // The apiserver asked its own token authenticator first, whose error is in the text too.
         false => predicted["exact"] == true && said == format!("[invalid bearer token, {words}]"),
     };
     let sound = match report["verdict"].as_str() {
@@ -360,7 +359,7 @@ fn differs_from_report(status: &Value, report: &Value) -> Option<String> {
     if sound { None } else { differs() }
 }
 
-/// A user with every field, as the vectors have it.
+/// A user with every field, in the form of the vectors.
 fn neutral(user: &Value) -> Value {
     let or = |field: &str, empty: Value| {
         if user[field].is_null() {

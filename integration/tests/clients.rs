@@ -1,5 +1,5 @@
-//! What clients make of it: the kubeconfig in the real kubectl and in client-go, and Keyferry's own
-//! command line, through a server and without one.
+//! Tests clients: the kubeconfig in the real kubectl and in client-go, and Keyferry's command line
+//! with and without a server.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"
@@ -33,7 +33,8 @@ use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{NotStarted, Suite};
 use keyferry_integration::world::World;
 
-/// With the client program built: on a new machine that takes longer than a test may.
+/// Starts the world and builds the client program, which on a new machine takes longer than a test
+/// may.
 async fn start() -> Result<World, NotStarted> {
     let world = World::start().await?;
     world

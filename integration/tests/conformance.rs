@@ -1,5 +1,5 @@
-//! What docs/conformance.md asks of a discovery endpoint and no other suite tries. The table there
-//! names the test of every check.
+//! Tests the requirements of docs/conformance.md on a discovery endpoint that no other suite
+//! covers. The table there names the test of every check.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"

@@ -1,4 +1,4 @@
-//! docs/conformance.md answers for every check, and every test that it names is there.
+//! Checks that docs/conformance.md covers every check, and that every test it names exists.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -10,7 +10,7 @@ fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// Number, what, and held by, of each row that begins with a number.
+/// The number, the text and the tests of each row that begins with a number.
 fn rows() -> Vec<(usize, String, String)> {
     let text = std::fs::read_to_string(repository().join("docs/conformance.md")).unwrap();
     let cells = |line: &str| -> Option<(usize, String, String)> {

@@ -1,5 +1,5 @@
-//! What other consumers make of delivered objects, by their own code: Argo CD's reader of cluster
-//! Secrets, the library of ClusterProfiles.
+//! Tests delivered objects with the code of other consumers: Argo CD's reader of cluster Secrets,
+//! and the library of ClusterProfiles.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"

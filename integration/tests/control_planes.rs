@@ -1,4 +1,4 @@
-//! The harness itself, on real control planes: what every other test here builds on.
+//! Tests the harness itself on real control planes, because every other test here relies on it.
 #![allow(
     clippy::print_stderr,
     reason = "a test tells the person who waits what it measured"
@@ -221,7 +221,7 @@ async fn a_service_account_kubeconfig(fleet: Arc<Fleet>) -> TestResult {
         let said = [output.stdout, output.stderr].concat();
         Ok(String::from_utf8_lossy(&said).trim().to_owned())
     };
-    // The Role takes a moment to count.
+    // The Role takes effect only after a moment.
     let started = Instant::now();
     while may("get").await? == "no" && started.elapsed() < Duration::from_secs(20) {}
     assert_eq!(may("get").await?, "yes");
@@ -298,7 +298,7 @@ async fn the_proxy_changes_answers(fleet: Arc<Fleet>) -> TestResult {
 }
 
 async fn the_proxy_takes_its_time(proxy: &ChaosProxy, client: &RestClient) -> TestResult {
-    // `ok` comes in two bytes.
+    // The body `ok` has two bytes.
     proxy.add(Rule::on_any("/readyz", Fault::ByteASecond).times(1));
     let started = Instant::now();
     assert_eq!(client.get_text("/readyz").await?, "ok");

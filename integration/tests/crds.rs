@@ -1,5 +1,5 @@
-//! The CRDs on real apiservers of both minors: that they are taken, what kubectl shows of them, and
-//! that they and Keyferry's own reader say the same of every object.
+//! Tests the CRDs on real apiservers of both minor versions: they are accepted, kubectl shows the
+//! right columns, and Keyferry's own reader judges every object as the apiserver does.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"

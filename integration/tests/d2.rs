@@ -1,4 +1,4 @@
-//! The fleet of `examples/d2` as it is shipped: a platform repository, two tenants, two targets,
+//! Runs the shipped fleet of `examples/d2`: a platform repository, two tenants, two targets, and
 //! Flux locked down.
 #![allow(
     clippy::disallowed_methods,

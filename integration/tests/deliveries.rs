@@ -1,5 +1,5 @@
-//! What the controller makes of TargetClusters and TargetAccesses on a real hub: objects that lead
-//! to real targets.
+//! Tests the controller on a real hub: it turns TargetClusters and TargetAccesses into objects that
+//! lead to real targets.
 #![allow(
     clippy::print_stderr,
     reason = "a test tells the person who waits what it measured"

@@ -1,6 +1,6 @@
-//! Everything that must be refused, on both surfaces: the same few bytes outside, the true reason
-//! in the audit log, nothing issued and nothing minted. Each denial stands beside the request
-//! that is allowed and differs from it in one thing.
+//! Tests everything that must be refused, on both surfaces: the same few bytes outside, the true
+//! reason in the audit log, nothing issued and nothing minted. Each denial is beside an allowed
+//! request that differs in one thing only.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"

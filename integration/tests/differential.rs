@@ -1,4 +1,4 @@
-//! keyferry-trust held against kube-apiserver's own authenticator, on the files of `auth-configs/`,
+//! Compares keyferry-trust with kube-apiserver's own authenticator on the files of `auth-configs/`,
 //! on random cases, and on random texts that are YAML or nearly so.
 //!
 //! A longer run, or another one: `KEYFERRY_DIFFERENTIAL_CASES=100000 KEYFERRY_DIFFERENTIAL_SEED=7
@@ -6,11 +6,11 @@
 //! another case, `_SHOWN` says how many disagreements are shrunk and printed with both answers
 //! (12), and `_WORDS=1` prints texts that differ where none is said to be kube-apiserver's own.
 //!
-//! `KEYFERRY_DIFFERENTIAL_WEEKLY=1` asks the oracles of all minors, 1.30 to 1.37, about 20,000
-//! cases; Go builds the further five once, for some minutes.
+//! `KEYFERRY_DIFFERENTIAL_WEEKLY=1` asks the oracles of all minor versions, 1.30 to 1.37, about
+//! 20,000 cases. Go builds the further five once, which takes some minutes.
 //!
-//! The run fails on any disagreement, when less than 98 % of the judgements are decided, and when a
-//! class of refusals was never met.
+//! The run fails on any disagreement, when less than 98 % of the judgements are decided, or when no
+//! case met some class of refusals.
 
 use std::process::ExitCode;
 use std::time::Duration;

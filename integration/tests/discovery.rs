@@ -1,5 +1,5 @@
-//! The published documents of one hub's issuer, over real TLS connections, whatever the hub behind
-//! them does. docs/conformance.md says which test holds which rule of an endpoint that every
+//! Tests the published documents of one hub's issuer over real TLS connections, whatever the hub
+//! behind them does. docs/conformance.md names the test for each rule of an endpoint that every
 //! verifier can use.
 #![allow(
     clippy::print_stderr,

@@ -1,5 +1,5 @@
-//! Ways in which a federation breaks, made for real, and what `keyferry doctor` says of them in
-//! each of its three modes.
+//! Breaks a federation in real ways, and tests what `keyferry doctor` reports in each of its three
+//! modes.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"

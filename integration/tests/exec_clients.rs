@@ -1,6 +1,5 @@
-//! Clients that keep themselves in tokens: the exec plugin below the real kubectl and client-go,
-//! and the token directory below client-go, kubectl, and the Kubernetes clients of Python and
-//! JavaScript.
+//! Clients that renew their own tokens: the exec plugin in the real kubectl and client-go, and the
+//! token directory in client-go, kubectl, and the Kubernetes clients of Python and JavaScript.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"
@@ -23,7 +22,8 @@ use keyferry_integration::parts::installed::Client;
 use keyferry_integration::runner::{NotStarted, Suite};
 use keyferry_integration::world::World;
 
-/// With the client programs there: building and installing takes longer than a test may.
+/// Starts the world and prepares the client programs, because building and installing them takes
+/// longer than a test may.
 async fn start() -> Result<World, NotStarted> {
     let world = World::start().await?;
     let parts = world.fleet().parts();

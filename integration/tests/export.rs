@@ -1,5 +1,5 @@
-//! `keyferry export`: the hub's documents as files, which a plain web server gives to a real
-//! target.
+//! Tests `keyferry export`: it writes the hub's documents as files, which a plain web server serves
+//! to a real target.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"

@@ -1,5 +1,5 @@
-//! Flux itself on the way: a tenant's Kustomization on the hub, applied by the real
-//! kustomize-controller to a real target.
+//! Tests Flux itself: the real kustomize-controller applies a tenant's Kustomization on the hub to
+//! a real target.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"
@@ -27,7 +27,7 @@ use stage::Stage;
 
 fn main() -> ExitCode {
     Suite::new(Stage::start)
-        // Of every step Flux makes us wait for its next round, ten seconds and more.
+        // Every step waits for Flux's next round, which takes ten seconds and more.
         .limit(Duration::from_secs(400))
         .test(
             "a_new_token_and_a_targets_new_ca_cost_no_reconcile",

@@ -1,5 +1,5 @@
-//! The hub fails in every way it can, and Keyferry between it and its callers: bounded answers,
-//! nothing wrong issued or kept.
+//! The hub fails in every possible way. Keyferry's responses to its callers stay bounded in time,
+//! and nothing wrong is issued or cached.
 #![allow(
     clippy::print_stderr,
     reason = "a test tells the person who waits what it measured"

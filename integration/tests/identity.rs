@@ -1,6 +1,6 @@
-//! Identities and grants that change while tokens are held or under way: a ServiceAccount made
-//! anew, an access taken away, a right that is missing, an audience or an issuer that must not be,
-//! and Keyferry's own token.
+//! Identities and grants that change while tokens are cached or being minted: a recreated
+//! ServiceAccount, a deleted access, a missing right, a forbidden audience or issuer, and
+//! Keyferry's own token.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"

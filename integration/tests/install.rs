@@ -1,5 +1,5 @@
-//! Installing Keyferry: the kustomize base by the real kubectl, the chart by the real Helm, both on
-//! real control planes, and the rights that they give, as a real apiserver lists them.
+//! Installs Keyferry on real control planes, from the kustomize base with the real kubectl and from
+//! the chart with the real Helm. Compares the granted rights as a real apiserver lists them.
 #![allow(
     clippy::print_stderr,
     reason = "a test tells the person who waits what it does"

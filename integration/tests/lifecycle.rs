@@ -1,5 +1,4 @@
-//! Starting, stopping, changing the configuration, and what stands or falls alone while Keyferry
-//! runs.
+//! Starts, stops and reconfigures Keyferry, and tests faults of single parts while it runs.
 #![allow(
     clippy::print_stderr,
     reason = "a test tells the person who waits what it measured"

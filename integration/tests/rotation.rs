@@ -1,5 +1,5 @@
-//! The hub's signing key changes, in every way that it can, while real targets of two minors judge
-//! what Keyferry issues.
+//! Changes the hub's signing key in every possible way, while real targets of two minor versions
+//! judge the tokens that Keyferry issues.
 //!
 //! | what happens | test |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | hub and target have one issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_fixes_a_collision` |
 //! | the hub is stopped and Keyferry started anew | `the_state_directory_outlives_the_process` |
 //!
-//! The tests of issuers of Keyferry's own, in `rotation/managed_issuer.rs`, wait for the same reasons
-//! and run beside these.
+//! The tests of managed issuers, in `rotation/managed_issuer.rs`, wait for the same reasons and run
+//! beside these.
 #![allow(
     clippy::print_stderr,
     reason = "a test tells the person who waits what it measured"
@@ -54,7 +54,7 @@ use keyferry_integration::world::Ground;
 use under_load::Soaks;
 
 fn main() -> ExitCode {
-    // The longest first; each waits for keys to settle, so they wait together.
+    // The longest first. Each waits for the activation delay of keys, so they wait together.
     Suite::new(Ground::start)
         .at_once(10)
         .limit(Duration::from_secs(600))

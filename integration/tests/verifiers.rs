@@ -1,9 +1,9 @@
-//! The published key set of a real hub, read by verifiers of other languages and ages, which also
-//! judge the hub's tokens by it.
+//! The published key set of a real hub, read by verifiers in other languages and of different ages,
+//! which also judge the hub's tokens with it.
 //!
-//! The hub signs by RSA and has EC keys of two curves beside it; on the way to Keyferry its set is
-//! given the keys and members that a newer hub may have. `integration/clients/verifiers` holds the
-//! programs, one for each language.
+//! The hub signs with RSA and also has EC keys of two curves. A proxy before Keyferry adds the keys
+//! and members that a newer hub may have. `integration/clients/verifiers` contains the programs,
+//! one for each language.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"

@@ -1,5 +1,5 @@
-//! Every command, walked once as a new user would: with objects on the hub, and with a
-//! configuration file. And every block of commands of the documents, as it stands there.
+//! Runs every command once, as a new user would: with objects on the hub, and with a configuration
+//! file. Also runs every block of commands in the documents unchanged.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test waits by the clock of the machine, as the real parts do"

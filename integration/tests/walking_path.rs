@@ -1,5 +1,5 @@
-//! The main job on real clusters: a tenant's workload reaches its target with a token from
-//! Keyferry, and no other.
+//! The main use on real clusters: a tenant's workload reaches its target with a token from
+//! Keyferry, and no other target.
 
 use std::process::ExitCode;
 use std::sync::Arc;

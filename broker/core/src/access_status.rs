@@ -1,4 +1,4 @@
-//! The status of a TargetAccess, made of what was found.
+//! Renders the status of a TargetAccess from the results of a reconciliation.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,65 +13,65 @@ use crate::name::{AccessName, ObjectName};
 use crate::reason::Reason;
 use crate::summary;
 
-/// What became of one delivery that writes an object.
+/// The result of one delivery that writes an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryReport {
-    /// Its name and shape.
+    /// The delivery, with its name and type.
     pub delivery: Delivery,
-    /// [`Reason::Ready`], or what stands in the way.
+    /// [`Reason::Ready`], or why the object is not ready.
     pub reason: Reason,
-    /// For whoever reads the object.
+    /// The text for readers of the TargetAccess.
     pub message: String,
-    /// The token in the object, if one stands there.
+    /// The token in the object, if there is one.
     pub token: Option<TokenReport>,
 }
 
-/// A token in an object.
+/// What a status reports of a token in a delivered object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenReport {
     /// Its `jti`.
     pub token_id: String,
-    /// The `kid` of the key that signed it, where the object says so.
+    /// The `kid` of the key that signed it, if the object states it.
     pub key_id: Option<String>,
     /// When it expires.
     pub expires_at: Timestamp,
-    /// When it is written anew.
+    /// When it is due for renewal.
     pub renew_at: Timestamp,
 }
 
-/// Whom the target takes a token for.
+/// The identity that the target assigns to a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetIdentity {
     /// The username.
     pub username: String,
-    /// The UID, where the target maps one.
+    /// The UID, if the target maps one.
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
 }
 
-/// All that was found of an access.
+/// The results of reconciling one access.
 #[derive(Clone, Debug)]
 pub struct AccessReport {
     /// Whether policy grants it.
     pub authorized: Finding,
-    /// Whether every object is as it should be.
+    /// Whether every object is as rendered.
     pub delivered: Finding,
-    /// Whether the target answered, where it was asked.
+    /// Whether the target answered, if it was probed.
     pub reachable: Option<Finding>,
-    /// Whether the target took a token, where one was tried.
+    /// Whether the target accepted a token, if one was tried.
     pub authenticates: Option<Finding>,
-    /// Whom the target took it for.
+    /// The identity that the target assigned to that token.
     pub identity: Option<TargetIdentity>,
-    /// Whether what stands in the way passes without anybody's doing.
+    /// Whether the problem resolves itself: it then counts as `Reconciling`, else as `Stalled`.
     pub passes: bool,
-    /// Each delivery that writes an object.
+    /// The results of the deliveries that write an object.
     pub deliveries: Vec<DeliveryReport>,
-    /// Earlier reports of objects that are no longer wanted and still stand there.
+    /// Earlier reports of objects that are no longer wanted but still exist.
     pub left_over: Vec<Value>,
-    /// When the last token that was written expires.
+    /// When the last written token expires.
     pub exposure_until: Option<Timestamp>,
-    /// The last `keyferry.dev/requestedAt`.
+    /// The last handled value of `keyferry.dev/requestedAt`.
     pub handled: Option<String>,
 }
 
@@ -89,9 +89,9 @@ impl AccessReport {
         }
     }
 
-    /// The status, without what was not found.
+    /// Renders the status; fields without a result are omitted.
     ///
-    /// `cluster` is the target as far as somebody who may use it is to know it.
+    /// `cluster` is the part of the target that its users may know.
     pub fn status(
         &self,
         before: &Value,
@@ -171,7 +171,7 @@ impl AccessReport {
 }
 
 impl TokenReport {
-    /// The token of one report of a status, as [`AccessReport::status`] writes it; nothing where it
+    /// Reads the token of one delivery report, as [`AccessReport::status`] writes it; `None` if it
     /// reports none.
     pub fn read(report: &Value) -> Option<Self> {
         let text = |field: &str| report.get(field).and_then(Value::as_str);
@@ -219,7 +219,7 @@ impl DeliveryReport {
     }
 }
 
-/// `status.cluster`: clientcmd's Cluster and the audience. Nothing of it is secret.
+/// Renders `status.cluster`: clientcmd's Cluster and the audience. None of it is secret.
 pub fn cluster(target: &TargetCluster, ca_pem: Option<&str>) -> Value {
     let mut cluster = json!({ "server": target.address, "audience": target.audience.as_str() });
     if let Some(pem) = ca_pem {
@@ -234,7 +234,7 @@ pub fn cluster(target: &TargetCluster, ca_pem: Option<&str>) -> Value {
     cluster
 }
 
-/// A merge patch (RFC 7396) that makes a status out of another one; nothing if they are the same.
+/// Makes a merge patch (RFC 7396) from one status to another; `None` if they are equal.
 pub fn patch(before: &Value, wanted: &Value) -> Option<Value> {
     let empty = Map::new();
     let (known, wanted_members) = (before.as_object().unwrap_or(&empty), wanted.as_object()?);
@@ -243,8 +243,8 @@ pub fn patch(before: &Value, wanted: &Value) -> Option<Value> {
         .filter(|(field, value)| known.get(*field) != Some(value))
         .map(|(field, value)| (field.clone(), value.clone()))
         .collect();
-    // An object in the place of another one is merged into it, so what the new one lacks has to be
-    // taken out.
+    // A merge patch merges an object into the old one, so members that the new one lacks must be
+    // removed with null.
     for (field, value) in &mut change {
         if let (Some(Value::Object(old)), Value::Object(new)) = (known.get(field), value) {
             for gone in old.keys() {
@@ -261,7 +261,7 @@ pub fn patch(before: &Value, wanted: &Value) -> Option<Value> {
     (!change.is_empty()).then(|| json!({ "status": change }))
 }
 
-/// The places that earlier deliveries of a status were written to, with their reports.
+/// Returns the objects that the deliveries in a status wrote, with their reports.
 pub fn places<'a>(status: &'a Value, access: &AccessName) -> Vec<(ObjectPlace, &'a Value)> {
     let reports = status
         .get("deliveries")
@@ -286,7 +286,7 @@ pub fn places<'a>(status: &'a Value, access: &AccessName) -> Vec<(ObjectPlace, &
     reports.iter().filter_map(place).collect()
 }
 
-/// Whether an object that was delivered may still stand there, by an access's status.
+/// Whether a delivered object may still exist, according to an access's status.
 pub fn may_have_objects(status: &Value) -> bool {
     let reports = status
         .get("deliveries")
@@ -304,8 +304,8 @@ pub fn may_have_objects(status: &Value) -> bool {
     })
 }
 
-/// The report of an object that is no longer wanted and still stands there, under a name that no
-/// delivery has: the list is a map by name, and with a name twice the hub would refuse the whole
+/// Renames the report of an object that is no longer wanted but still exists, to a name that no
+/// delivery has. The list is a map by name: with a duplicate name the hub would refuse the whole
 /// status.
 pub fn left_over(place: &ObjectPlace, report: &Value) -> Value {
     let mut report = report.clone();

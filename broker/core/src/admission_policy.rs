@@ -1,15 +1,18 @@
-//! Whether an admission policy of `examples/admission-policies` is on the hub as shipped, and bound to
-//! everything.
+//! Checks whether an admission policy of `examples/admission-policies` is on the hub as shipped,
+//! and bound to everything.
 //!
-//! Without `keyferry-author`, whoever may write a TargetAccess mints by it; without
-//! `keyferry-pairing`, whoever may create tokens mints for every target; without `keyferry-labels`,
-//! whoever may edit a namespace has a selector hold it; each of the others has its own meaning
-//! below. An object of that name proves nothing: validations can be emptied, conditions added,
-//! namespaces left out. So the whole spec is compared, and what is not known counts as a gap. Two
-//! lists of a policy are the hub's own: `hubAudiences`, which has to hold every audience that the
-//! hub is known to have, and `callerAudience`. What no object can show stays open: an apiserver
-//! that runs without its ValidatingAdmissionPolicy plugin, and accesses that were written while a
-//! policy was not there.
+//! Without `keyferry-author`, anyone with the right to write a TargetAccess can mint through it.
+//! Without `keyferry-pairing`, anyone with the right to create tokens can mint for every target.
+//! Without `keyferry-labels`, anyone with the right to edit a namespace can make a selector match
+//! it. The meaning of each of the others is in its constant below.
+//!
+//! An object of the right name proves nothing: validations can be emptied, conditions added,
+//! namespaces excluded. So the whole spec is compared, and every unknown field counts as a gap. Two
+//! lists of a policy belong to each hub: `hubAudiences`, which must contain every audience that the
+//! hub is known to have, and `callerAudience`.
+//!
+//! Two gaps cannot be seen in any object: an apiserver that runs without its
+//! ValidatingAdmissionPolicy plugin, and accesses that were written while a policy was missing.
 
 mod fill;
 
@@ -19,10 +22,10 @@ use serde_json::Value;
 
 pub use self::fill::{FillError, manifests};
 
-/// A policy and one of its bindings, as they are shipped.
+/// A shipped policy and one of its bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionPolicy {
-    /// Of the binding.
+    /// The name of the binding.
     name: &'static str,
     policy_name: &'static str,
     policy: &'static str,
@@ -31,7 +34,7 @@ pub struct AdmissionPolicy {
 }
 
 impl AdmissionPolicy {
-    /// A policy with the binding of its name, both in one file.
+    /// A policy whose binding has the same name and is in the same file.
     const fn of(name: &'static str, manifest: &'static str, meaning: &'static str) -> Self {
         Self {
             name,
@@ -48,23 +51,24 @@ const PAIRING_BINDINGS: &str =
     include_str!("../../../examples/admission-policies/pairing-binding.yaml");
 const SELF_MANIFEST: &str = include_str!("../../../examples/admission-policies/self.yaml");
 
-/// Who writes a TargetAccess may mint for its ServiceAccount.
+/// Requires that the author of a TargetAccess may mint for its ServiceAccount.
 pub const AUTHOR: AdmissionPolicy = AdmissionPolicy::of(
     "keyferry-author",
     include_str!("../../../examples/admission-policies/author.yaml"),
     "no token is written to an object",
 );
 
-/// A target's audience is for its pairs alone, whoever mints.
+/// Allows a target's audience only in tokens of its grants, regardless of who mints them.
 pub const PAIRING: AdmissionPolicy = AdmissionPolicy {
     name: "keyferry-pairing",
     policy_name: "keyferry-pairing",
     policy: PAIRING_MANIFEST,
     binding: PAIRING_BINDINGS,
-    meaning: "whoever may create tokens may mint for the targets' audiences",
+    meaning: "anyone who may create tokens may mint for the targets' audiences",
 };
 
-/// The same in namespaces that their admin closed, also without the AudiencePairing.
+/// The same for namespaces that their admin closed; it also refuses while the AudiencePairing is
+/// missing.
 pub const PAIRING_CLOSED: AdmissionPolicy = AdmissionPolicy {
     name: "keyferry-pairing-closed",
     meaning: "namespaces labelled access.keyferry.dev/closed are open while the AudiencePairing is \
@@ -72,49 +76,52 @@ pub const PAIRING_CLOSED: AdmissionPolicy = AdmissionPolicy {
     ..PAIRING
 };
 
-/// Labels by which a TargetCluster selects namespaces are changed by whoever has the verb for it.
+/// Restricts changes of the labels by which a TargetCluster selects namespaces to users with the
+/// verb for it.
 pub const LABELS: AdmissionPolicy = AdmissionPolicy::of(
     "keyferry-labels",
     include_str!("../../../examples/admission-policies/labels.yaml"),
-    "whoever may edit a namespace may have a namespaceSelector hold it",
+    "anyone who may edit a namespace may make a namespaceSelector match it",
 );
 
-/// No TargetCluster takes an audience of the hub, and another one only by the verb `claim`.
+/// Forbids a TargetCluster to use an audience of the hub; any other audience needs the verb
+/// `claim`.
 pub const AUDIENCE: AdmissionPolicy = AdmissionPolicy::of(
     "keyferry-audience",
     include_str!("../../../examples/admission-policies/audience.yaml"),
-    "whoever may create TargetClusters may take an audience that others on the hub need",
+    "anyone who may create TargetClusters may take an audience that others on the hub need",
 );
 
-/// Tokens go elsewhere by the verb `retarget` alone.
+/// Allows redirecting a target's tokens only with the verb `retarget`.
 pub const RETARGET: AdmissionPolicy = AdmissionPolicy::of(
     "keyferry-retarget",
     include_str!("../../../examples/admission-policies/retarget.yaml"),
-    "whoever may edit a TargetCluster may redirect its tokens",
+    "anyone who may edit a TargetCluster may redirect its tokens",
 );
 
-/// What Keyferry's own account may ask of the hub.
+/// Limits what Keyferry's own account may request from the hub.
 pub const OWN_ACCOUNT: AdmissionPolicy = AdmissionPolicy::of(
     "keyferry-self",
     SELF_MANIFEST,
     "Keyferry's own account may ask for credentials of the hub, where RBAC lets it mint",
 );
 
-/// Which Secrets Keyferry's own account may write.
+/// Limits which Secrets Keyferry's own account may write.
 pub const OWN_SECRETS: AdmissionPolicy = AdmissionPolicy::of(
     "keyferry-self-secrets",
     SELF_MANIFEST,
     "Keyferry's own account may write Secrets that the hub fills with a token that does not end",
 );
 
-/// The AudiencePairing and its definition stay.
+/// Prevents the deletion of the AudiencePairing and of its definition.
 pub const KEPT: AdmissionPolicy = AdmissionPolicy::of(
     "keyferry-kept",
     include_str!("../../../examples/admission-policies/kept.yaml"),
-    "the AudiencePairing and its definition can be deleted, and keyferry-pairing holds nobody then",
+    "the AudiencePairing and its definition can be deleted, and then keyferry-pairing \
+     restricts no caller",
 );
 
-/// All that are shipped.
+/// All shipped admission policies.
 pub const ALL: [AdmissionPolicy; 9] = [
     AUTHOR,
     PAIRING,
@@ -127,14 +134,14 @@ pub const ALL: [AdmissionPolicy; 9] = [
     KEPT,
 ];
 
-/// What the shipped manifests leave to each hub.
+/// The values that each hub sets in the shipped manifests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubSite {
     /// Keyferry's own namespace.
     pub namespace: String,
-    /// The name of its rightless ServiceAccount there.
+    /// The name of its ServiceAccount without any rights in that namespace.
     pub canary: String,
-    /// As whom the hub knows Keyferry.
+    /// The username under which the hub knows Keyferry.
     pub username: String,
     /// The audience of tokens for Keyferry itself.
     pub caller_audience: String,
@@ -143,7 +150,7 @@ pub struct HubSite {
 }
 
 impl HubSite {
-    /// Keyferry as the shipped manifests have it, on a hub of which nothing is known.
+    /// The values in the shipped manifests, for a hub of which nothing is known.
     pub fn shipped() -> Self {
         Self {
             namespace: fill::NAMESPACE.to_owned(),
@@ -155,13 +162,13 @@ impl HubSite {
     }
 }
 
-/// Deeper than anything that the API knows in a policy.
+/// Maximum depth of a comparison, deeper than any field of a policy in the API.
 const DEEPEST: usize = 12;
 
-/// Why an admission policy is not known to be in force.
+/// Why an admission policy is not known to be effective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionPolicyGap {
-    /// There is none.
+    /// The object does not exist.
     #[error("there is no {kind} {name}")]
     Missing {
         /// The kind of the object.
@@ -169,7 +176,7 @@ pub enum AdmissionPolicyGap {
         /// Its name.
         name: &'static str,
     },
-    /// It will be gone in a moment.
+    /// The object is being deleted.
     #[error("the {kind} {name} is being deleted")]
     BeingDeleted {
         /// The kind of the object.
@@ -177,7 +184,7 @@ pub enum AdmissionPolicyGap {
         /// Its name.
         name: &'static str,
     },
-    /// The objects given are not those of that name.
+    /// The given object does not have the expected name and kind.
     #[error("the {kind} is not named {name}")]
     OtherName {
         /// The kind of the object.
@@ -195,13 +202,13 @@ pub enum AdmissionPolicyGap {
         /// The path of the field.
         field: String,
     },
-    /// The binding audits or warns, and lets pass.
+    /// The binding only audits or warns, and does not deny.
     #[error("spec.validationActions of the ValidatingAdmissionPolicyBinding {0} do not hold Deny")]
     NotDenied(&'static str),
-    /// `hubAudiences` is no plain list of texts.
+    /// `hubAudiences` is not a plain list of strings.
     #[error("hubAudiences of the ValidatingAdmissionPolicy {0} is not a list of quoted texts")]
     HubAudiencesUnread(&'static str),
-    /// `hubAudiences` lacks what the hub accepts.
+    /// `hubAudiences` lacks an audience that the hub accepts.
     #[error(
         "hubAudiences of the ValidatingAdmissionPolicy {name} lacks {missing}, which this hub uses \
          itself; keyferry admission-policies prints it filled in"
@@ -209,10 +216,10 @@ pub enum AdmissionPolicyGap {
     HubAudiencesIncomplete {
         /// The name of the policy.
         name: &'static str,
-        /// What it lacks, at most the first three.
+        /// The missing audiences, at most the first three.
         missing: String,
     },
-    /// The manifest in this program is broken, which a test excludes.
+    /// The manifest in this program is invalid; a test excludes this.
     #[error("the shipped manifest of {0} cannot be read")]
     Unreadable(&'static str),
 }
@@ -221,7 +228,8 @@ const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
 impl AdmissionPolicy {
-    /// The name of the binding, which is that of the policy but for a second binding of one.
+    /// The name of the binding. It equals the policy's name, unless the policy has a second
+    /// binding.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -231,15 +239,17 @@ impl AdmissionPolicy {
         self.policy_name
     }
 
-    /// What is open without it.
+    /// What is possible without this policy, as a text for people.
     pub fn meaning(&self) -> &'static str {
         self.meaning
     }
 
-    /// Compares the two objects as the API gives them (`admissionregistration.k8s.io/v1`), or
-    /// `null` where there is none, with the shipped ones. Metadata, texts of refusals and what the
-    /// apiserver fills in make no difference, nor which audiences `hubAudiences` lists: for that
-    /// see [`AdmissionPolicy::check_hub_audiences`].
+    /// Compares the hub's policy and binding with the shipped ones.
+    ///
+    /// The objects are as the API returns them (`admissionregistration.k8s.io/v1`), or `null` if
+    /// there is none. Ignored are metadata, the texts of refusals, what the apiserver fills in, and
+    /// which audiences `hubAudiences` lists: for those see
+    /// [`AdmissionPolicy::check_hub_audiences`].
     ///
     /// # Errors
     /// [`AdmissionPolicyGap`] names the first thing that is missing or different.
@@ -257,7 +267,7 @@ impl AdmissionPolicy {
             let mut expected = shipped(kind, name, &fill::for_site(manifest, site))
                 .ok_or(AdmissionPolicyGap::Unreadable(name))?;
             present(kind, name, found)?;
-            // Its own texts stand there on each hub.
+            // This list differs on each hub, so take the hub's own.
             if let (Some(list), Some(own)) =
                 (hub_audiences(found), expected_hub_audiences(&mut expected))
             {
@@ -278,8 +288,8 @@ impl AdmissionPolicy {
         }
     }
 
-    /// Whether `hubAudiences` of the policy has all that the hub is known to use itself; a policy
-    /// without that list has nothing to lack.
+    /// Checks that `hubAudiences` contains every audience that the hub is known to use itself. A
+    /// policy without that list passes.
     ///
     /// # Errors
     /// [`AdmissionPolicyGap::HubAudiencesIncomplete`], [`AdmissionPolicyGap::HubAudiencesUnread`].
@@ -308,11 +318,11 @@ impl AdmissionPolicy {
         })
     }
 
-    /// The texts of `hubAudiences`.
+    /// Returns the entries of `hubAudiences`.
     ///
     /// # Errors
-    /// [`AdmissionPolicyGap::HubAudiencesUnread`] if it is something else than a list of them, also where
-    /// there is none.
+    /// [`AdmissionPolicyGap::HubAudiencesUnread`] if it is not a list of strings, or if there is
+    /// none.
     pub fn listed_hub_audiences(
         &self,
         policy: &Value,
@@ -367,7 +377,8 @@ fn expected_hub_audiences(policy: &mut Value) -> Option<&mut Value> {
         .get_mut("expression")
 }
 
-/// The path of the first difference. The shipped value leads, so a deep foreign one costs nothing.
+/// Returns the path of the first difference. The shipped value leads, so a deeply nested foreign
+/// value costs nothing.
 fn difference(path: &str, expected: &Value, found: &Value, depth: usize) -> Option<String> {
     let here = || Some(path.to_owned());
     match (expected, found) {
@@ -399,8 +410,8 @@ fn difference(path: &str, expected: &Value, found: &Value, depth: usize) -> Opti
     }
 }
 
-/// Texts for people, and the actions, which [`check`] looks at itself: more of them than `Deny` is
-/// no harm.
+/// Whether a field may differ: texts for people, and the actions. [`check`] checks the actions
+/// itself; more of them than `Deny` do no harm.
 fn is_free(name: &str) -> bool {
     matches!(
         name,
@@ -408,8 +419,8 @@ fn is_free(name: &str) -> bool {
     )
 }
 
-/// What the apiserver fills in, and what means the same as nothing: an empty selector selects
-/// everything.
+/// Whether a value is a default of the apiserver or means the same as an absent field: an empty
+/// selector selects everything.
 fn is_nothing(name: &str, value: &Value, depth: usize) -> bool {
     match value {
         Value::Null => true,
@@ -448,7 +459,7 @@ mod tests {
         installed_of(&AUTHOR)
     }
 
-    /// The two objects as an apiserver gives them back.
+    /// The two objects as an apiserver returns them.
     fn installed_of(admission_policy: &AdmissionPolicy) -> (Value, Value) {
         let mut policy = shipped(
             POLICY,

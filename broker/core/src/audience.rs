@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 /// One `aud` value: 1 to 256 bytes of printable ASCII without spaces, commas, quotes or
 /// backslashes.
 ///
-/// Kubernetes would take any text. Every broker that joined audiences with a separator has confused
-/// two lists at some time, so the characters that invite it are refused.
+/// Kubernetes would accept any string. Brokers that joined audiences with a separator have confused
+/// two lists, so the characters that invite this are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Audience(Arc<str>);
 
-/// Why a text is no audience.
+/// Why a string is not a valid audience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AudienceError {
-    /// An empty audience asks for the hub's own.
+    /// An empty audience would request a credential of the hub itself.
     #[error("is empty: a TokenRequest without an audience asks for a credential of the hub itself")]
     Empty,
     /// Longer than verifiers accept.
     #[error("is longer than 256 bytes")]
     TooLong,
-    /// Holds a character that is not allowed.
+    /// Contains a character that is not allowed.
     #[error("may hold only printable ASCII without spaces, commas, quotes and backslashes")]
     Grammar,
 }
 
 impl Audience {
-    /// Checks and takes an audience.
+    /// Makes an audience of a valid string.
     ///
     /// # Errors
     /// [`AudienceError`] says which rule it breaks.

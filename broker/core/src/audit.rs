@@ -1,4 +1,4 @@
-//! The record of each decision: who, for whom, where, and why; never the token.
+//! The audit record of each decision: who, for whom, where, and why; never the token.
 
 mod object;
 
@@ -14,51 +14,52 @@ use crate::name::{AccessName, ObjectName};
 use crate::reason::Reason;
 use crate::request_id::RequestId;
 
-/// What one line of the audit log tells. It holds what the decision held, and becomes text only in
-/// its line.
+/// The content of one line of the audit log. It keeps the typed values of the decision;
+/// [`AuditRecord::line`] makes the text.
 #[derive(Debug, Default)]
 pub struct AuditRecord {
-    /// When.
+    /// When the decision was made.
     pub time: Timestamp,
-    /// Joins the record to the answer's `X-Request-Id`.
+    /// The response's `X-Request-Id`, which correlates the record with the response.
     pub request_id: RequestId,
-    /// `exchange`, `kubeconfig`, `summary` of requests that have no record of their own, or what a
+    /// `exchange`, `kubeconfig`, `summary` for requests that have no record of their own, or what a
     /// delivery did.
     pub route: &'static str,
     /// `granted`, `denied` (policy or identity) or `failed` (could not be carried out).
     pub decision: &'static str,
     /// The stable reason code.
     pub reason: &'static str,
-    /// Who called.
+    /// The authenticated caller.
     pub caller: Option<VerifiedCaller>,
     /// The TargetAccess that was named.
     pub access: Option<AccessName>,
-    /// What was granted.
+    /// The grant, if there is one.
     pub grant: Option<Grant>,
-    /// The TargetCluster, where nothing had to be granted.
+    /// The TargetCluster, if no grant was needed.
     pub target: Option<ObjectName>,
-    /// The delivery that the token was written for, by shape and name.
+    /// The delivery that the token was written for, by type and name.
     pub delivery: Option<String>,
-    /// Which token was issued.
+    /// The token that was issued.
     pub token: Option<TokenNote>,
-    /// Whether it came from the cache: `hit` or `miss`.
+    /// Whether the token came from the cache: `hit` or `miss`.
     pub cache: Option<&'static str>,
-    /// Whether the hub could not be asked, so that an earlier answer of it was used.
+    /// Whether the hub was unreachable, so that its earlier answer was used.
     pub stale: bool,
-    /// How many requests a summary stands for.
+    /// How many requests a summary covers.
     pub count: Option<usize>,
-    /// Where most of those came from.
+    /// Where most of the summarised requests came from.
     pub sources: Option<String>,
 }
 
 impl AuditRecord {
-    /// Sets how it ended.
+    /// Sets the decision and its reason.
     pub fn ended(&mut self, decision: &'static str, reason: Reason) {
         self.decision = decision;
         self.reason = reason.as_str();
     }
 
-    /// The record as one line of JSON. Absent members were not known when the decision fell.
+    /// Returns the record as one line of JSON. Members that were unknown when the decision was made
+    /// are absent.
     pub fn line(&self) -> Vec<u8> {
         let pair = self.grant.as_ref().map(Grant::pair);
         let caller = self
@@ -93,7 +94,7 @@ impl AuditRecord {
             member!("access"),
             access.map(|access| (&access.namespace, &access.name)),
         );
-        // The ServiceAccount minted for.
+        // The ServiceAccount that the token is minted for.
         line.path(
             member!("serviceAccount"),
             account.map(|account| (&account.namespace, &account.name)),
@@ -124,14 +125,14 @@ impl AuditRecord {
         );
         line.word(member!("cache"), self.cache);
         line.truth(member!("stale"), self.stale);
-        // A summary's.
+        // Only in a summary.
         line.number(member!("count"), self.count);
         line.text(member!("sources"), self.sources.as_deref());
         line.line()
     }
 }
 
-/// What is told of a token.
+/// What the audit log reports of a token: its `jti` and its expiry.
 #[derive(Clone, Debug)]
 pub struct TokenNote {
     id: Arc<str>,
@@ -139,7 +140,7 @@ pub struct TokenNote {
 }
 
 impl TokenNote {
-    /// Of this one.
+    /// Makes the note of an issued token.
     pub fn of(token: &BoundToken) -> Self {
         Self {
             id: token.shared_id(),

@@ -1,9 +1,8 @@
-//! Who may have what. Default deny, one place, every route.
+//! Decides which requester gets a token for which target. Default deny; every route decides here.
 //!
-//! The steps make types, each of which only the step before can yield: a [`VerifiedCaller`] and the
-//! policy make a [`Pair`]; a pair and, for a delegated caller, the hub's own answer make a
-//! [`Grant`]. The mint takes a grant and nothing else, so a token that policy did not allow cannot
-//! be asked for.
+//! Each step yields a type that only this step can make. A [`VerifiedCaller`] and the policy make a
+//! [`Pair`]. A pair makes a [`Grant`]; for a delegated caller this also needs the hub's access
+//! review. The mint takes only a grant, so a token that policy did not allow cannot be requested.
 
 mod found;
 
@@ -21,27 +20,27 @@ use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 pub(crate) use self::found::is_system;
 use self::found::{Found, find};
 
-/// The hub's live objects, as far as decisions need them.
+/// The live objects of the hub that decisions need.
 pub trait HubView {
-    /// The UID of the live ServiceAccount, nothing if there is none or it is being deleted.
+    /// The UID of the live ServiceAccount; `None` if it does not exist or is being deleted.
     fn service_account(&self, account: &ServiceAccount) -> Option<Uid>;
-    /// The labels of the live Namespace, nothing if there is none or it is terminating.
+    /// The labels of the live Namespace; `None` if it does not exist or is terminating.
     fn namespace_labels(&self, namespace: &Namespace) -> Option<Arc<BTreeMap<String, String>>>;
 }
 
-/// Who asks.
+/// The party that requests a token.
 #[derive(Clone, Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly every requester is a caller, so a box would save nothing"
 )]
 pub enum Requester {
-    /// A caller that proved itself to the server.
+    /// A caller that the server authenticated.
     Caller(VerifiedCaller),
-    /// The user of a command line that mints with the user's own rights on the hub: the hub decides
+    /// The user of a command line that mints with the user's own rights on the hub. The hub decides
     /// by its RBAC.
     Operator,
-    /// A delivery of the access, by its name in the list: whoever wrote the access asked for it.
+    /// A delivery of the access, by its name in the list. The author of the access requested it.
     Delivery(ObjectName),
 }
 
@@ -61,15 +60,15 @@ impl Requester {
     }
 }
 
-/// One allowed combination of requester, ServiceAccount, audience and destination. A copy is the
-/// same one.
+/// One combination of requester, ServiceAccount, audience and destination that policy allows.
+/// Clones share one allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair(Arc<Paired>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Paired {
     requester: Option<ServiceAccountIdentity>,
-    /// The delivery that asks, where no caller does.
+    /// The delivery that requests the token, if no caller does.
     written_by: Option<ObjectName>,
     access: AccessName,
     access_generation: Generation,
@@ -84,14 +83,14 @@ struct Paired {
     via: Via,
 }
 
-/// Who speaks for the ServiceAccount that is minted for.
+/// On whose authority a token for the ServiceAccount is minted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// The ServiceAccount itself, or an operator with rights of his own.
+    /// The ServiceAccount itself, or an operator with rights of their own.
     Itself,
-    /// Another ServiceAccount of its namespace: the hub's RBAC must be asked.
+    /// Another ServiceAccount of its namespace: needs an access review by the hub's RBAC.
     Delegate,
-    /// Whoever wrote the access: an admission policy must have checked that author.
+    /// The author of the access: an admission policy must have checked that author.
     Author,
 }
 
@@ -111,47 +110,47 @@ impl Pair {
         &self.0.service_account
     }
 
-    /// The one audience.
+    /// The token's only audience.
     pub fn audience(&self) -> &Audience {
         &self.0.audience
     }
 
-    /// Who signs.
+    /// Which issuer signs the token.
     pub fn issuer(&self) -> TokenIssuer {
         self.0.issuer
     }
 
-    /// The lifetime to ask for.
+    /// The lifetime to request for the token.
     pub fn lifetime(&self) -> Duration {
         self.0.lifetime
     }
 
-    /// Which entry of `allow[]` allowed it.
+    /// The index of the entry of `allow[]` that allowed this combination.
     pub fn rule(&self) -> usize {
         self.0.rule
     }
 
-    /// Who speaks for the ServiceAccount.
+    /// On whose authority the token is minted.
     pub fn via(&self) -> Via {
         self.0.via
     }
 }
 
-/// The hub's answer to "may this caller create tokens for that ServiceAccount".
+/// The hub's answer to the question whether a caller may create tokens for a ServiceAccount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Review {
     /// `allowed` and not `denied`.
     Allowed,
     /// Anything else.
     Refused,
-    /// The caller is the ServiceAccount itself, so nothing was asked.
+    /// The caller is the ServiceAccount itself, so no review was needed.
     NotAsked,
-    /// The hub's admission policy checks the authors of accesses: nobody can write one for a
-    /// ServiceAccount that he may not mint for.
+    /// The hub's admission policy checks the authors of accesses: an author can only name a
+    /// ServiceAccount for which they may mint.
     AuthorChecked,
 }
 
-/// The right to one token, held by one requester. Only [`grant`] makes it.
+/// The right of one requester to one token. Only [`grant`] makes it.
 #[derive(Clone, Debug)]
 pub struct Grant {
     requester: Requester,
@@ -159,24 +158,24 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// What is granted.
+    /// The combination that is granted.
     pub fn pair(&self) -> &Pair {
         &self.pair
     }
 
-    /// To whom.
+    /// The requester to whom it is granted.
     pub fn requester(&self) -> &Requester {
         &self.requester
     }
 }
 
-/// A requester whose ServiceAccount is the live one, by UID; an operator has none. Only [`live`]
-/// makes it, for one look.
+/// A requester whose ServiceAccount matches the live one by UID; an operator has none. Only
+/// [`live`] makes it, and it is valid for one decision.
 #[derive(Clone, Copy)]
 struct Live<'a>(&'a Requester);
 
-/// Deleted, or deleted and made anew, it is refused: TokenReview goes on accepting its token for
-/// some seconds.
+/// Refuses a caller whose ServiceAccount was deleted, or deleted and recreated: TokenReview keeps
+/// accepting its token for some seconds.
 fn live<'a>(requester: &'a Requester, hub: &dyn HubView) -> Result<Live<'a>, Reason> {
     match requester.identity() {
         Some(identity)
@@ -188,12 +187,12 @@ fn live<'a>(requester: &'a Requester, hub: &dyn HubView) -> Result<Live<'a>, Rea
     }
 }
 
-/// Finds what the requester asks for and whether policy pairs them.
+/// Returns what the requester asks for, if policy allows it.
 ///
 /// # Errors
 /// [`Reason::TargetNotGranted`] for everything that policy does not allow, whatever the cause, so
-/// that nobody learns what exists; [`Reason::CallerIdentityChanged`] when the caller is not the
-/// live ServiceAccount.
+/// that a caller cannot learn what exists. [`Reason::CallerIdentityChanged`] when the caller is not
+/// the live ServiceAccount.
 pub fn pair(
     policy: &Policy,
     hub: &dyn HubView,
@@ -207,10 +206,10 @@ pub fn pair(
         .ok_or(Reason::TargetNotGranted)
 }
 
-/// Whether policy pairs an access with its target for one of its own deliveries.
+/// Returns the pair for one delivery of an access, if policy allows it.
 ///
 /// # Errors
-/// [`Reason::TargetNotGranted`], as for a caller.
+/// [`Reason::TargetNotGranted`], for the same causes as for a caller.
 pub fn delivery_pair(
     policy: &Policy,
     hub: &dyn HubView,
@@ -232,14 +231,14 @@ pub fn delivery_pair(
     )
 }
 
-/// Turns a pair into a grant, once the hub has agreed where it must be asked.
+/// Makes a grant from a pair, given the hub's access review where one is needed.
 ///
 /// # Errors
 /// [`Reason::TargetNotGranted`] when the pair was made for another requester;
-/// [`Reason::DelegationForbidden`] when a delegated caller is not allowed by the hub;
-/// [`Reason::AuthorUnchecked`] for a delivery whose author nobody has checked;
-/// [`Reason::TargetSuspended`] when target or access is suspended: only now, since only who may use
-/// a target learns its state.
+/// [`Reason::DelegationForbidden`] when the hub does not allow a delegated caller;
+/// [`Reason::AuthorUnchecked`] for a delivery whose author was not checked;
+/// [`Reason::TargetSuspended`] when target or access is suspended. Suspension is checked last, so
+/// only a requester that may use a target learns its state.
 pub fn grant(
     policy: &Policy,
     requester: Requester,
@@ -277,12 +276,12 @@ fn check_right(requester: &Requester, Pair(pair): &Pair, review: Review) -> Resu
     Ok(())
 }
 
-/// Whether a grant is still what policy and the hub's live objects say. Asked again for every
-/// waiter at the moment of issuance, unless neither has changed.
+/// Rechecks a grant against policy and the hub's live objects. Runs for every waiting request at
+/// the moment of issuance, unless neither has changed.
 ///
 /// # Errors
-/// The reason why not; [`Reason::GrantSuperseded`] when the request would be allowed, but for
-/// something else than was minted.
+/// The reason why the grant is no longer valid. [`Reason::GrantSuperseded`] when the request would
+/// be allowed, but for something other than what was minted.
 pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<(), Reason> {
     let Grant { requester, pair } = grant;
     let live = live(requester, hub)?;
@@ -291,7 +290,7 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
     if !now.makes(pair) {
         return Err(Reason::GrantSuperseded);
     }
-    // The review itself was at most seconds ago; its age is held by whoever asked the hub.
+    // The access review is at most seconds old; the code that asked the hub limits its age.
     let review = match pair.via() {
         Via::Delegate => Review::Allowed,
         Via::Author => Review::AuthorChecked,
@@ -305,10 +304,10 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
     }
 }
 
-/// Whether a target that the hub signs for would have to refuse tokens of the hub's issuer, because
-/// the issuer is also its own.
+/// Whether a target would have to refuse the hub's tokens because the hub's issuer is also the
+/// target's own issuer.
 ///
-/// Where the target's own issuer is not stated, an issuer that Kubernetes distributions give every
+/// If the target's own issuer is not stated, an issuer that Kubernetes distributions give to every
 /// cluster counts as its own.
 pub fn issuer_collides(hub_issuer: &crate::issuer::Issuer, target: &TargetCluster) -> bool {
     if target.issuer != TokenIssuer::Hub {

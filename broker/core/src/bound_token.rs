@@ -1,4 +1,4 @@
-//! The minted token, compared with what was asked for before anybody gets it.
+//! Checks a minted token against the request before it is issued.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::reason::Reason;
 use crate::service_account::ServiceAccountIdentity;
 use crate::verify;
 
-/// What the hub answered to a TokenRequest.
+/// The hub's response to a TokenRequest.
 pub struct MintAnswer {
     /// `status.token`.
     pub token: SecretString,
@@ -25,7 +25,7 @@ pub struct MintAnswer {
     pub expires_at: Timestamp,
 }
 
-/// A token that was checked against the request it answers. It cannot be printed.
+/// A token that was checked against its request. It cannot be printed.
 pub struct BoundToken {
     token: SecretString,
     token_id: Arc<str>,
@@ -36,23 +36,23 @@ pub struct BoundToken {
     skew_seconds: i64,
 }
 
-/// Why a minted token is dropped.
+/// Why a minted token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MintFault {
     /// It cannot be read as a bound token.
     #[error("the minted token cannot be read")]
     Malformed,
-    /// Another issuer signed it than the one we publish.
+    /// Its issuer is not the one that we publish.
     #[error("the minted token has another issuer than the one that is published")]
     Issuer,
     /// It is for another audience, or for several.
-    #[error("the minted token is not for the one audience that was asked for")]
+    #[error("the minted token is not for the one requested audience")]
     Audience,
-    /// It is another ServiceAccount's.
-    #[error("the minted token is another ServiceAccount's")]
+    /// It is for another ServiceAccount.
+    #[error("the minted token belongs to another ServiceAccount")]
     Subject,
-    /// It is the ServiceAccount's that now has the name, not the one that was meant.
-    #[error("the ServiceAccount was made anew: the minted token has another UID")]
+    /// It is for a recreated ServiceAccount of the same name, not for the one that was requested.
+    #[error("the ServiceAccount was recreated: the minted token has another UID")]
     Uid,
     /// Its `kid` is not among the published keys.
     #[error("the minted token is signed by a key that is not published yet")]
@@ -60,19 +60,19 @@ pub enum MintFault {
     /// Its signature does not verify.
     #[error("the minted token's signature does not verify with the published keys")]
     Signature,
-    /// It lives longer than was asked for: longer than policy allows.
-    #[error("the minted token lives longer than was asked for")]
+    /// Its lifetime is longer than requested, so longer than policy allows.
+    #[error("the minted token lives longer than requested")]
     TooLong,
-    /// It has too little life to be of use.
-    #[error("the minted token ends too soon to be of use")]
+    /// Its remaining lifetime is too short to be useful.
+    #[error("the minted token expires too soon to be useful")]
     TooShort,
-    /// The hub's clock and ours differ too much to reason about expiry.
+    /// The hub's clock and ours differ too much to compute the expiry.
     #[error("the hub's clock differs from ours by more than 30 s")]
     Skew,
 }
 
 impl MintFault {
-    /// The stable code.
+    /// The stable reason code of the fault.
     pub fn reason(self) -> Reason {
         match self {
             Self::Uid => Reason::ServiceAccountChanged,
@@ -83,17 +83,17 @@ impl MintFault {
     }
 }
 
-/// What a minted token must be.
+/// The properties that a minted token must have.
 pub struct MintExpectation<'a> {
-    /// The issuer that is published.
+    /// The published issuer.
     pub issuer: &'a Issuer,
-    /// The keys that are published.
+    /// The published keys.
     pub keys: &'a PublicKeySet,
     /// The ServiceAccount, by UID.
     pub service_account: &'a ServiceAccountIdentity,
-    /// The one audience.
+    /// The token's only audience.
     pub audience: &'a Audience,
-    /// The longest life.
+    /// The longest lifetime.
     pub lifetime: Duration,
 }
 
@@ -105,10 +105,10 @@ pub fn kid_of(answer: &MintAnswer) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Compares a minted token with what was asked for.
+/// Checks a minted token against the request.
 ///
 /// # Errors
-/// [`MintFault`]: the token is to be dropped, not cached.
+/// [`MintFault`]: the caller must drop the token and not cache it.
 pub fn check(
     answer: MintAnswer,
     expected: &MintExpectation<'_>,
@@ -148,7 +148,7 @@ pub fn check(
         .expires_at
         .as_second()
         .saturating_sub(claims.issued_at.as_second());
-    // One second for a hub that rounds the two ends apart.
+    // One second of tolerance for a hub that rounds `iat` and `exp` differently.
     if life
         > i64::try_from(expected.lifetime.as_secs())
             .unwrap_or(i64::MAX)
@@ -156,7 +156,7 @@ pub fn check(
     {
         return Err(MintFault::TooLong);
     }
-    // The smaller of the two: a hub may extend a token beyond what it tells.
+    // The earlier of the two: a hub may issue a token that outlives the expiry in its response.
     let deadline = Deadline::at(claims.expires_at.min(answer.expires_at), now);
     let lifetime = deadline.left(now);
     if lifetime < lifetime::MARGIN + lifetime::LEAST_USE {
@@ -175,17 +175,17 @@ pub fn check(
 }
 
 impl BoundToken {
-    /// The token itself, for the one place that writes it into an answer.
+    /// The token itself, for the one place that writes it into a response.
     pub fn secret(&self) -> &SecretString {
         &self.token
     }
 
-    /// Its `jti`, which joins our audit record to the hub's and the target's.
+    /// Its `jti`, which correlates our audit record with the hub's and the target's.
     pub fn token_id(&self) -> &str {
         &self.token_id
     }
 
-    /// The same, to keep.
+    /// Its `jti` as a shared pointer.
     pub(crate) fn shared_id(&self) -> Arc<str> {
         Arc::clone(&self.token_id)
     }
@@ -206,7 +206,7 @@ impl BoundToken {
         self.skew_seconds
     }
 
-    /// The life it had when it was minted.
+    /// Its remaining lifetime at the time of minting.
     pub fn lifetime(&self) -> Duration {
         self.lifetime
     }
@@ -216,8 +216,8 @@ impl BoundToken {
         now.mono.saturating_sub(self.minted.mono)
     }
 
-    /// How long clients may be told to use it: `exp` less the margin. Nothing if that is too little
-    /// to be worth issuing.
+    /// How long a client may use the token: until [`lifetime::MARGIN`] before its expiry. `None` if
+    /// that is less than [`lifetime::LEAST_USE`].
     pub fn usable(&self, now: Moment) -> Option<Duration> {
         let usable = self.deadline.left(now).saturating_sub(lifetime::MARGIN);
         (usable >= lifetime::LEAST_USE).then_some(usable)

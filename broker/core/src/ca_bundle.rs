@@ -1,7 +1,7 @@
-//! The CA certificates of a target, out of a Secret's `ca.crt`.
+//! The CA certificates of a target, read from a Secret's `ca.crt`.
 //!
-//! Whoever wrote the Secret may have put more into it than certificates. Only `CERTIFICATE` blocks
-//! are read; what is given on is encoded anew from them.
+//! A Secret's author may have put more into it than certificates, such as a private key. Only
+//! `CERTIFICATE` blocks are read, and the output is re-encoded from them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,13 +17,13 @@ mod pem;
 /// The largest `ca.crt` that is read, in bytes: about 200 certificates with comments.
 pub const MAX_CA_BUNDLE_BYTES: usize = 330_000;
 
-/// Most `BEGIN` and `END` lines that are read.
+/// The most `BEGIN` and `END` lines that are read.
 pub const MAX_PEM_MARKERS: usize = 1000;
 
-/// Most certificates of one bundle.
+/// The most certificates in one bundle.
 pub const MAX_CERTIFICATES: usize = 100;
 
-/// One to 100 CA certificates, in the order in which they stood, each once.
+/// One to 100 CA certificates, in their original order, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaBundle {
     certificates: Vec<CertificateDer<'static>>,
@@ -32,8 +32,8 @@ pub struct CaBundle {
 }
 
 impl CaBundle {
-    /// Reads the PEM text (RFC 7468) of a `ca.crt`. All certificates must be good ones: a bundle is
-    /// one statement.
+    /// Reads the PEM text (RFC 7468) of a `ca.crt`. One invalid certificate makes the whole bundle
+    /// invalid.
     ///
     /// # Errors
     /// [`CaBundleError`] names the certificate, and its `fix` says what to do.
@@ -77,7 +77,7 @@ impl CaBundle {
         Self::from_pem(entry.ok_or(CaBundleError::Missing)?, now)
     }
 
-    /// The certificates as PEM: LF line ends, 64 characters a line, nothing between them.
+    /// Encodes the certificates as PEM: LF line ends, 64 characters a line, nothing between them.
     pub fn to_pem(&self) -> String {
         let mut pem = String::new();
         for certificate in &self.certificates {
@@ -98,12 +98,13 @@ impl CaBundle {
         &self.certificates
     }
 
-    /// When the first of them expires.
+    /// When the first certificate expires.
     pub fn earliest_expiry(&self) -> Timestamp {
         self.earliest_expiry
     }
 
-    /// PEM blocks that are no certificates, such as a private key. They were skipped and not kept.
+    /// The number of PEM blocks that are not certificates, such as a private key. They were skipped
+    /// and not kept.
     pub fn ignored_blocks(&self) -> usize {
         self.ignored_blocks
     }

@@ -1,7 +1,7 @@
-//! Who the caller is: its own token, the hub's TokenReview of it, and the comparison of the two.
+//! Authenticates the caller: reads its token, and compares the token with the hub's TokenReview.
 //!
-//! A TokenReview alone is not enough: it accepts tokens for several audiences, and for some seconds
-//! the tokens of a ServiceAccount that was deleted and made anew.
+//! A TokenReview alone is not enough. It accepts tokens for several audiences, and for some seconds
+//! the tokens of a ServiceAccount that was deleted and recreated.
 
 mod presented;
 
@@ -20,12 +20,12 @@ use crate::verify::{self, ClaimsError, Expected};
 
 pub use presented::PresentedToken;
 
-/// What every caller's token must be.
+/// The rules that every caller's token must meet.
 #[derive(Clone, Debug)]
 pub struct CallerRules {
     /// The hub's issuer, byte for byte.
     pub issuer: Issuer,
-    /// Keyferry's audience: the token's only one.
+    /// Keyferry's audience, which must be the token's only one.
     pub audience: Audience,
     /// Whether the token must be bound to a Pod.
     pub require_pod_bound: bool,
@@ -42,7 +42,7 @@ pub struct TokenReviewAnswer {
     pub user: ReviewedUser,
 }
 
-/// `status.user` of a TokenReview, kept as it came so that a SubjectAccessReview asks about exactly
+/// `status.user` of a TokenReview, kept unchanged so that a SubjectAccessReview asks about exactly
 /// this user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReviewedUser {
@@ -56,7 +56,7 @@ pub struct ReviewedUser {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// A caller that proved itself. Only [`accept`] makes it.
+/// An authenticated caller. Only [`accept`] makes it.
 #[derive(Clone, Debug)]
 pub struct VerifiedCaller(Arc<Facts>);
 
@@ -74,12 +74,12 @@ impl VerifiedCaller {
         &self.0.identity
     }
 
-    /// The user as the hub sees it.
+    /// The user as the hub reports it.
     pub fn user(&self) -> &ReviewedUser {
         &self.0.user
     }
 
-    /// The `jti` of its token, which joins our audit record to the hub's.
+    /// The `jti` of its token, which correlates our audit record with the hub's.
     pub fn token_id(&self) -> Option<&str> {
         self.0.token_id.as_deref()
     }
@@ -90,7 +90,7 @@ impl VerifiedCaller {
     }
 }
 
-/// Reads a caller's token and refuses what no TokenReview has to be spent on.
+/// Reads a caller's token, and refuses it early if it is invalid without a TokenReview.
 ///
 /// # Errors
 /// One of the `Caller…` reasons. Nothing read here is trusted before [`accept`].
@@ -126,7 +126,7 @@ fn reason(error: ClaimsError) -> Reason {
     }
 }
 
-/// Holds the hub's answer against the token that it is about.
+/// Accepts a caller if the hub's TokenReview matches its token.
 ///
 /// # Errors
 /// [`Reason::CallerRejected`] unless the hub authenticated the token for exactly our audience, and

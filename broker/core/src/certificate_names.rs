@@ -1,4 +1,4 @@
-//! Whose a certificate is and who signed it, as a message names it. Nothing here trusts the
+//! Reads the subject and issuer names of a certificate for messages. Nothing here trusts the
 //! certificate.
 
 use std::net::IpAddr;
@@ -6,22 +6,22 @@ use std::net::IpAddr;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
-/// As many names as a message repeats.
+/// The most names that a message repeats.
 const MAX_NAMES: usize = 10;
-/// As many characters of a name as a message repeats.
+/// The most characters of a name that a message repeats.
 const MAX_CHARACTERS: usize = 200;
 
-/// The names in a certificate that nobody has verified.
+/// The names in an unverified certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateNames {
     /// The issuer's distinguished name, like `CN=example CA`.
     pub issuer: String,
-    /// The DNS names and addresses that it is for; at most ten.
+    /// The DNS names and IP addresses that it is for; at most ten.
     pub subjects: Vec<String>,
 }
 
-/// Reads the names of a DER certificate; none where it is no certificate. What could speak to a
-/// terminal is replaced.
+/// Reads the names of a DER certificate; `None` if it cannot be parsed. Characters that could
+/// control a terminal are replaced.
 pub fn read(der: &[u8]) -> Option<CertificateNames> {
     let (_, certificate) = parse_x509_certificate(der).ok()?;
     let names = certificate.subject_alternative_name().ok().flatten();

@@ -1,4 +1,4 @@
-//! What kube-apiserver writes into a bound ServiceAccount token, with its types.
+//! The typed claims that kube-apiserver writes into a bound ServiceAccount token.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -7,12 +7,12 @@ use crate::jwt::UnverifiedJwt;
 use crate::name::{Namespace, ObjectName};
 use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 
-/// The claims of a bound ServiceAccount token, as read; [`crate::verify`] says whether they hold.
+/// The unverified claims of a bound ServiceAccount token; [`crate::verify`] checks them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccountClaims {
     /// `iss`, byte for byte.
     pub issuer: String,
-    /// `aud`: at least one entry, none empty; a single text reads as one entry.
+    /// `aud`: at least one entry, none empty; a single string reads as one entry.
     pub audiences: Vec<String>,
     /// `exp`, whole seconds.
     pub expires_at: Timestamp,
@@ -22,13 +22,13 @@ pub struct ServiceAccountClaims {
     pub not_before: Option<Timestamp>,
     /// `jti`: Kubernetes 1.32 and later always write one.
     pub token_id: Option<String>,
-    /// `kubernetes.io`'s namespace and ServiceAccount; `sub` says the same.
+    /// The namespace and ServiceAccount of `kubernetes.io`; `sub` names the same.
     pub identity: ServiceAccountIdentity,
-    /// `kubernetes.io.pod`: the token ends with this Pod.
+    /// `kubernetes.io.pod`: the token is invalid once this Pod is gone.
     pub pod: Option<BoundObject>,
-    /// `kubernetes.io.node`: where the Pod ran, or the Node that the token ends with.
+    /// `kubernetes.io.node`: the Node of the Pod, or the Node to which the token is bound.
     pub node: Option<BoundObject>,
-    /// `kubernetes.io.secret`: the token ends with this Secret.
+    /// `kubernetes.io.secret`: the token is invalid once this Secret is gone.
     pub secret: Option<BoundObject>,
 }
 
@@ -37,25 +37,25 @@ pub struct ServiceAccountClaims {
 pub struct BoundObject {
     /// Its name.
     pub name: ObjectName,
-    /// Its UID; kube-apiserver leaves a Node's out when it does not know it.
+    /// Its UID; kube-apiserver omits a Node's if it does not know it.
     pub uid: Option<Uid>,
 }
 
 /// Why claims are not those of a bound ServiceAccount token. Names the claim, never its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimsFormError {
-    /// A claim that must be there is not. Without `kubernetes.io` it is no bound token, but perhaps
-    /// a legacy one.
+    /// A required claim is missing. Without `kubernetes.io` it is not a bound token, but perhaps a
+    /// legacy one.
     #[error("token has no claim {0}")]
     Missing(&'static str),
-    /// A claim has another JSON type, an empty text where one is needed, or more bytes than any
-    /// real one.
+    /// A claim has another JSON type, is an empty string where a value is needed, or is longer than
+    /// any real one.
     #[error("token has a claim {0} of the wrong form")]
     WrongForm(&'static str),
-    /// A time that is no whole number of seconds, or lies outside the years 1970 to 9999.
+    /// A time that is not a whole number of seconds, or lies outside the years 1970 to 9999.
     #[error("token has a claim {0} that is no whole number of seconds between 1970 and 9999")]
     NotATime(&'static str),
-    /// `sub` names another ServiceAccount than `kubernetes.io`, or none.
+    /// `sub` names a ServiceAccount other than the one in `kubernetes.io`, or none.
     #[error("token has a sub that disagrees with its kubernetes.io claim")]
     SubjectDisagrees,
 }
@@ -69,7 +69,7 @@ impl ServiceAccountClaims {
         Self::from_members(jwt.claims())
     }
 
-    /// Reads claims that were taken out of a token with [`crate::json`].
+    /// Reads claims that were parsed with [`crate::json`].
     ///
     /// # Errors
     /// [`ClaimsFormError`] names the first claim that is not as kube-apiserver writes it.
@@ -146,7 +146,7 @@ fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, ClaimsFormError
     }
 }
 
-/// NumericDate of RFC 7519 section 2, of which Kubernetes uses the whole numbers only.
+/// Reads a NumericDate (RFC 7519 section 2). Kubernetes uses whole seconds only.
 fn time(
     claims: &Map<String, Value>,
     claim: &'static str,
@@ -189,8 +189,8 @@ fn text<'a>(
     }
 }
 
-/// Longer than any issuer (600), subject (338) or UID; a bound for the audit record, not a rule of
-/// Kubernetes.
+/// Longer than any issuer (600), subject (338) or UID. It bounds the audit record; it is not a rule
+/// of Kubernetes.
 const MAX_CLAIM_BYTES: usize = 1024;
 
 fn required<T>(value: Option<T>, claim: &'static str) -> Result<T, ClaimsFormError> {

@@ -1,5 +1,5 @@
-//! Conditions as Kubernetes objects carry them (metav1.Condition), by kstatus conventions:
-//! `Reconciling` and `Stalled` stand there only while they are true.
+//! Conditions of Kubernetes objects (metav1.Condition), by kstatus conventions: `Reconciling` and
+//! `Stalled` are present only while they are true.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,33 +7,33 @@ use serde_json::{Value, json};
 use crate::foreign_text;
 use crate::reason::Reason;
 
-/// Characters of a message at most, well below what the API takes.
+/// The most characters of a message, well below the API's limit.
 const MAX_MESSAGE: usize = 4096;
 
-/// What is found of one thing.
+/// The result of one check, ready to become a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Whether it is so.
+    /// The condition's status.
     pub status: Truth,
-    /// The stable code.
+    /// The stable reason code.
     pub reason: Reason,
-    /// For whoever reads the object.
+    /// The text for readers of the object.
     pub message: String,
 }
 
-/// `status` of a condition.
+/// The `status` of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
-    /// It is so.
+    /// The condition is true.
     True,
-    /// It is not.
+    /// The condition is false.
     False,
-    /// It cannot be told.
+    /// The condition could not be determined.
     Unknown,
 }
 
 impl Finding {
-    /// All is well.
+    /// A true condition with the reason `Ready`.
     pub fn well(message: impl Into<String>) -> Self {
         Self {
             status: Truth::True,
@@ -42,7 +42,7 @@ impl Finding {
         }
     }
 
-    /// It is so, by this code: for conditions that are no good news.
+    /// A true condition with this reason, for conditions that report a problem.
     pub fn so(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             status: Truth::True,
@@ -51,7 +51,7 @@ impl Finding {
         }
     }
 
-    /// It is not so.
+    /// A false condition with this reason.
     pub fn not(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             status: Truth::False,
@@ -60,7 +60,7 @@ impl Finding {
         }
     }
 
-    /// It cannot be told.
+    /// An unknown condition with this reason.
     pub fn unknown(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             status: Truth::Unknown,
@@ -69,7 +69,7 @@ impl Finding {
         }
     }
 
-    /// Whether it is so.
+    /// Whether the condition is true.
     pub fn holds(&self) -> bool {
         self.status == Truth::True
     }
@@ -85,8 +85,8 @@ impl Truth {
     }
 }
 
-/// The conditions of an object: of each type, in this order, what was found. A transition is noted
-/// only where the status changes.
+/// Renders the conditions of an object, one for each finding in this order. `lastTransitionTime`
+/// changes only with the status.
 pub fn conditions(
     before: &Value,
     generation: i64,
@@ -110,7 +110,7 @@ pub fn conditions(
     Value::Array(written.collect())
 }
 
-/// What stands at an object of this condition: its status and its reason.
+/// Returns the status and the reason of a condition in an object's status.
 pub fn standing<'a>(status: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
     let conditions = status.get("conditions")?.as_array()?;
     let condition = conditions
@@ -119,7 +119,7 @@ pub fn standing<'a>(status: &'a Value, kind: &str) -> Option<(&'a str, &'a str)>
     Some((condition["status"].as_str()?, condition["reason"].as_str()?))
 }
 
-/// A time as `metav1.Time` has it: whole seconds.
+/// Formats a time like `metav1.Time`: in whole seconds.
 pub fn seconds(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second())
         .unwrap_or(at)

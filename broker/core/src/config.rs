@@ -1,8 +1,8 @@
-//! The configuration: a YAML stream headed by a `ServerConfiguration`, followed by the same
-//! `TargetCluster` and `TargetAccess` objects that the CRDs hold.
+//! The configuration: a YAML stream with a `ServerConfiguration` first, followed by the same
+//! `TargetCluster` and `TargetAccess` objects that the CRDs define.
 //!
-//! [`read`] takes the file's text and returns everything it means, or every mistake in it with
-//! path, line and fix. What it returns is typed so that nothing has to be checked a second time.
+//! [`read`] takes the file's text and returns the configuration, or every mistake in it with path,
+//! line and fix. The result is typed, so that nothing has to be checked a second time.
 
 mod access;
 mod address;
@@ -42,31 +42,31 @@ pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
 
 use document::Document;
 
-/// Everything one configuration file means.
+/// The checked content of one configuration file.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// How this process serves.
+    /// The settings of this process.
     pub server: ServerConfiguration,
-    /// Who may have what.
+    /// Which callers may use which targets.
     pub policy: Policy,
 }
 
-/// The targets and accesses: the whole of what the authoriser decides on, apart from the hub's live
-/// objects.
+/// The targets and accesses. Apart from the hub's live objects, they are the authoriser's only
+/// input.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// Every TargetCluster by name. No two have one audience.
+    /// Every TargetCluster by name. No two have the same audience.
     pub targets: BTreeMap<ObjectName, TargetCluster>,
     /// Every TargetAccess by namespace and name.
     pub accesses: BTreeMap<AccessName, TargetAccess>,
-    /// The namespace that holds Keyferry and the Secrets that targets name; nobody mints for its
+    /// The namespace of Keyferry and of the Secrets that targets name. No tokens are minted for its
     /// ServiceAccounts.
     pub own_namespace: Option<crate::name::Namespace>,
 }
 
 impl Policy {
-    /// The accesses whose target is not there, each with the target's name. No mistake: either may
-    /// come first.
+    /// The accesses whose target does not exist, each with the target's name. This is not a
+    /// mistake: the two can be created in either order.
     pub fn dangling(&self) -> Vec<(AccessName, ObjectName)> {
         let missing = |access: &&TargetAccess| !self.targets.contains_key(&access.target);
         self.accesses
@@ -76,8 +76,8 @@ impl Policy {
             .collect()
     }
 
-    /// The mistake of a target that has the audience by which callers prove themselves to the
-    /// running process.
+    /// Returns the mistake of a target whose audience is the running process's active audience for
+    /// callers' tokens.
     pub fn mistake_of_caller_audience(
         &self,
         in_force: &crate::audience::Audience,
@@ -99,18 +99,18 @@ impl Policy {
     }
 }
 
-/// A hash of an object's spec, or of its UID and `metadata.generation` on the hub: another spec is
-/// another generation.
+/// A hash of an object's spec, or of its UID and `metadata.generation` on the hub. It changes
+/// whenever the spec changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Generation(u64);
 
 impl Generation {
-    /// The generation of `spec`, as parsed and so without its comments and layout.
+    /// The generation of a parsed `spec`, so comments and layout do not count.
     pub(crate) fn of(spec: &serde_json::Value) -> Self {
         Self::hash(&canonical(spec))
     }
 
-    /// The generation of an object of the hub. An object made anew under the same name is another
+    /// The generation of an object of the hub. An object recreated under the same name has another
     /// one.
     pub(crate) fn of_object(uid: &Uid, generation: i64) -> Self {
         Self::hash(&format!("{uid} {generation}"))
@@ -127,7 +127,7 @@ impl Generation {
     }
 }
 
-/// JSON with sorted members, whatever map `serde_json` was built with.
+/// Writes JSON with sorted members, whatever map `serde_json` was built with.
 pub(crate) fn canonical(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Object(members) => {
@@ -149,7 +149,7 @@ pub(crate) fn canonical(value: &serde_json::Value) -> String {
     }
 }
 
-/// What the command line or the environment says; it goes before the file.
+/// Settings of the command line or the environment, which override the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--enable-keyferry-issuer`: whether targets may have `issuer: Keyferry`.
@@ -160,8 +160,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// For whoever only reads a file that a server is to serve: an issuer of its own is no mistake
-    /// in it.
+    /// Overrides for commands that only read a server's file: they accept managed issuers.
     pub fn of_a_reader() -> Self {
         Self {
             enable_managed_issuers: Some(true),
@@ -173,12 +172,12 @@ impl Overrides {
 /// Reads a configuration file's text.
 ///
 /// # Errors
-/// [`ConfigError`] lists every mistake that could be found, each with its place and its fix.
+/// [`ConfigError`] lists every mistake that could be found, each with its location and its fix.
 pub fn read(text: &str) -> Result<Configuration, ConfigError> {
     read_with(text, Overrides::default())
 }
 
-/// Reads a configuration file's text under settings that go before it.
+/// Reads a configuration file's text with settings that override it.
 ///
 /// # Errors
 /// As [`read`].
@@ -223,7 +222,7 @@ pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, Conf
     }
 }
 
-/// One ServerConfiguration, and it stands first.
+/// Checks that there is exactly one ServerConfiguration and that it is the first document.
 fn check_heads(documents: &[Document], mistakes: &mut Vec<Mistake>) {
     let heads: Vec<usize> = documents
         .iter()
@@ -251,7 +250,7 @@ fn check_heads(documents: &[Document], mistakes: &mut Vec<Mistake>) {
             mistakes.extend(others.map(|it| {
                 it.mistake(
                     "kind",
-                    "a second ServerConfiguration stands in the file",
+                    "the file has a second ServerConfiguration",
                     "keep one, as the first document",
                 )
             }));
@@ -259,7 +258,8 @@ fn check_heads(documents: &[Document], mistakes: &mut Vec<Mistake>) {
     }
 }
 
-/// Objects stand in one of two places; an object in the other one would be overlooked.
+/// Refuses objects in the file if the hub's custom resources are used: they would be ignored
+/// silently.
 fn check_place(
     documents: &[Document],
     server: Option<&ServerConfiguration>,
@@ -272,8 +272,7 @@ fn check_place(
         .iter()
         .filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess"))
     {
-        let problem =
-            "stands in the file, while the ServerConfiguration says objects: CustomResources";
+        let problem = "is in the file, but the ServerConfiguration has objects: CustomResources";
         mistakes.push(document.mistake(
             "",
             problem,
@@ -310,7 +309,7 @@ fn unknown_kind(document: &Document) -> Mistake {
     )
 }
 
-/// Two objects of one name: which of them would hold is nothing to guess.
+/// Refuses two objects of one name, since the intended one cannot be guessed.
 fn check_names(documents: &[Document], mistakes: &mut Vec<Mistake>) {
     let mut known = BTreeSet::new();
     for document in documents

@@ -1,8 +1,9 @@
-//! The objects by which a credential reaches its consumer: what they hold, whose they are, and when
+//! The objects that carry a credential to its consumer: their content, their ownership, and when
 //! they are written.
 //!
-//! All of it is decided here from what was read; writing is somebody else's. An object is rendered
-//! from one snapshot of access, target and CA, and every document in it comes from a serialiser.
+//! The decisions are made here from what was read; the writes happen elsewhere. An object is
+//! rendered from one snapshot of access, target and CA, and every document in it comes from a
+//! serialiser.
 
 mod argo_cd;
 mod body;
@@ -34,13 +35,13 @@ pub use place::{ObjectKind, ObjectPlace};
 pub use plan::{Step, plan};
 pub use secret::cluster_of as cluster_api_cluster;
 
-/// What an object is rendered from.
+/// The inputs from which an object is rendered.
 pub struct Snapshot<'a> {
-    /// The access, an object of the hub.
+    /// The access, which is an object of the hub.
     pub access: &'a TargetAccess,
-    /// Its UID, which owns the object.
+    /// The access's UID, which owns the object.
     pub owner: &'a Uid,
-    /// The UID of the ServiceAccount: another account under the same name is somebody else.
+    /// The UID of the ServiceAccount: a recreated account of the same name is a different one.
     pub account_uid: &'a Uid,
     /// The target.
     pub target: &'a TargetCluster,
@@ -48,7 +49,7 @@ pub struct Snapshot<'a> {
     pub ca_pem: Option<&'a str>,
 }
 
-/// The token of an object that holds one.
+/// The token to write into an object.
 pub struct Bearer<'a> {
     /// The token.
     pub token: &'a SecretString,
@@ -58,12 +59,12 @@ pub struct Bearer<'a> {
     pub key_id: &'a str,
     /// When it expires.
     pub expires_at: Timestamp,
-    /// When it is to be written anew.
+    /// When it is due for renewal.
     pub renew_at: Timestamp,
 }
 
-/// The object of a delivery, whole; nothing for a shape that writes none. Without the token that it
-/// is to hold it serves to plan.
+/// Renders the object of a delivery; `None` for a type that writes no object. Without its token,
+/// the result serves only to plan.
 ///
 /// # Errors
 /// [`KubeconfigError`] only if a serialiser fails.

@@ -1,7 +1,7 @@
-//! The OpenID Connect discovery document: what is read of a hub's, and ours.
+//! OpenID Connect discovery documents: reads a hub's and renders ours.
 //!
-//! A hub's `jwks_uri` is not even kept: it names an address that its cluster can reach, and
-//! following it would let whoever answers choose where we send requests.
+//! A hub's `jwks_uri` is not kept. It names an address that its cluster can reach, and following it
+//! would let the responding server choose where we send requests.
 
 use serde_json::{Map, Value, json};
 
@@ -12,15 +12,15 @@ use crate::jwt::SigningAlgorithm;
 /// The longest upstream document that is read, in bytes.
 pub const MAX_DISCOVERY_BYTES: usize = 64 * 1024;
 
-/// Stands where OpenID Connect Discovery 1.0 section 3 requires an authorization endpoint. There is
-/// none: tokens come from TokenRequest. kube-apiserver neither writes nor reads the member, but
-/// strict clients refuse a document without it, and a URN cannot be visited.
+/// A placeholder for the authorization endpoint that OpenID Connect Discovery 1.0 section 3
+/// requires. There is none: tokens come from TokenRequest. kube-apiserver neither writes nor reads
+/// the member, but strict clients refuse a document without it, and a URN cannot be visited.
 pub const NO_AUTHORIZATION_ENDPOINT: &str = "urn:keyferry:no-authorization-endpoint";
 
-/// Why an upstream's document is refused. No part of it is repeated.
+/// Why an upstream's document is refused. The error repeats no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
-    /// No strict JSON object.
+    /// The document is not a strict JSON object.
     #[error("discovery document cannot be read")]
     Json(#[source] JsonError),
     /// A member is absent, of another type or empty.
@@ -31,7 +31,7 @@ pub enum DiscoveryError {
     IssuerMismatch,
 }
 
-/// What is kept of an upstream's document.
+/// The part of an upstream's document that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderMetadata {
     issuer: String,
@@ -39,11 +39,11 @@ pub struct ProviderMetadata {
 }
 
 impl ProviderMetadata {
-    /// Reads an upstream's document. Members other than the ones kept here are ignored, whatever
-    /// they say.
+    /// Reads an upstream's document. Members that are not kept here are ignored, whatever their
+    /// value.
     ///
     /// # Errors
-    /// [`DiscoveryError`] says why nothing of it is used.
+    /// [`DiscoveryError`] says why the document is refused.
     pub fn from_upstream(bytes: &[u8], expected_issuer: &str) -> Result<Self, DiscoveryError> {
         let limits = JsonLimits {
             bytes: MAX_DISCOVERY_BYTES,
@@ -75,11 +75,11 @@ impl ProviderMetadata {
     }
 }
 
-/// Our document: the same bytes for the same issuer, address and keys.
+/// Renders our document: the same bytes for the same issuer, address and keys.
 ///
-/// The algorithms are those of `keys` and no others, as kube-apiserver writes them: naming RS256
-/// for a set without an RSA key, as the specification asks, would announce tokens that nobody can
-/// sign.
+/// The algorithms are exactly those of `keys`, as kube-apiserver writes them. The specification
+/// requires RS256, but to list it for a set without an RSA key would announce tokens that cannot be
+/// signed.
 pub fn render(issuer: &str, jwks_uri: &str, keys: &PublicKeySet) -> Vec<u8> {
     let algorithms: Vec<&str> = keys
         .algorithms()
@@ -107,8 +107,8 @@ pub fn render(issuer: &str, jwks_uri: &str, keys: &PublicKeySet) -> Vec<u8> {
             ]),
         ),
     ];
-    // Written member by member: the order of serde_json's own map depends on features that other
-    // crates switch on.
+    // Written member by member, because the order of serde_json's own map depends on features that
+    // other crates enable.
     let members: Vec<String> = members
         .iter()
         .map(|(name, value)| format!("\"{name}\":{value}"))

@@ -1,4 +1,4 @@
-//! The token exchange's form (RFC 8693 section 2.1), read strictly.
+//! Strict parsing of the token exchange's form (RFC 8693 section 2.1).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use crate::name::AccessName;
 
 /// The grant type of RFC 8693.
 pub const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
-/// The only token type that goes in and out.
+/// The only token type that is accepted and issued.
 pub const TOKEN_TYPE_JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
-/// The most bytes a form may have.
+/// The largest form that is accepted, in bytes.
 pub const MAX_FORM_BYTES: usize = 64 * 1024;
 
 /// A well-formed request.
@@ -18,11 +18,11 @@ pub const MAX_FORM_BYTES: usize = 64 * 1024;
 pub struct ExchangeRequest<'a> {
     /// The caller's own token.
     pub subject_token: PresentedToken<'a>,
-    /// What it asks for.
+    /// The TargetAccess that it requests a token for.
     pub access: AccessName,
-    /// The least life that the answer must have.
+    /// The least remaining lifetime that the issued token must have.
     pub min_ttl: Option<Duration>,
-    /// Whether the answer is to say where the target is, which an exec plugin compares.
+    /// Whether the response must also describe the target cluster, which an exec plugin compares.
     pub tell_cluster: bool,
 }
 
@@ -32,7 +32,7 @@ pub enum ExchangeError {
     /// `invalid_request` (RFC 6749 section 5.2).
     #[error("{parameter} {problem}")]
     InvalidRequest {
-        /// The parameter.
+        /// The name of the parameter.
         parameter: &'static str,
         /// What is wrong with it.
         problem: &'static str,
@@ -40,7 +40,7 @@ pub enum ExchangeError {
     /// `invalid_target` (RFC 8693 section 2.2.2).
     #[error("{parameter} {problem}")]
     InvalidTarget {
-        /// The parameter.
+        /// The name of the parameter.
         parameter: &'static str,
         /// What is wrong with it.
         problem: &'static str,
@@ -58,11 +58,11 @@ struct Parameters<'a> {
     keyferry_cluster: Option<Cow<'a, str>>,
 }
 
-/// Reads `application/x-www-form-urlencoded` bytes.
+/// Parses an `application/x-www-form-urlencoded` body.
 ///
 /// # Errors
-/// [`ExchangeError`]: an empty value counts as absent, unknown parameters are ignored, a repeated
-/// one is an error (RFC 6749 section 3.2).
+/// [`ExchangeError`]. An empty value counts as absent, unknown parameters are ignored, and a
+/// repeated one is an error (RFC 6749 section 3.2).
 pub fn parse(form: &[u8]) -> Result<ExchangeRequest<'_>, ExchangeError> {
     let parameters = parameters(form)?;
     let invalid = |parameter, problem| ExchangeError::InvalidRequest { parameter, problem };
@@ -143,7 +143,7 @@ fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
             problem: "is larger than 64 KiB",
         });
     }
-    // Encoded or not, a form is ASCII or at least UTF-8 as it stands.
+    // Even without percent-encoding, a valid form is UTF-8.
     let form = std::str::from_utf8(form).map_err(|_| malformed)?;
     let mut read = Parameters::default();
     for pair in pairs(form).filter(|pair| !pair.is_empty()) {
@@ -167,7 +167,7 @@ fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
             "audience" if read.audience.is_some() => {
                 return Err(ExchangeError::InvalidTarget {
                     parameter: "audience",
-                    problem: "must stand once: one access, one token",
+                    problem: "must be given exactly once",
                 });
             }
             "audience" => ("audience", &mut read.audience),
@@ -200,7 +200,7 @@ fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
             "expiration_seconds" => {
                 return Err(ExchangeError::InvalidRequest {
                     parameter: "expiration_seconds",
-                    problem: "is not for callers to choose; use min_ttl",
+                    problem: "cannot be chosen by callers; use min_ttl",
                 });
             }
             _ => continue,
@@ -208,21 +208,21 @@ fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
         if slot.replace(value).is_some() {
             return Err(ExchangeError::InvalidRequest {
                 parameter: name,
-                problem: "stands twice",
+                problem: "is given more than once",
             });
         }
     }
     Ok(read)
 }
 
-/// The text between `&`.
+/// Splits a form at `&`.
 fn pairs(form: &str) -> impl Iterator<Item = &str> {
     let ends = memchr::memchr_iter(b'&', form.as_bytes()).chain([form.len()]);
     let mut from = 0;
     ends.filter_map(move |end| form.get(std::mem::replace(&mut from, end + 1)..end))
 }
 
-/// Nearly every form holds these two, encoded like this.
+/// Values that nearly every form contains, in this encoding; they need no decoding.
 const USUAL: [(&str, &str); 2] = [
     (
         "urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange",
@@ -233,10 +233,10 @@ const USUAL: [(&str, &str); 2] = [
         TOKEN_TYPE_JWT,
     ),
 ];
-/// From how many bytes on a text is searched by many at a time.
+/// The length in bytes from which a text is searched with memchr.
 const LONG: usize = 64;
 
-/// Percent-decoding that refuses what lenient decoders would repair.
+/// Decodes percent-encoding strictly: refuses what lenient decoders would repair.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
     match USUAL.iter().find(|(encoded, _)| *encoded == text) {
         Some((_, decoded)) => Some(Cow::Borrowed(decoded)),
@@ -249,7 +249,7 @@ fn decode_any(text: &str) -> Option<Cow<'_, str>> {
         ..LONG => !text.bytes().any(|byte| matches!(byte, b'%' | b'+' | 0)),
         LONG.. => memchr::memchr3(b'%', b'+', 0, text.as_bytes()).is_none(),
     };
-    // A JWT needs no encoding, and it is nearly all of the form.
+    // A JWT needs no encoding, and it is most of the form, so this borrows it.
     if plain {
         return Some(Cow::Borrowed(text));
     }

@@ -1,5 +1,5 @@
-//! The exec plugin's side of `client.authentication.k8s.io`: what kubectl and client-go say in
-//! `KUBERNETES_EXEC_INFO`, and what they read on standard output.
+//! The exec plugin's side of `client.authentication.k8s.io`: the input of kubectl and client-go in
+//! `KUBERNETES_EXEC_INFO`, and the output for them on standard output.
 
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use crate::lifetime;
 use crate::name::AccessName;
 use crate::public_cluster::ClaimedCluster;
 
-/// The variable in which the client speaks.
+/// The environment variable in which the client passes its input.
 pub const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
-/// The most bytes of it that are read. Linux passes no more than 128 KiB in one variable.
+/// The most bytes of that variable that are read. Linux passes no more than 128 KiB in one
+/// variable.
 pub const MAX_EXEC_INFO_BYTES: usize = 256 * 1024;
 
 const LIMITS: JsonLimits = JsonLimits {
@@ -24,54 +25,54 @@ const LIMITS: JsonLimits = JsonLimits {
     depth: 32,
 };
 
-/// The version of the contract that the client speaks. The answer must be in the same.
+/// The version of the contract that the client uses. The response must have the same version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecVersion {
     /// `client.authentication.k8s.io/v1`.
     V1,
-    /// `client.authentication.k8s.io/v1beta1`, which clients before 1.24 and Argo CD speak.
+    /// `client.authentication.k8s.io/v1beta1`, which clients before 1.24 and Argo CD use.
     V1Beta1,
 }
 
-/// What the client says.
+/// The input that the client passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecInfo {
-    /// In which version.
+    /// The version of the contract.
     pub version: ExecVersion,
-    /// `spec.cluster`, with `provideClusterInfo` alone.
+    /// `spec.cluster`; the client sets it only with `provideClusterInfo`.
     pub cluster: Option<ClaimedCluster>,
-    /// `spec.cluster.config.clusterName`. Nothing else of `config` is ever looked at: others than
-    /// the user may have written it.
+    /// `spec.cluster.config.clusterName`. The rest of `config` is never used: its author may not be
+    /// the user.
     pub named: NamedByCluster,
 }
 
-/// Which access the cluster's own entry names, as a ClusterProfile's does.
+/// The access that the cluster's entry names, as in a ClusterProfile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedByCluster {
-    /// None.
+    /// The entry names no access.
     Nothing,
-    /// This one.
+    /// The entry names this access.
     Access(AccessName),
-    /// Something that is no `<namespace>/<name>`.
+    /// The entry has a name that is not `<namespace>/<name>`.
     Unreadable,
 }
 
-/// What the client says cannot be answered. Nothing of it is repeated.
+/// Why the client's input is refused. The error repeats no part of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecInfoError {
-    /// No JSON object, or too large.
+    /// The input is not a JSON object, or is too large.
     #[error("{EXEC_INFO}: {0}")]
     Json(#[from] crate::json::JsonError),
-    /// Another kind of object.
+    /// The input has another kind.
     #[error("{EXEC_INFO}: kind is not ExecCredential")]
     Kind,
-    /// A version that is not spoken here.
+    /// The input has an unsupported version.
     #[error(
         "{EXEC_INFO}: apiVersion is neither client.authentication.k8s.io/v1 nor v1beta1; write one \
          of them into the exec stanza"
     )]
     Version,
-    /// A member of another type than it has in Kubernetes.
+    /// A member has a type other than in Kubernetes.
     #[error("{EXEC_INFO}: {0} is not of its type")]
     Member(&'static str),
 }
@@ -87,11 +88,11 @@ impl ExecVersion {
 }
 
 impl ExecInfo {
-    /// Reads the variable; nothing stands for a client that says nothing, which is answered in
+    /// Reads the variable. `None` means that the client passes no input; the response is then in
     /// `v1beta1`.
     ///
     /// # Errors
-    /// [`ExecInfoError`]. Members that are not known are ignored: newer clients may say more.
+    /// [`ExecInfoError`]. Unknown members are ignored, because newer clients may send more.
     pub fn read(text: Option<&[u8]>) -> Result<Self, ExecInfoError> {
         let Some(text) = text else {
             return Ok(Self {
@@ -130,7 +131,8 @@ impl ExecInfo {
 }
 
 impl NamedByCluster {
-    /// A `config` of another form is another plugin's business and no mistake.
+    /// Reads `config.clusterName`. A `config` of another form belongs to another plugin, so it is
+    /// not an error.
     fn read(cluster: &Map<String, Value>) -> Self {
         match cluster
             .get("config")
@@ -172,8 +174,8 @@ fn claimed(cluster: &Map<String, Value>) -> Result<ClaimedCluster, ExecInfoError
     })
 }
 
-/// When the client is to ask again: 60 s before the token ends, and no later than the server says.
-/// None if that leaves it less than 10 s by this machine's clock.
+/// When the client must request a new token: 60 s before the token expires, and no later than the
+/// server says. `None` if that is less than 10 s away by this machine's clock.
 pub fn expiration(token: &UnverifiedJwt, usable: Duration, now: Timestamp) -> Option<Timestamp> {
     let exp = Timestamp::from_second(token.claims().get("exp")?.as_i64()?).ok()?;
     let by_token = exp.checked_sub(lifetime::MARGIN).ok()?;
@@ -181,13 +183,13 @@ pub fn expiration(token: &UnverifiedJwt, usable: Duration, now: Timestamp) -> Op
     leaves_time(expiration, now).then_some(expiration)
 }
 
-/// Whether a token is still worth handing to a client that may use it until `expiration`.
+/// Whether a client that may use a token until `expiration` has enough time left to use it.
 pub fn leaves_time(expiration: Timestamp, now: Timestamp) -> bool {
     now.checked_add(lifetime::LEAST_USE)
         .is_ok_and(|least| expiration >= least)
 }
 
-/// The answer could not be written.
+/// The response could not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("writing the ExecCredential failed")]
 pub struct AnswerError;
@@ -207,11 +209,11 @@ struct Status<'a> {
     token: &'a str,
 }
 
-/// The one JSON object for standard output. The expiry is in whole seconds, UTC: without one,
-/// clients keep a token until a 401.
+/// Renders the JSON object for standard output. The expiry is in whole seconds, UTC. Without an
+/// expiry, clients keep a token until they get a 401.
 ///
 /// # Errors
-/// Only if the serialiser fails; an empty answer would be taken for one without a credential.
+/// Only if the serialiser fails. An empty output would be read as one without a credential.
 pub fn answer(
     version: ExecVersion,
     token: &SecretString,

@@ -1,9 +1,9 @@
-//! Text from elsewhere (a server's error, a user name, an annotation) in a form that can be shown
-//! to people: in a status, an Event, a log or a terminal.
+//! Escapes text from other systems, such as a server's error, a user name or an annotation. The
+//! result is safe to show in a status, an Event, a log or a terminal.
 //!
 //! Such text can move a terminal's cursor, add lines that look like Keyferry's own, or reverse the
-//! order in which a line is read (Unicode TR 36 and UAX 9, CVE-2021-42574). Nothing is left out:
-//! what cannot be seen is written as its number.
+//! order in which a line is read (Unicode TR 36 and UAX 9, CVE-2021-42574). Nothing is removed: a
+//! misleading character is written as its code point.
 //!
 //! ```
 //! assert_eq!(keyferry_core::foreign_text::one_line("a\nb\u{202e}c", 100), r"a\u{a}b\u{202e}c");
@@ -16,15 +16,15 @@ pub fn one_line(text: &str, most: usize) -> String {
     shown(text, most, is_hidden)
 }
 
-/// The same, with its line feeds: for text that has lines of its own and is shown as a block.
+/// As [`one_line`], but keeps line feeds: for text with several lines that is shown as a block.
 pub fn lines(text: &str, most: usize) -> String {
     shown(text, most, |character| {
         character != '\n' && is_hidden(character)
     })
 }
 
-/// A JSON text with every misleading character written as a JSON escape. Outside of its strings a
-/// JSON text holds none but line feeds.
+/// Writes every misleading character of a JSON text as a JSON escape. Outside its strings a JSON
+/// text contains none but line feeds.
 pub fn json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -76,7 +76,7 @@ mod tests {
 
     use super::{is_hidden, lines, one_line};
 
-    /// What a terminal or a reader could be misled by, listed on its own.
+    /// Whether a character could mislead a terminal or a reader, listed independently of the code.
     fn misleads(character: char) -> bool {
         let code = u32::from(character);
         let bidi = [0x61c, 0x200e, 0x200f].contains(&code)

@@ -1,8 +1,8 @@
-//! What other tools know of a cluster, as a TargetCluster: where it is and how it is trusted.
-//! Credentials stay where they were.
+//! Imports a cluster that another tool knows as a TargetCluster: its address and how it is trusted.
+//! Credentials are never imported.
 //!
-//! A kubeconfig, a Secret that holds one (Flux, Cluster API), a cluster Secret of Argo CD, or a
-//! ClusterProfile.
+//! The input is a kubeconfig, a Secret that contains one (Flux, Cluster API), a cluster Secret of
+//! Argo CD, or a ClusterProfile.
 
 mod argo_cd;
 mod cluster_profile;
@@ -15,37 +15,37 @@ use serde_json::{Map, Value};
 
 use crate::ca_bundle::CaBundleError;
 
-/// The most bytes that are read. A Secret holds 1 MiB, in base64.
+/// Maximum size of the input in bytes. A Secret holds 1 MiB, in base64.
 pub const MAX_IMPORT_BYTES: usize = 2 * 1024 * 1024;
 
-/// Which part of the input is meant, where there are several.
+/// Selects one part of an input that has several.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice<'a> {
-    /// The context of a kubeconfig; without it, its current one.
+    /// The context of a kubeconfig. Default: its current context.
     pub context: Option<&'a str>,
-    /// The key of a Secret; without it, `value`, `value.yaml` or `kubeconfig`.
+    /// The key of a Secret. Default: `value`, `value.yaml` or `kubeconfig`.
     pub key: Option<&'a str>,
-    /// The access provider of a ClusterProfile; without it, the only one.
+    /// The access provider of a ClusterProfile. Default: the only one.
     pub provider: Option<&'a str>,
 }
 
-/// A cluster as it was found.
+/// A cluster that was read from the input.
 #[derive(Debug, Default)]
 pub struct Imported {
-    /// What it is called there.
+    /// The name of the cluster in the input.
     pub name: String,
     server: String,
     ca: Option<String>,
     tls_server_name: Option<String>,
     proxy_url: Option<String>,
-    /// What was left out, by kind; never a value.
+    /// The kinds of data that were left out; never a value.
     pub dropped: Vec<String>,
 }
 
-/// Why nothing can be made of the input. No value of it is repeated.
+/// Why the input cannot be imported. No value of it is repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// Too large, no YAML, a key twice, several documents, or nested too deeply.
+    /// Too large, not YAML, a duplicate key, several documents, or nested too deeply.
     #[error(
         "the input is not one YAML or JSON document of at most 2 MiB, each key of it once: line {0}"
     )]
@@ -56,15 +56,15 @@ pub enum ImportError {
     /// A field is missing or cannot be used.
     #[error("{field} {problem}")]
     Field {
-        /// Its path.
+        /// The path of the field.
         field: String,
         /// What is wrong, and how to fix it.
         problem: String,
     },
-    /// The CA certificates are none.
+    /// The CA certificates are not valid.
     #[error("the CA certificates: {0}; {fix}", fix = .0.fix())]
     Authority(CaBundleError),
-    /// What would be written is not what the configuration takes.
+    /// The configuration reader would refuse the resulting TargetCluster.
     #[error("the TargetCluster would have mistakes: {0}")]
     Mistakes(String),
 }
@@ -90,7 +90,7 @@ pub fn read(text: &str, choice: Choice<'_>) -> Result<Imported, ImportError> {
             let inner = String::from_utf8(bytes)
                 .map_err(|_| field(format!("data.{key}"), "is not text"))?;
             let mut imported = kubeconfig::read(&self::document(&inner)?, choice.context)?;
-            // Cluster API says which cluster a Secret is of.
+            // Cluster API labels a Secret with the name of its cluster.
             if let Some(cluster) = document
                 .pointer("/metadata/labels/cluster.x-k8s.io~1cluster-name")
                 .and_then(Value::as_str)
@@ -166,7 +166,7 @@ fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// A member that is a text, absent, or a mistake.
+/// Reads an optional string member. An empty string counts as absent.
 fn optional(
     members: &Map<String, Value>,
     member: &str,
@@ -180,7 +180,7 @@ fn optional(
     }
 }
 
-/// The cluster of clientcmd, as kubeconfigs and ClusterProfiles hold it.
+/// Reads the cluster structure of clientcmd, which kubeconfigs and ClusterProfiles share.
 fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportError> {
     match members.get("insecure-skip-tls-verify") {
         None | Some(Value::Null | Value::Bool(false)) => {}
@@ -222,12 +222,12 @@ fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportE
 }
 
 fn insecure(path: &str) -> ImportError {
-    let fix = "is set: whoever is on the way would get the tokens; get the cluster's CA \
-        certificate, put it in, and take this out";
+    let fix = "is set, so anyone on the network path could read the tokens; get the cluster's CA \
+        certificate, put it in, and remove this";
     field(path, fix)
 }
 
-/// A name of the input, safe to print.
+/// Makes a name from the input safe to print.
 fn plain(text: &str) -> String {
     text.chars()
         .filter(|character| character.is_ascii_graphic())

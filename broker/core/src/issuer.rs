@@ -9,11 +9,11 @@ use url::Url;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Issuer {
     text: Arc<str>,
-    /// Found out once: every issuance asks.
+    /// Computed once, because every issuance checks it.
     cluster_default: bool,
 }
 
-/// Why a text is no issuer that a target could trust.
+/// Why a target could not trust a text as an issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerError {
     /// kube-apiserver accepts https issuers only.
@@ -22,7 +22,7 @@ pub enum IssuerError {
          `--service-account-issuer` that is one"
     )]
     NotHttps,
-    /// Holds a query, a fragment or credentials.
+    /// Contains a query, a fragment or credentials.
     #[error(
         "holds a query, a fragment or credentials, which OpenID Connect Discovery 1.0 section 3 \
          forbids"
@@ -34,7 +34,7 @@ pub enum IssuerError {
 }
 
 impl Issuer {
-    /// Checks and takes an issuer.
+    /// Checks an issuer and keeps its text unchanged.
     ///
     /// # Errors
     /// [`IssuerError`] says what a target would refuse.
@@ -70,8 +70,8 @@ impl Issuer {
         &self.text
     }
 
-    /// Whether the issuer is one that Kubernetes distributions give every cluster: a target with
-    /// the same default refuses it.
+    /// Whether Kubernetes distributions give this issuer to every cluster. A target with the same
+    /// default refuses it.
     pub fn is_cluster_default(&self) -> bool {
         self.cluster_default
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Issuer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl(String);
 
-/// The text is no https origin.
+/// The text is not an https origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "is not an https origin such as https://keyferry.example.com, without path, query, fragment or \
@@ -96,7 +96,7 @@ pub struct PublicUrl(String);
 pub struct PublicUrlError;
 
 impl PublicUrl {
-    /// Checks and takes an origin; one trailing slash is dropped.
+    /// Checks an origin. One trailing slash is removed.
     ///
     /// # Errors
     /// [`PublicUrlError`] for anything but an https origin.
@@ -126,7 +126,7 @@ impl PublicUrl {
         &self.0
     }
 
-    /// The host, as a certificate names it; an IPv6 address stands in brackets.
+    /// The host, as a certificate names it. An IPv6 address is in brackets.
     pub fn host(&self) -> &str {
         let authority = self.0.strip_prefix("https://").unwrap_or(&self.0);
         match authority.rsplit_once(':') {
@@ -135,7 +135,7 @@ impl PublicUrl {
         }
     }
 
-    /// Whether it is one of the names that documentation uses and nobody has (RFC 2606, RFC 6761).
+    /// Whether the host is in a domain that is reserved for documentation (RFC 2606, RFC 6761).
     pub fn is_example(&self) -> bool {
         let reserved = [
             "example.com",

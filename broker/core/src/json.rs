@@ -1,7 +1,8 @@
-//! Reading JSON that someone else wrote: bounded, and with one meaning only.
+//! Strict reading of untrusted JSON: bounded in size and depth, and with only one meaning.
 //!
-//! RFC 8259 section 4 leaves duplicate member names open, so two readers of one document can see
-//! two documents. Here a name stands once in its object, at every level, however it is escaped.
+//! RFC 8259 section 4 leaves the meaning of duplicate member names open, so two readers can
+//! understand one document differently. This reader refuses a name that appears twice in an object,
+//! at every level and however it is escaped.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,19 +10,20 @@ use std::fmt;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// What a document may cost.
+/// Limits on the size and depth of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonLimits {
-    /// Most bytes of the text.
+    /// Maximum size of the text in bytes.
     pub bytes: usize,
-    /// Most objects and arrays inside one another, the outermost included.
+    /// Maximum nesting depth of objects and arrays, including the outermost.
     pub depth: usize,
 }
 
-/// The depth that the documents of OpenID Connect and of Kubernetes tokens stay far below.
+/// Maximum nesting depth for documents of OpenID Connect and Kubernetes tokens, which stay far
+/// below it.
 pub const MAX_JSON_DEPTH: usize = 32;
 
-/// Why a text is not read. No part of the text is repeated.
+/// Why a JSON text is refused. No part of the text is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// More bytes than allowed.
@@ -29,7 +31,7 @@ pub enum JsonError {
     TooLarge {
         /// The text's length.
         found: usize,
-        /// The most that is read.
+        /// The maximum size.
         limit: usize,
     },
     /// Begins with a byte order mark, which RFC 8259 section 8.1 forbids.
@@ -38,13 +40,13 @@ pub enum JsonError {
     /// Bytes that are not UTF-8.
     #[error("JSON text is not UTF-8")]
     NotUtf8,
-    /// The outermost value is no object.
+    /// The outermost value is not an object.
     #[error("JSON text is no object")]
     NotAnObject,
     /// Objects and arrays nested too deeply.
     #[error("JSON text is nested more than {0} levels deep")]
     TooDeep(usize),
-    /// An object holds a member name twice.
+    /// An object contains a member name twice.
     #[error("JSON object holds one member name twice, at line {line} column {column}")]
     DuplicateMember {
         /// Line, from 1.
@@ -111,7 +113,7 @@ enum Fault {
     DuplicateMember,
 }
 
-/// Reads any value. serde's own error carries text only, so what went wrong is noted beside it.
+/// Reads any JSON value. serde's own error carries only text, so `fault` records what went wrong.
 #[derive(Clone, Copy)]
 struct StrictValue<'a> {
     levels_left: usize,

@@ -1,9 +1,9 @@
-//! The keys that targets verify with: taken from a hub that is not believed, given out in one
-//! spelling.
+//! The public keys that targets verify with: read from an untrusted hub and published in one
+//! canonical form.
 //!
-//! A hub's answer (RFC 7517) is read into typed public keys and printed again from them, so nothing
-//! else it holds can leave. Key types that old verifiers choke on are left out: a single one makes
-//! them drop the whole set.
+//! A hub's answer (RFC 7517) is parsed into typed public keys and written again from them, so
+//! nothing else in it is published. Key types that old verifiers do not support are left out,
+//! because a single one makes them drop the whole set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,12 +20,12 @@ mod key;
 mod rejection;
 pub(crate) mod rsa;
 
-/// What an upstream key set may cost.
+/// Limits on an upstream key set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySetLimits {
-    /// Most bytes of the answer.
+    /// Maximum size of the answer in bytes.
     pub bytes: usize,
-    /// Most entries of `keys`, the unusable ones included.
+    /// Maximum number of entries in `keys`, including unusable ones.
     pub keys: usize,
 }
 
@@ -39,47 +39,47 @@ impl Default for KeySetLimits {
     }
 }
 
-/// Why a whole answer is refused. No part of it is repeated.
+/// Why an answer is refused as a whole. No part of it is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwksError {
-    /// No strict JSON object.
+    /// Not a strict JSON object.
     #[error("key set cannot be read")]
     Json(#[source] JsonError),
-    /// `keys` is absent or no array.
+    /// `keys` is missing or not an array.
     #[error("key set has no array `keys`")]
     NoKeysArray,
     /// More entries than allowed.
     #[error("key set has {found} keys, more than the {limit} allowed")]
     TooManyKeys {
-        /// Entries of `keys`.
+        /// The number of entries in `keys`.
         found: usize,
-        /// The most that is read.
+        /// The maximum number of entries.
         limit: usize,
     },
-    /// A key holds a private member: whoever serves it has published a private key. Nothing of the
-    /// set is used.
+    /// A key has a private member, so the server has published a private key. The whole set is
+    /// refused.
     #[error("key set holds a private key")]
     PrivateKeyInSet,
-    /// Two usable keys have one `kid` and are not the same.
+    /// Two different usable keys have the same `kid`.
     #[error("key set has two different keys under one kid")]
     KidClash,
-    /// No key is left that a target could verify with.
+    /// No key remains that a target could verify with.
     #[error("key set has no usable key among its {0}")]
     NoUsableKey(usize),
 }
 
-/// Public keys, each under its own `kid`. Only [`PublicKeySet::revoked_whole`] holds none.
+/// Public keys, each under its own `kid`. Only [`PublicKeySet::revoked_whole`] makes an empty set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKeySet {
     keys: BTreeMap<String, PublicKey>,
 }
 
 impl PublicKeySet {
-    /// Reads an upstream's answer. Unusable keys are left out and named; an unsafe answer is
-    /// refused whole.
+    /// Reads an upstream's answer. Unusable keys are left out and reported; an unsafe answer is
+    /// refused as a whole.
     ///
     /// # Errors
-    /// [`JwksError`] says why nothing of the answer is used.
+    /// [`JwksError`] says why no part of the answer is used.
     pub fn from_upstream(
         bytes: &[u8],
         limits: KeySetLimits,
@@ -117,7 +117,7 @@ impl PublicKeySet {
         Ok((set, rejected))
     }
 
-    /// A set of keys that were read before. The same key twice is one key.
+    /// Makes a set of keys that were read before. Equal keys are merged.
     ///
     /// # Errors
     /// [`JwksError::KidClash`] or [`JwksError::NoUsableKey`].
@@ -125,15 +125,14 @@ impl PublicKeySet {
         collect(keys, 0)
     }
 
-    /// What is left where every key there was has been revoked by hand: the one way to an empty
-    /// set.
+    /// The empty set, for when every key was revoked by hand. Nothing else makes an empty set.
     pub fn revoked_whole() -> Self {
         Self {
             keys: BTreeMap::new(),
         }
     }
 
-    /// The set as RFC 7517 section 5 spells it: the same bytes for the same keys, sorted by `kid`.
+    /// Encodes the set as in RFC 7517 section 5, sorted by `kid`: the same bytes for the same keys.
     pub fn to_bytes(&self) -> Vec<u8> {
         let keys: Vec<String> = self.keys.values().map(PublicKey::to_json).collect();
         format!("{{\"keys\":[{}]}}", keys.join(",")).into_bytes()
@@ -144,18 +143,18 @@ impl PublicKeySet {
         self.keys.values()
     }
 
-    /// The kids, sorted.
+    /// The `kid` of every key, sorted.
     pub fn kids(&self) -> impl Iterator<Item = &str> {
         self.keys.keys().map(String::as_str)
     }
 
-    /// The key of that exact `kid`.
+    /// The key with exactly this `kid`.
     pub fn get(&self, kid: &str) -> Option<&PublicKey> {
         self.keys.get(kid)
     }
 
-    /// Whether the set holds this `kid` with the same key and the same `alg`. A `kid` that comes
-    /// back with another key is a replacement that no rotation makes.
+    /// Whether the set contains this `kid` with the same key and the same `alg`. Another key under
+    /// a known `kid` is a replacement, which no rotation causes.
     pub fn contains_same_key(&self, key: &PublicKey) -> bool {
         self.get(key.kid()) == Some(key)
     }
@@ -165,12 +164,12 @@ impl PublicKeySet {
         self.keys.values().map(PublicKey::algorithm).collect()
     }
 
-    /// Whether all that there was is revoked.
+    /// Whether the set is empty because every key was revoked.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }

@@ -1,8 +1,8 @@
-//! A JWT taken apart, before anyone believes it.
+//! Parses JWTs without verifying them.
 //!
-//! The strict reading that the verifying library does not do: JWS compact serialisation (RFC 7515
-//! section 3.1) of bounded size, base64url with one spelling, a header with nothing in it that
-//! could choose a key or change the meaning.
+//! Applies the strict checks that the verifying library lacks. It accepts only JWS compact
+//! serialisation (RFC 7515 section 3.1) of bounded size, base64url with only one spelling, and a
+//! header without members that could choose a key or change the meaning.
 
 use std::fmt;
 
@@ -18,10 +18,10 @@ pub use algorithm::SigningAlgorithm;
 
 mod algorithm;
 
-/// The longest token that is looked at, in bytes. kube-apiserver's own are about 1 KiB.
+/// The longest token that is parsed, in bytes. kube-apiserver's own are about 1 KiB.
 pub const MAX_JWT_BYTES: usize = 8192;
 
-/// The longest `kid`, in bytes: as long as Kubernetes lets an external signer make one.
+/// The longest accepted `kid`, in bytes: the longest that Kubernetes lets an external signer use.
 pub const MAX_KID_BYTES: usize = 1024;
 
 /// Header members that choose a key, change what is signed, or say that the token is something else
@@ -30,13 +30,13 @@ pub const REFUSED_HEADER_MEMBERS: [&str; 11] = [
     "crit", "b64", "zip", "enc", "jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256", "cty",
 ];
 
-/// Why a text is no JWT that is read here. No part of the token is repeated.
+/// Why a token cannot be parsed. No part of the token is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
-    /// Nothing stands there.
+    /// The token is empty.
     #[error("token is empty")]
     Empty,
-    /// More than [`MAX_JWT_BYTES`].
+    /// Longer than [`MAX_JWT_BYTES`].
     #[error("token is {0} bytes, more than the 8192 allowed")]
     TooLong(usize),
     /// Not `header.claims.signature`: an encrypted token (RFC 7516) has four dots.
@@ -54,19 +54,19 @@ pub enum JwtError {
     /// There is no signature.
     #[error("token has no signature")]
     SignatureMissing,
-    /// The header is no strict JSON object.
+    /// The header is not a strict JSON object.
     #[error("token header cannot be read")]
     Header(#[source] JsonError),
-    /// The claims are no strict JSON object.
+    /// The claims are not a strict JSON object.
     #[error("token claims cannot be read")]
     Claims(#[source] JsonError),
     /// `alg` is absent.
     #[error("token header has no alg")]
     AlgorithmMissing,
-    /// `alg` is no text, or none of RS256 to RS512, PS256 to PS512 and ES256 to ES512.
+    /// `alg` is not a string, or none of RS256 to RS512, PS256 to PS512 and ES256 to ES512.
     #[error("token header has an alg that kube-apiserver does not accept")]
     AlgorithmRefused,
-    /// `kid` is there and is no text.
+    /// `kid` is present and not a string.
     #[error("token header has a kid that is no text")]
     KidNotText,
     /// `kid` is empty.
@@ -75,7 +75,7 @@ pub enum JwtError {
     /// `kid` is longer than [`MAX_KID_BYTES`].
     #[error("token header has a kid longer than 1024 bytes")]
     KidTooLong,
-    /// `typ` is there and is not `JWT`: a token for another purpose (RFC 8725 section 3.11).
+    /// `typ` is present and not `JWT`: a token for another purpose (RFC 8725 section 3.11).
     #[error("token header has a typ other than JWT")]
     TypeRefused,
     /// One of [`REFUSED_HEADER_MEMBERS`].
@@ -83,7 +83,7 @@ pub enum JwtError {
     HeaderMemberRefused(&'static str),
 }
 
-/// A JWT whose parts can be read and of which nothing is proven yet.
+/// A parsed JWT of which nothing is verified yet.
 pub struct UnverifiedJwt {
     compact: Zeroizing<String>,
     claims_end: usize,
@@ -94,7 +94,7 @@ pub struct UnverifiedJwt {
 }
 
 impl UnverifiedJwt {
-    /// Takes a token in compact serialisation apart. Nothing around it is trimmed.
+    /// Parses a token in compact serialisation. Nothing around it is trimmed.
     ///
     /// # Errors
     /// [`JwtError`] names the first rule that it breaks.
@@ -144,12 +144,13 @@ impl UnverifiedJwt {
         self.kid.as_deref()
     }
 
-    /// The claims as they stand there.
+    /// The claims, not yet verified.
     pub fn claims(&self) -> &Map<String, Value> {
         &self.claims
     }
 
-    /// What the signature is over: header, dot, claims, still encoded (RFC 7515 section 5.2).
+    /// The bytes that the signature covers: header, dot, claims, still encoded (RFC 7515 section
+    /// 5.2).
     pub(crate) fn signing_input(&self) -> &[u8] {
         self.compact
             .as_bytes()

@@ -1,10 +1,14 @@
-//! One process's view of the hub's keys: what it saw itself, what the shared record says, and what
-//! follows for publishing and for issuing.
+//! The hub's signing keys as one process sees them.
 //!
-//! Seen at the hub, a key becomes a candidate; seen again, or vouched for by a token that the hub
-//! just minted for us, it is published; published long enough, it is settled, and only then do
-//! tokens that it signed leave; withdrawn by the hub, it is held while a token that it signed may
-//! live; then it is retired. Revoked, it goes at once and never comes back.
+//! It combines what this process saw at the hub with the shared key journal. From both it decides
+//! which keys to publish and which keys' tokens to issue.
+//!
+//! A key seen once at the hub is a candidate. It is published when the hub still lists it at a
+//! later reading, or when the hub has just signed a token for us with it. The first set that this
+//! process sees is published at once. After the activation delay a key is active, and only then are
+//! tokens that it signed issued. When the hub stops listing a key, the key is withdrawn, but stays
+//! published while a token that it signed may be valid. After that it is retired. A revoked key is
+//! removed at once and never comes back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,33 +31,35 @@ pub use event::KeyEvent;
 pub use observe::Reading;
 pub use write::Draft;
 
-/// How old the last reading of the shared record may be for new tokens to be minted.
+/// Maximum age of the last reading of the shared key journal at which new tokens are minted.
 pub const RECORD_PATIENCE: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// Tracks which hub keys this process publishes and which of them are active.
 #[derive(Clone, Debug)]
 pub struct KeyBook {
     issuer: Issuer,
-    /// How long a key must have been published before tokens that it signed leave.
+    /// How long a key must have been published before tokens that it signed are issued (the
+    /// activation delay).
     settle: Duration,
-    /// Whether other replicas and restarts share a record with this process.
+    /// Whether other replicas and restarts share a key journal with this process.
     shared: bool,
     entries: BTreeMap<String, Entry>,
     revoked: BTreeMap<String, Revocation>,
     candidates: BTreeMap<(String, String), Candidate>,
-    /// What the hub listed at the last look, at any endpoint, candidates included.
+    /// The keys that the hub listed at the last reading, at any endpoint, candidates included.
     listed: BTreeMap<String, PublicKey>,
-    /// When that was, on the monotonic clock.
+    /// When `listed` was read, on the monotonic clock.
     listed_at: Duration,
-    /// Keys that this process retired and the shared record may still hold, each with the time.
+    /// Keys that this process retired and the shared journal may still contain, each with the time
+    /// of retirement.
     retired: BTreeMap<String, Timestamp>,
     sequence: u64,
-    /// Whether the shared record was ever read and believed, or found absent: before, nobody knows
-    /// what is revoked.
+    /// Whether the shared journal was ever read and accepted, or found absent. Until then it is
+    /// unknown which keys are revoked.
     knows_record: bool,
-    /// When the shared record was last read.
+    /// When the shared journal was last read.
     read_at: Option<Moment>,
-    /// Whether the shared record is known to have been absent, so that the first set seen is the
+    /// Whether the shared journal is known to have been absent, so that the first set seen is the
     /// first one published.
     nothing_before: bool,
 }
@@ -61,20 +67,20 @@ pub struct KeyBook {
 #[derive(Clone, Debug)]
 struct Entry {
     record: KeyRecord,
-    /// Whether it was in the first set that this process saw.
+    /// Whether the key was in the first set that this process saw.
     in_first_set: bool,
-    /// How old the publication was at `since`, so that a wall clock that jumps later settles
-    /// nothing.
+    /// How long the key had been published at `since`. Its age grows by the monotonic clock from
+    /// there, so a later jump of the wall clock cannot activate the key.
     age: Duration,
-    /// On the monotonic clock.
+    /// When `age` was taken, on the monotonic clock.
     since: Duration,
-    /// Whether this process saw it at the hub itself.
+    /// Whether this process itself saw the key at the hub.
     confirmed: bool,
-    /// Whether the shared record holds it.
+    /// Whether the shared journal contains the key.
     recorded: bool,
-    /// Whether it came from the state directory.
+    /// Whether the key was restored from the state directory.
     restored: bool,
-    /// Since when complete readings lack it, on the monotonic clock.
+    /// Since when complete readings have lacked the key, on the monotonic clock.
     missing_since: Option<Duration>,
 }
 
@@ -84,12 +90,12 @@ struct Candidate {
     since: Duration,
 }
 
-/// Whether tokens of a key may leave.
+/// Whether tokens signed by a key may be issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
-    /// They may.
+    /// They may: the key is active.
     Settled,
-    /// They may after this time, if all goes on as it does.
+    /// They may after this time, if nothing else changes.
     After(Duration),
     /// The key is not published.
     Unpublished,
@@ -98,8 +104,10 @@ pub enum Settling {
 }
 
 impl KeyBook {
-    /// A book without keys. `settle` is 30 s and the soak; without a shared record this process is
-    /// alone.
+    /// Makes a key book without keys.
+    ///
+    /// `settle` is the activation delay ([`crate::lifetime::settle`]). If `shared` is false, no
+    /// other replica shares a journal with this process.
     pub fn new(issuer: Issuer, settle: Duration, shared: bool) -> Self {
         Self {
             issuer,
@@ -118,15 +126,17 @@ impl KeyBook {
         }
     }
 
-    /// The issuer whose keys they are.
+    /// The issuer of the tracked keys.
     pub fn issuer(&self) -> &Issuer {
         &self.issuer
     }
 
-    /// The keys that targets get; nothing as long as none is known. The set is empty only where all
-    /// that there was is revoked.
+    /// The keys to publish to targets; `None` while none is known.
+    ///
+    /// The set is empty only if every known key was revoked.
     pub fn served(&self, now: Moment) -> Option<PublicKeySet> {
-        // Before the record was read it is not known what is revoked.
+        // Until the journal was read, it is unknown which keys are revoked. Only keys from the
+        // state directory are published then.
         let known = |entry: &&Entry| self.knows_record || entry.restored;
         let served = self
             .entries
@@ -140,16 +150,15 @@ impl KeyBook {
         }
     }
 
-    /// The keys by which callers are known: those that the hub was seen to have by this process
-    /// itself.
+    /// The keys that verify callers' tokens: only those that this process itself saw at the hub.
     pub fn authenticating(&self, now: Moment) -> PublicKeySet {
         let confirmed = self
             .entries
             .values()
             .filter(|entry| entry.confirmed && entry.is_served(now.wall));
         let confirmed = confirmed.map(|entry| entry.record.key.clone());
-        // A candidate may be known already, as a token's signer and no more: the hub has the last
-        // word on every caller.
+        // A candidate may verify a caller's signature too, because the hub makes the final decision
+        // on every caller.
         let listed = self
             .listed
             .values()
@@ -159,7 +168,7 @@ impl KeyBook {
             .unwrap_or_else(|_| PublicKeySet::revoked_whole())
     }
 
-    /// Whether tokens signed by `kid` may leave.
+    /// Whether tokens signed by `kid` may be issued.
     pub fn settling(&self, kid: &str, now: Moment) -> Settling {
         if self.revoked.contains_key(kid) {
             return Settling::Revoked;
@@ -170,9 +179,9 @@ impl KeyBook {
         }
     }
 
-    /// Whether the shared record was read lately enough to mint.
+    /// Whether the shared journal was read recently enough to mint.
     pub fn is_current(&self, now: Moment) -> bool {
-        // By both clocks: a machine that slept has missed what others wrote.
+        // Takes the larger age of both clocks: a machine that slept has missed what others wrote.
         let recent = |read: Moment| {
             let wall = Duration::try_from(now.wall.duration_since(read.wall)).unwrap_or_default();
             now.mono.saturating_sub(read.mono).max(wall) <= RECORD_PATIENCE
@@ -180,12 +189,12 @@ impl KeyBook {
         !self.shared || self.read_at.is_some_and(recent)
     }
 
-    /// Whether the shared record is known to hold `kid`.
+    /// Whether the shared journal is known to contain `kid`.
     pub fn is_recorded(&self, kid: &str) -> bool {
         self.entries.get(kid).is_some_and(|entry| entry.recorded)
     }
 
-    /// Whether a key waits for the shared record to take it in.
+    /// Whether any key is not in the shared journal yet.
     pub fn has_unrecorded(&self) -> bool {
         self.entries.values().any(|entry| !entry.recorded)
     }
@@ -203,7 +212,7 @@ impl KeyBook {
         self.revoked.keys().map(String::as_str)
     }
 
-    /// How many keys are served that the hub has not shown to this process.
+    /// How many published keys this process has not seen at the hub itself.
     pub fn unconfirmed(&self, now: Moment) -> usize {
         self.entries
             .values()
@@ -211,18 +220,18 @@ impl KeyBook {
             .count()
     }
 
-    /// What is known of each key, for people and metrics.
+    /// The journal record of each key, for display and metrics.
     pub fn records(&self) -> impl Iterator<Item = &KeyRecord> {
         self.entries.values().map(|entry| &entry.record)
     }
 
-    /// Whether the hub lists it, by a look that was not long ago.
+    /// Whether the hub listed the key at a recent reading.
     fn is_listed(&self, kid: &str, now: Moment) -> bool {
         self.listed.contains_key(kid) && now.mono.saturating_sub(self.listed_at) < observe::ABSENCE
     }
 
     fn is_revoked(&self, key: &PublicKey) -> bool {
-        // The thumbprint is worked out only where something was revoked.
+        // Computes the thumbprint only if any key was revoked.
         !self.revoked.is_empty()
             && (self.revoked.contains_key(key.kid())
                 || self
@@ -260,8 +269,11 @@ impl KeyBook {
 }
 
 impl Entry {
-    /// A withdrawn key is held while a token that it signed may live; one that this process never
-    /// saw at the hub is kept no longer than a token lives.
+    /// Whether the key is published at `now`.
+    ///
+    /// A withdrawn key stays published while a token that it signed may be valid. A key that this
+    /// process never saw at the hub stays for the longest token lifetime after its last
+    /// confirmation.
     fn is_served(&self, now: Timestamp) -> bool {
         let longest = |withdrawn: Timestamp| {
             withdrawn

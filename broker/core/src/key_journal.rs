@@ -1,9 +1,11 @@
-//! What is recorded of the hub's keys, so that every replica and every restart knows since when
-//! each was published, which may still be needed, and which must never come back.
+//! The key journal: what every replica and every restart must know about the hub's keys.
 //!
-//! The record lies in one Secret that replicas change by compare-and-swap, and in a state
-//! directory. Who can write what we publish can be anyone at every target, so it is sealed: bytes
-//! without the seal are read for nothing but an alarm.
+//! It records when each key was published, which keys may still be needed, and which must never
+//! come back.
+//!
+//! The journal is stored in one Secret, which replicas change by compare-and-swap, and in a state
+//! directory. Write access to the published keys would allow an attacker to be any user at every
+//! target. The journal is therefore sealed, and one without a valid seal only raises an alarm.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +20,13 @@ mod stored;
 pub use seal::{SealKey, SealKeyError};
 pub use stored::{JournalError, MAX_JOURNAL_BYTES};
 
-/// The record.
+/// The keys of one issuer and the revocations, as all replicas share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyJournal {
-    /// The issuer whose keys they are.
+    /// The issuer of the keys.
     pub issuer: Issuer,
-    /// Raised by every write: a lower one than was seen before is an older record put back.
+    /// Incremented by every write. A lower number than one seen before means that an older journal
+    /// was put back.
     pub sequence: u64,
     /// The keys by `kid`.
     pub keys: BTreeMap<String, KeyRecord>,
@@ -31,39 +34,39 @@ pub struct KeyJournal {
     pub revoked: BTreeMap<String, Revocation>,
 }
 
-/// What is recorded of one key.
+/// What the journal records about one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// The key. Its bytes are pinned to its `kid` for as long as the record holds it.
+    /// The key. Its bytes are pinned to its `kid` for as long as the journal contains it.
     pub key: PublicKey,
-    /// When every replica could know that it is published: the time of the write that brought it
-    /// in.
+    /// When every replica could know that the key is published: the time of the write that added
+    /// it.
     pub published_at: Timestamp,
-    /// Whether it was in the first set ever published. Such a key is settled: no verifier holds an
-    /// older set.
+    /// Whether the key was in the first set ever published. Such a key is active at once, because
+    /// no verifier has cached an older set.
     pub first: bool,
-    /// When a replica last saw it at the hub, to the hour.
+    /// When a replica last saw the key at the hub, accurate to an hour.
     pub confirmed_at: Timestamp,
-    /// When a replica first verified a token signed with it; none if there was none.
+    /// When a replica first verified a token signed with the key; `None` if there was none.
     pub signed_since: Option<Timestamp>,
-    /// The latest expiry among the tokens signed with it that were verified here; none if there was
-    /// none.
+    /// The latest expiry among the tokens signed with the key that were verified here; `None` if
+    /// there was none.
     pub signed_until: Option<Timestamp>,
-    /// Since when no endpoint of the hub lists it.
+    /// Since when no endpoint of the hub lists the key.
     pub withdrawn_at: Option<Timestamp>,
 }
 
-/// A key that was withdrawn by hand, for ever.
+/// A key that was revoked by hand and never comes back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
-    /// Its RFC 7638 thumbprint: it may not come back under another `kid` either.
+    /// The RFC 7638 thumbprint, so that the key cannot come back under another `kid` either.
     pub thumbprint: String,
-    /// When.
+    /// When the key was revoked.
     pub at: Timestamp,
 }
 
 impl KeyJournal {
-    /// A record without keys.
+    /// Makes a journal without keys.
     pub fn empty(issuer: Issuer) -> Self {
         Self {
             issuer,
@@ -73,8 +76,8 @@ impl KeyJournal {
         }
     }
 
-    /// The record with `kid` withdrawn for ever; nothing if neither a key nor a revocation of that
-    /// name is there.
+    /// A copy of the journal with `kid` revoked for ever. `None` if it contains neither a key nor a
+    /// revocation with that `kid`.
     #[must_use]
     pub fn with_revoked(&self, kid: &str, at: Timestamp) -> Option<Self> {
         let mut journal = self.clone();

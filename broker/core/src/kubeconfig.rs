@@ -1,6 +1,7 @@
-//! The kubeconfig that leaves: typed fields in, one document out. What a server sends has no exec
-//! stanza and no file paths; the two forms that have one are made by a command on the machine where
-//! they will be used.
+//! Writes kubeconfigs from typed fields.
+//!
+//! A kubeconfig that a server sends has no exec stanza and no file paths. The two forms that have
+//! one are written by a command on the machine where they will be used.
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -9,13 +10,13 @@ use crate::config::TargetCluster;
 use crate::name::AccessName;
 use crate::public_cluster::PublicCluster;
 
-/// What a kubeconfig is made of.
+/// The parts of a kubeconfig with a token.
 pub struct KubeconfigParts<'a> {
-    /// The target it leads to.
+    /// The target that the kubeconfig is for.
     pub target: &'a TargetCluster,
-    /// The target's CA certificates as PEM; none means the client's own roots.
+    /// The target's CA certificates as PEM; `None` means the client's own roots.
     pub ca_pem: Option<&'a str>,
-    /// The access it was made for; names the context.
+    /// The access that the kubeconfig is made for, which names the context.
     pub access: &'a AccessName,
     /// The bearer token.
     pub token: &'a SecretString,
@@ -26,7 +27,7 @@ pub struct KubeconfigParts<'a> {
 #[error("writing the kubeconfig as YAML")]
 pub struct KubeconfigError;
 
-/// How a client is to call the exec plugin.
+/// The exec stanza of a kubeconfig: how a client calls the exec plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecStanza {
@@ -46,8 +47,8 @@ struct EnvVar {
 }
 
 impl ExecStanza {
-    /// One in `client.authentication.k8s.io/v1` that tells the plugin the cluster and never asks a
-    /// person.
+    /// Makes a stanza for `client.authentication.k8s.io/v1` that gives the plugin the cluster and
+    /// never prompts the user.
     pub fn new(command: String, args: Vec<String>, env: Vec<(String, String)>) -> Self {
         Self {
             api_version: "client.authentication.k8s.io/v1",
@@ -129,8 +130,8 @@ struct ContextFields {
 
 /// Writes a self-contained kubeconfig with an inline CA and an inline token.
 ///
-/// The context is named `<namespace>/<access>@<target>`, so that two of them merge without hiding
-/// each other.
+/// The context is named `<namespace>/<access>@<target>`, so that two such kubeconfigs merge without
+/// hiding each other.
 ///
 /// # Errors
 /// [`KubeconfigError`] only if the serialiser fails.
@@ -142,7 +143,7 @@ pub fn render(parts: &KubeconfigParts<'_>) -> Result<SecretString, KubeconfigErr
     )
 }
 
-/// As [`render`], of connection data that is known already.
+/// As [`render`], but from connection data instead of a TargetCluster.
 ///
 /// # Errors
 /// As [`render`].
@@ -161,7 +162,7 @@ pub fn with_token(
     .map(Into::into)
 }
 
-/// One whose user is the exec plugin. It holds no secret.
+/// Writes a kubeconfig whose user is the exec plugin. It contains no secret.
 ///
 /// # Errors
 /// As [`render`].
@@ -179,7 +180,7 @@ pub fn with_exec(
     )
 }
 
-/// One that names the files `token` and `ca.crt` beside it. It holds no secret.
+/// Writes a kubeconfig that names the files `token` and `ca.crt` beside it. It contains no secret.
 ///
 /// # Errors
 /// As [`render`].
@@ -197,7 +198,7 @@ pub fn with_files(cluster: &PublicCluster, access: &AccessName) -> Result<String
     )
 }
 
-/// One cluster, one user, one context between them.
+/// Writes one cluster, one user and the context that joins them.
 fn write(
     connection: &PublicCluster,
     ca_data: Option<String>,
@@ -234,8 +235,8 @@ fn write(
         }],
         current_context: context,
     };
-    // Every text in quotes and on one line: readers of YAML 1.1 and 1.2 differ in what plain words
-    // mean, and in block scalars' ends.
+    // Quotes every string and keeps it on one line. Readers of YAML 1.1 and 1.2 differ on what
+    // plain words mean and on where block scalars end.
     let options = serde_saphyr::ser_options! { quote_all: true, prefer_block_scalars: false };
     serde_saphyr::to_string_with_options(&document, options).map_err(|_| KubeconfigError)
 }

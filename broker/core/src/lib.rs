@@ -1,11 +1,11 @@
 //! Keyferry's decisions, as pure functions.
 //!
-//! A line in this crate is synchronous and total: it gets the time, bytes and objects as arguments
+//! Code in this crate is synchronous and total: it takes the time, bytes and objects as arguments
 //! and returns a value or a named error. It opens no socket, reads no file and asks no clock. The
-//! crate's manifest holds that wall.
+//! manifest's dependencies and `tests/architecture.rs` enforce this.
 //!
-//! Where to look: who may have what is decided in [`authorise`]; what the configuration means is in
-//! [`config`]; signatures are checked in [`verify`]; the documents that leave are made in
+//! Where to start: policy decisions are in [`authorise`]; the meaning of the configuration is in
+//! [`config`]; signature checks are in [`verify`]. The documents that Keyferry sends are made in
 //! [`kubeconfig`], [`discovery`] and [`jwks`].
 
 pub mod access_status;

@@ -1,41 +1,43 @@
-//! How long tokens live, when they are renewed, and what clients are told.
+//! How long tokens live, when they are renewed, and which expiry clients are given.
 
 use std::time::Duration;
 
-/// The least and the most that Keyferry asks for. Kubernetes itself allows no less than ten
+/// The shortest token lifetime that Keyferry requests. Kubernetes itself allows no less than ten
 /// minutes.
 pub const MIN: Duration = Duration::from_secs(600);
-/// A day: longer than any refresh needs.
+/// The longest token lifetime that Keyferry requests: a day, longer than any refresh needs.
 pub const MAX: Duration = Duration::from_secs(24 * 3600);
-/// How long it may take until every replica knows and serves what one has recorded.
+/// How long it may take until every replica knows and publishes what one has recorded.
 pub const SPREAD: Duration = Duration::from_secs(30);
-/// How much longer than `max-age` a verifier may hold an older key set.
+/// How much longer than `max-age` a verifier may keep an older key set.
 pub const SOAK_MARGIN: Duration = Duration::from_secs(30);
-/// How much earlier than `exp` clients are told a token ends: a target gives no leeway, and clients
-/// use a token to the last second.
+/// How much earlier than `exp` the expiry is that clients are given. A target gives no leeway, and
+/// clients use a token to the last second.
 pub const MARGIN: Duration = Duration::from_secs(60);
-/// A token with less than this left, after the margin, is not issued at all.
+/// Minimum remaining lifetime, after the margin, of a token that is issued.
 pub const LEAST_USE: Duration = Duration::from_secs(10);
 /// The largest difference between the hub's clock and ours at which tokens are still minted.
 pub const MAX_SKEW: Duration = Duration::from_secs(30);
 
-/// How long a key must have been published before a token that it signed is issued: until every
-/// replica serves it, and then the soak, which is the `max-age` that verifiers were told and half a
-/// minute.
+/// The activation delay: how long a key must have been published before a token that it signed is
+/// issued.
+///
+/// It covers the time until every replica publishes the key, then the `max-age` that verifiers were
+/// given, and half a minute.
 pub fn settle(max_age: Duration) -> Duration {
     SPREAD + max_age + SOAK_MARGIN
 }
 
-/// The least lifetime that leaves a new key time to settle: a token is renewed no earlier than
-/// half-way, and its predecessor must still be of use when the new one may leave.
+/// The shortest lifetime that leaves time for the activation delay. A token is renewed no earlier
+/// than half-way, and its predecessor must still be useful when the new one may be issued.
 pub fn least_for(settle: Duration) -> Duration {
     (settle + MARGIN + LEAST_USE) * 2
 }
 
-/// Whether a lifetime is one that may be configured.
+/// Checks whether a lifetime may be configured.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of what is wrong with the lifetime.
 pub fn check(lifetime: Duration) -> Result<(), &'static str> {
     if lifetime < MIN {
         return Err("is shorter than 10m, the least that Kubernetes mints");
@@ -46,30 +48,33 @@ pub fn check(lifetime: Duration) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// How long after its minting a token of this lifetime is renewed: min(0.8 L, L - 70 s - settle),
-/// up to 2.5 % of L earlier by `jitter`.
+/// When to renew a token, counted from its minting.
 ///
-/// `jitter` is a random number from 0 to 1: tokens minted together must not be renewed together.
-/// With 5 % of L, a key would cost the hub up to 1.33 TokenRequests for each lifetime instead of
-/// 1.29.
+/// For a lifetime L this is min(0.8 L, L - 70 s - settle), up to 2.5 % of L earlier by `jitter`.
+///
+/// `jitter` is a random number from 0 to 1. It spreads the renewal of tokens that were minted
+/// together. With 5 % of L, a key would cost the hub up to 1.33 TokenRequests for each lifetime
+/// instead of 1.29.
 pub fn refresh_after(lifetime: Duration, settle: Duration, jitter: f64) -> Duration {
     let latest = lifetime.mul_f64(0.8).min(
         lifetime
             .saturating_sub(MARGIN + LEAST_USE)
             .saturating_sub(settle),
     );
-    // Where a lifetime leaves no room, which configurations refuse, it is still not renewed all the
-    // time.
+    // A lifetime without enough room, which the configuration refuses, must still not cause
+    // constant renewal.
     latest
         .max(lifetime / 3)
         .saturating_sub(lifetime.mul_f64(0.025 * jitter.clamp(0.0, 1.0)))
 }
 
-/// How long after it was written a token file with this much life left is looked at again: min(0.8
-/// L, L - 180 s), at most ten minutes, up to 5 % earlier by `jitter`.
+/// When to check a token file again, counted from its writing.
 ///
-/// client-go takes up to a minute to read a changed file, and a first failure must leave time for
-/// another try.
+/// With a remaining life L this is min(0.8 L, L - 180 s), at most ten minutes, up to 5 % earlier by
+/// `jitter`.
+///
+/// client-go takes up to a minute to read a changed file, and a failed first attempt must leave
+/// time for another.
 pub fn rewrite_after(left: Duration, jitter: f64) -> Duration {
     let latest = left
         .mul_f64(0.8)
@@ -80,13 +85,14 @@ pub fn rewrite_after(left: Duration, jitter: f64) -> Duration {
         .max(REWRITE_LEAST)
 }
 
-/// Files follow a changed CA or address within this time.
+/// The longest wait between checks. Files follow a changed CA or address within this time.
 const REWRITE_MOST: Duration = Duration::from_secs(600);
-/// A token with little life left is renewed by the server soon, and not asked for all the time.
+/// The shortest wait between checks. A token with little life left must not cause constant
+/// requests; the server renews it soon.
 const REWRITE_LEAST: Duration = Duration::from_secs(15);
 
-/// The most that a caller may ask for by `min_ttl`: half a lifetime, so that asking cannot cause
-/// more than two mints per lifetime.
+/// The largest `min_ttl` that a caller may request: half a lifetime, so that such requests cannot
+/// cause more than two mints per lifetime.
 pub fn greatest_min_ttl(lifetime: Duration) -> Duration {
     lifetime / 2
 }

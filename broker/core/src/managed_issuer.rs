@@ -1,11 +1,11 @@
-//! Issuers of Keyferry's own, for hubs whose issuer a target cannot trust: one issuer, one audience
-//! and one key set per TargetCluster.
+//! Managed issuers, for hubs whose own issuer a target cannot trust. Each TargetCluster has one
+//! issuer, one audience and one key set.
 //!
-//! A key set is three things: the key that signs, the key that will, and the keys that did. All are
-//! published. The next key has been published for a soak before it signs, and a key that signed
-//! stays published until the longest token that it can have signed is over. The set is stored as
-//! one document that any replica may replace by compare-and-swap; what a replica may do with it
-//! depends on what it has seen itself ([`Sightings`]).
+//! A key set has a current key, which signs, a next key, which will sign, and previous keys, which
+//! used to sign. All of them are published. The next key is published for the activation delay
+//! before it signs. A previous key stays published until the longest token that it can have signed
+//! has expired. The set is stored as one document that any replica may replace by compare-and-swap.
+//! What a replica may do with it depends on what it has seen itself ([`Sightings`]).
 
 mod claims;
 mod key;
@@ -27,21 +27,22 @@ pub use rotation::{Change, RotationPolicy, due};
 pub use sightings::{MAX_PUBLISHED, Sightings};
 pub use stored::{MAX_STORED_BYTES, StoredFault, read, write};
 
-/// The audience of the TokenRequest by which the hub says that the ServiceAccount is there and that
-/// Keyferry may mint for it. No target has it and no API server takes it; the token is dropped.
+/// Audience of the TokenRequest that asks the hub whether the ServiceAccount exists and whether
+/// Keyferry may mint for it. No target has this audience and no API server accepts it. The token is
+/// discarded.
 pub const INERT_AUDIENCE: &str = "keyferry.dev/inert";
 
-/// How long after a superseded key's last signature it stays published: the longest life of a
-/// token, and time for replicas that have not read the change yet and for clocks that differ.
+/// How long a superseded key stays published after its last signature. This is the longest token
+/// lifetime, plus time for replicas that have not read the change yet and for clock differences.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600 + 300);
 
 /// How often each replica reads a key set.
 pub const READ_EVERY: Duration = Duration::from_secs(10);
 
-/// How old a replica's last good reading may be for it to sign.
+/// Maximum age of a replica's last successful reading at which it may sign.
 pub const READING_GOOD_FOR: Duration = Duration::from_secs(30);
 
-/// `<publicURL>/issuers/<target>`: what `iss` says, and where the target looks for the keys.
+/// `<publicURL>/issuers/<target>`: the value of `iss`, and where the target looks for the keys.
 ///
 /// # Errors
 /// [`IssuerError`] when the two together are longer than verifiers accept.
@@ -49,12 +50,12 @@ pub fn issuer(public_url: &PublicUrl, target: &ObjectName) -> Result<Issuer, Iss
     Issuer::new(format!("{public_url}/issuers/{target}"))
 }
 
-/// Where an issuer's key set is.
+/// The URL of an issuer's key set.
 pub fn jwks_uri(issuer: &Issuer) -> String {
     format!("{issuer}/openid/v1/jwks")
 }
 
-/// The Secret of a target's key set, in Keyferry's namespace.
+/// The name of the Secret with a target's key set, in Keyferry's namespace.
 ///
 /// # Errors
 /// [`NameError`] when the target's name leaves no room for the prefix.

@@ -1,4 +1,4 @@
-//! Time as the core gets it: two clocks read at once.
+//! Time for decisions: two clocks read at once.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct Moment {
     pub mono: Duration,
 }
 
-/// A point in time held on both clocks; it has passed as soon as one of them says so.
+/// A point in time on both clocks. It has passed as soon as one of them has reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     wall: Timestamp,
@@ -45,7 +45,7 @@ impl Deadline {
         from_to(now.wall, self.wall).min(self.mono.saturating_sub(now.mono))
     }
 
-    /// Whether nothing is left.
+    /// Whether no time is left.
     pub fn passed(&self, now: Moment) -> bool {
         self.left(now).is_zero()
     }
@@ -56,7 +56,7 @@ impl Deadline {
     }
 }
 
-/// Zero when the second is the earlier one.
+/// The time from `one` to `other`; zero if `other` is earlier.
 fn from_to(one: Timestamp, other: Timestamp) -> Duration {
     Duration::try_from(other.duration_since(one)).unwrap_or_default()
 }

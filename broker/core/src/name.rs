@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 /// Why a name is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing stands there.
+    /// The name is empty.
     #[error("is empty")]
     Empty,
     /// Longer than Kubernetes allows.
     #[error("is longer than {0} characters")]
     TooLong(usize),
-    /// Holds something other than lower-case letters, digits, `-` (and `.` where a subdomain is
-    /// allowed).
+    /// Contains anything but lower-case letters, digits, `-` (and `.` where a subdomain is
+    /// allowed), or does not start and end with a letter or digit.
     #[error(
         "may hold only lower-case letters, digits, '-' and, in an object's name, '.', and starts \
          and ends with a letter or digit"
@@ -31,7 +31,7 @@ macro_rules! name_type {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Checks and takes a name.
+            /// Makes a name from a text after checking it.
             ///
             /// # Errors
             /// [`NameError`] says which rule it breaks. Nothing is normalised.
@@ -80,7 +80,8 @@ name_type!(
     subdomain
 );
 
-/// A hub's name: an RFC 1123 label. It begins every username at the targets, so it never changes.
+/// Checks an RFC 1123 label, such as a hub's name. A hub's name begins every username at the
+/// targets, so it never changes.
 pub fn label(text: &str) -> Result<(), NameError> {
     if text.len() > 63 {
         return Err(NameError::TooLong(63));

@@ -1,9 +1,9 @@
-//! What a configuration allows by itself, before the hub's live objects are asked.
+//! What the configuration allows by itself, before the hub's live objects are checked.
 
 use crate::authorise;
 use crate::config::{DeliveryType, NamespaceRule, Policy, TargetAccess, TargetCluster};
 
-/// What the files say about an access.
+/// Whether the configuration files allow an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnPaper {
     /// An allow rule names its namespace and its ServiceAccount.
@@ -11,16 +11,16 @@ pub enum OnPaper {
     /// An allow rule names its ServiceAccount, and selects namespaces by labels that only the hub
     /// knows.
     ByNamespaceLabels,
-    /// No allow rule fits.
+    /// No allow rule matches.
     NotAllowed,
     /// Its target, or the access itself, is suspended.
     Suspended,
-    /// Its target is not there.
+    /// Its target does not exist.
     NoSuchTarget,
 }
 
 impl OnPaper {
-    /// What `policy` says about `access`, delivered on request.
+    /// Evaluates `policy` for `access`, delivered on request.
     pub fn of(policy: &Policy, access: &TargetAccess) -> Self {
         let Some(target) = policy.targets.get(&access.target) else {
             return Self::NoSuchTarget;
@@ -35,7 +35,7 @@ impl OnPaper {
         }
     }
 
-    /// How it is printed.
+    /// The text that is printed.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "yes",

@@ -1,5 +1,5 @@
-//! The pairs of ServiceAccount and audience that policy allows, as the admission policy on
-//! TokenRequests reads them.
+//! The AudiencePairing object: which ServiceAccounts policy allows to get a token for each
+//! audience. The admission policy on TokenRequests reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,19 @@ use crate::service_account::ServiceAccount;
 
 /// The name of the one AudiencePairing.
 pub const NAME: &str = "keyferry";
-/// Where it is.
+/// The API path of the AudiencePairing collection.
 pub const COLLECTION: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings";
-/// An audience that is listed for nobody, the canary included: that a token for it is refused shows
-/// that the policy holds.
+/// An audience that no ServiceAccount may use, not even the canary. That a token for it is refused
+/// shows that the admission policy works.
 pub const NOBODYS: &str = "keyferry.dev/nobody";
 
-/// By audience, who may have a token for it. Each of `audiences` stands there, also those of
-/// targets that cannot be used as they are, so that nobody else gets one; the canary, which tries
-/// audiences and is let in nowhere, has them all. While a target or an access is suspended nobody
-/// has the audience by it: whoever mints for himself, as Flux does, is to be held too. [`NOBODYS`]
-/// is nobody's.
+/// The ServiceAccounts that may get a token for each audience.
+///
+/// Each of `audiences` is listed, including those of targets that cannot be used as configured, so
+/// that no other ServiceAccount gets a token for them. The canary may use them all: it tests
+/// audiences, and no target admits it. A suspended target or access grants its audience to no
+/// ServiceAccount. This also stops clients that mint for themselves, as Flux does. [`NOBODYS`] is
+/// granted to none.
 pub fn pairs(
     policy: &Policy,
     hub: &dyn HubView,
@@ -49,12 +51,13 @@ pub fn pairs(
             accounts.insert(pair.service_account().account.to_string());
         }
     }
-    // Last, so that no target makes it somebody's.
+    // Inserted last, so that no target can grant this audience.
     pairs.insert(NOBODYS.to_owned(), BTreeSet::new());
     pairs
 }
 
-/// The object, in the place of one of this resourceVersion where there is one.
+/// The AudiencePairing object. With `version` it replaces the stored object of that
+/// resourceVersion.
 pub fn object(pairs: &BTreeMap<String, BTreeSet<String>>, version: Option<&str>) -> Value {
     let mut object = json!({
         "apiVersion": "keyferry.dev/v1alpha1", "kind": "AudiencePairing", "metadata": { "name": NAME }, "pairs": pairs,
@@ -77,7 +80,7 @@ mod tests {
     use crate::name::{Namespace, ObjectName};
     use crate::service_account::{ServiceAccount, Uid};
 
-    /// Every account and every namespace is there.
+    /// A hub where every account and every namespace exists.
     struct Hub;
 
     impl HubView for Hub {

@@ -1,8 +1,8 @@
-//! Where a target is, as its clients may know it: what clientcmd calls a cluster. Nothing in it is
-//! a secret.
+//! A target's connection data for its clients: what clientcmd calls a cluster. It contains no
+//! secret.
 //!
-//! The server tells it to an authorised caller who asks; the exec plugin holds it against what
-//! kubectl says it will talk to.
+//! The server sends it to an authorised caller on request. The exec plugin compares it with the
+//! cluster that kubectl says it will connect to.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use crate::ca_bundle;
 use crate::config::{self, TargetCluster};
 use crate::name::ObjectName;
 
-/// The most bytes of CA certificates, as PEM.
+/// Maximum size of the CA certificates in bytes, as PEM.
 const MAX_CA_BYTES: usize = ca_bundle::MAX_CA_BUNDLE_BYTES;
 
 /// A target's connection data, in the member names of a kubeconfig's `cluster`.
@@ -23,18 +23,18 @@ pub struct PublicCluster {
     pub name: ObjectName,
     /// The apiserver's https URL, without a trailing slash.
     pub server: String,
-    /// CA certificates: base64 of PEM. None means the client's own roots.
+    /// CA certificates: base64 of PEM. `None` means the client's own roots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority_data: Option<String>,
     /// The name in the apiserver's certificate, where it is not the server's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_server_name: Option<String>,
-    /// The proxy on the way: http, https or socks5.
+    /// The proxy to connect through: http, https or socks5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_url: Option<String>,
 }
 
-/// A cluster as a client says that it will use it (`spec.cluster` of
+/// The cluster that a client says it will connect to (`spec.cluster` of
 /// `client.authentication.k8s.io`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimedCluster {
@@ -50,13 +50,13 @@ pub struct ClaimedCluster {
     pub proxy_url: String,
 }
 
-/// Received connection data that cannot be used. Nothing of it is repeated.
+/// Received connection data has a member that cannot be used. No value is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its {0} cannot be used")]
 pub struct UnusableCluster(pub &'static str);
 
-/// Why a client is not given the target's token. No value is repeated: the messages are read on
-/// other people's screens.
+/// Why a client does not get the target's token. No value is repeated, because other people may
+/// read the messages on a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OtherCluster {
     /// `server` is another URL.
@@ -68,22 +68,22 @@ pub enum OtherCluster {
     /// `proxy-url` is another proxy.
     #[error("proxy-url is not that of the target")]
     Proxy,
-    /// Certificates are not checked.
-    #[error("insecure-skip-tls-verify is set, so anybody on the way could take the token")]
+    /// The client does not check certificates.
+    #[error("insecure-skip-tls-verify is set, so anyone on the network path could take the token")]
     Insecure,
-    /// The client would trust whoever its system trusts.
+    /// The client would trust its system's CAs, but the target has a CA of its own.
     #[error("certificate-authority-data is missing, and the target has a CA of its own")]
     AuthorityMissing,
     /// The client would trust a CA that is not the target's.
     #[error("certificate-authority-data holds a CA certificate that is not the target's")]
     AuthorityOther,
-    /// It cannot be told what the client would make of it.
+    /// The CA data is malformed, so it is unclear which CAs the client would trust.
     #[error("certificate-authority-data is not base64 of PEM certificates and nothing else")]
     AuthorityForm,
 }
 
 impl PublicCluster {
-    /// That of a target with its CA certificates as PEM.
+    /// The connection data of a target, with its CA certificates as PEM.
     pub fn of(target: &TargetCluster, ca_pem: Option<&str>) -> Self {
         Self {
             name: target.name.clone(),
@@ -94,10 +94,10 @@ impl PublicCluster {
         }
     }
 
-    /// What a server sent, held against the rules of a TargetCluster.
+    /// Checks received connection data against the rules of a TargetCluster.
     ///
     /// # Errors
-    /// [`UnusableCluster`] names the member.
+    /// [`UnusableCluster`] names the member that breaks a rule.
     pub fn checked(self) -> Result<Self, UnusableCluster> {
         if config::server_address(&self.server).ok().as_ref() != Some(&self.server) {
             return Err(UnusableCluster("server"));
@@ -134,10 +134,10 @@ impl PublicCluster {
         String::from_utf8(bytes).ok()
     }
 
-    /// Whether a client that uses `claimed` talks to this target and trusts nobody else to be it.
+    /// Checks that a client that uses `claimed` connects to this target and trusts no other server
+    /// in its place.
     ///
-    /// A client that trusts fewer of the target's certificates than there are is let through: so a
-    /// CA can be replaced.
+    /// A client may trust fewer CA certificates than the target has, so that a CA can be replaced.
     ///
     /// # Errors
     /// [`OtherCluster`].
@@ -157,8 +157,8 @@ impl PublicCluster {
         let own = match &self.certificate_authority_data {
             Some(data) => certificates(data).ok_or(OtherCluster::AuthorityForm)?,
             None if claimed.certificate_authority_data.is_empty() => return Ok(()),
-            // The target is verified by the roots of the system; a further CA is one more that
-            // could be it.
+            // The target is verified with the system's roots. A further CA could certify another
+            // server as this target.
             None => return Err(OtherCluster::AuthorityOther),
         };
         if claimed.certificate_authority_data.is_empty() {
@@ -174,8 +174,8 @@ impl PublicCluster {
     }
 }
 
-/// The certificates of base64 of PEM, as DER; at least one, and nothing beside them: another reader
-/// must not find one more.
+/// Decodes base64 of PEM certificates to DER. It requires at least one certificate and accepts
+/// nothing beside them, so that another reader cannot find one more.
 fn certificates(encoded: &str) -> Option<Vec<Vec<u8>>> {
     if encoded.len() > MAX_CA_BYTES.saturating_mul(2) {
         return None;

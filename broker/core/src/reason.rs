@@ -1,7 +1,7 @@
-//! The stable codes by which Keyferry names a failure.
+//! Stable codes for Keyferry's failures.
 //!
 //! One failure has one code, spelt the same in the log, the audit record, the metric label, the
-//! condition and the JSON answer.
+//! condition and the JSON response.
 
 use std::fmt;
 
@@ -28,16 +28,16 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// An admission policy of the hub is missing or differs, or does not know all audiences of the
-    /// hub; the message says which.
+    /// An admission policy of the hub is missing or differs, or does not cover all audiences of the
+    /// hub. The message says which.
     AdmissionPolicyIncomplete,
     /// An older target has the same audience.
     AudienceConflict,
-    /// The target's audience is one that the hub's own apiserver accepts: a token for it would open
-    /// the hub.
+    /// The hub's own apiserver accepts the target's audience, so a token for it would give access
+    /// to the hub.
     AudienceIsHubs,
-    /// It could not be learnt whether the hub's apiserver accepts the audience, so nothing is
-    /// minted for it.
+    /// It is not known whether the hub's apiserver accepts the audience, so nothing is minted for
+    /// it.
     AudienceUnchecked,
     /// The audit record could not be written, so nothing was issued.
     AuditUnavailable,
@@ -48,13 +48,13 @@ reasons! {
     CallerAudienceMismatch,
     /// The caller's token has expired.
     CallerExpired,
-    /// The caller hung up before there was an answer.
+    /// The caller disconnected before it got a response.
     CallerGone,
-    /// The caller's token names another ServiceAccount UID than the live one.
+    /// The caller's token names a ServiceAccount UID that is not the live one.
     CallerIdentityChanged,
-    /// The caller's token was issued by another issuer than the hub's.
+    /// The caller's token has an issuer other than the hub's.
     CallerIssuerMismatch,
-    /// The caller's token is no bound ServiceAccount token that can be read.
+    /// The caller's token is not a readable bound ServiceAccount token.
     CallerMalformed,
     /// The caller sent no token.
     CallerMissing,
@@ -64,76 +64,80 @@ reasons! {
     CallerRejected,
     /// The target's CA certificate is missing or cannot be used.
     CertificateAuthorityInvalid,
-    /// The Secret of the target's CA also holds a client certificate or key, which is never used.
+    /// The Secret of the target's CA also contains a client certificate or key, which is never
+    /// used.
     ClientCertificateIgnored,
     /// The hub's clock and ours differ by more than 30 s.
     ClockSkew,
     /// The configuration has an error.
     ConfigurationInvalid,
-    /// What a decision waits for took too long in all: a crowd in the caller's namespace, the hub,
-    /// and a key that settles, one after the other.
+    /// The waits of a decision took too long in total: the namespace's concurrency limit, the hub,
+    /// and a key's activation delay.
     DecisionTimedOut,
-    /// A delegated caller may not create tokens for the ServiceAccount by the hub's own RBAC.
+    /// The hub's own RBAC does not let the delegated caller create tokens for the ServiceAccount.
     DelegationForbidden,
     /// The access was deleted; its objects stay until the last written token has expired.
     DeliveryDraining,
-    /// The hub did not take a written object.
+    /// The hub did not accept a written object.
     DeliveryFailed,
-    /// The hub refuses Keyferry the object of a delivery.
+    /// The hub denies Keyferry access to the object of a delivery.
     DeliveryForbidden,
-    /// What allowed the request changed while it was on its way.
+    /// What allowed the request changed while the request was processed.
     GrantSuperseded,
-    /// The hub refuses Keyferry its discovery documents.
+    /// The hub denies Keyferry access to its discovery documents.
     HubDiscoveryForbidden,
     /// The hub's discovery documents cannot be used.
     HubDiscoveryInvalid,
-    /// The hub lists another key under a `kid` that is known. It is not published.
+    /// The hub lists a different key under a known `kid`. That key is not published.
     HubKeyReplaced,
     /// The hub does not answer.
     HubUnreachable,
     /// The user name at the target does not begin with the hub's name and a colon.
     IdentityUnexpected,
-    /// The target would have to refuse the hub's issuer, because it is also its own.
+    /// The target's own issuer is also the hub's, so the target would have to refuse the hub's
+    /// tokens.
     IssuerCollision,
-    /// The hub refuses Keyferry the Secret with the keys of the target's own issuer.
+    /// The hub denies Keyferry access to the Secret with the keys of the target's managed issuer.
     IssuerKeysForbidden,
-    /// The Secret with the keys of the target's own issuer cannot be used, or is another target's.
+    /// The Secret with the keys of the target's managed issuer cannot be used, or belongs to
+    /// another target.
     IssuerKeysInvalid,
-    /// The keys of the target's own issuer have not been published for long enough to sign.
+    /// The keys of the target's managed issuer have not been published for the activation delay
+    /// yet.
     IssuerKeysSettling,
     /// The hub signed with a key that is not published yet.
     KeyNotPublished,
-    /// The hub refuses Keyferry the Secret that holds the record of published keys.
+    /// The hub denies Keyferry access to the Secret with the key journal.
     KeyRecordForbidden,
-    /// The record of published keys was changed by somebody else; nothing of it is believed.
+    /// The key journal was changed from outside Keyferry. Nothing in it is trusted.
     KeyRecordTampered,
-    /// The record of published keys could not be read or written.
+    /// The key journal could not be read or written.
     KeyRecordUnread,
     /// The key was revoked by hand.
     KeyRevoked,
-    /// The token's key was published too lately for every target to know it.
+    /// The token's signing key was published too recently for every target to know it.
     KeySettling,
-    /// The admission policy that guards the labels of a selector is missing or weakened: whoever
-    /// may edit a namespace may have it selected.
+    /// The admission policy that guards the labels of a selector is missing or weakened. A user who
+    /// may edit a namespace can have it selected.
     LabelsUnprotected,
-    /// No replica has led for a minute, so nothing is delivered or withdrawn.
+    /// No replica has been the leader for a minute, so nothing is delivered or withdrawn.
     LeaderMissing,
     /// The hub could not carry out the TokenRequest.
     MintFailed,
-    /// The hub refuses Keyferry the TokenRequest.
+    /// The hub does not permit Keyferry the TokenRequest.
     MintForbidden,
-    /// The token that the hub minted is not the one that was asked for.
+    /// The token that the hub minted is not the requested one.
     MintMismatch,
     /// Keyferry's own account may mint for any ServiceAccount of the hub.
     MintUnbounded,
     /// The namespace is being deleted.
     NamespaceTerminating,
-    /// The shape of the delivery cannot carry a field of the target.
+    /// The delivery type cannot carry a field of the target.
     NotExpressible,
-    /// An object of that name is there and was not made for this access.
+    /// An object of that name exists and was not made for this access.
     ObjectNotOurs,
-    /// The admission policy that keeps a target's audience for its pairs is missing or weakened:
-    /// others may mint for it.
+    /// The admission policy that reserves a target's audience for its granted ServiceAccounts is
+    /// missing or weakened, so others may mint for it.
     PairingUnprotected,
     /// The target refused a token of this access.
     ProbeRefused,
@@ -141,42 +145,42 @@ reasons! {
     ProbeUnanswered,
     /// A quota of the namespace leaves no room for the object.
     QuotaExceeded,
-    /// Callers that are not known yet send more requests from one address, or with tokens of one
-    /// namespace, than it may.
+    /// Callers that are not verified yet send too many requests from one address, or with tokens of
+    /// one namespace.
     RateLimited,
-    /// All is well.
+    /// Everything works.
     Ready,
     /// The request is malformed.
     RequestInvalid,
     /// The hub could not carry out a TokenReview or a SubjectAccessReview, or its answer cannot be
     /// read.
     ReviewFailed,
-    /// The hub refuses Keyferry a TokenReview or a SubjectAccessReview.
+    /// The hub does not permit Keyferry a TokenReview or a SubjectAccessReview.
     ReviewForbidden,
-    /// The ServiceAccount that was to be minted for was deleted or made anew.
+    /// The ServiceAccount to mint for was deleted or recreated.
     ServiceAccountChanged,
-    /// The certificate or key of a listener cannot be served: clients would refuse it.
+    /// The certificate or key of a listener cannot be served, because clients would refuse it.
     ServingCertificateInvalid,
-    /// The object has a mistake that its schema cannot tell.
+    /// The object has a mistake that its schema cannot detect.
     SpecInvalid,
-    /// The TargetCluster is being deleted: nothing is minted for it, and what was delivered stays
+    /// The TargetCluster is being deleted. Nothing is minted for it, and what was delivered stays
     /// until it has expired.
     TargetDraining,
-    /// The caller's own ServiceAccount is paired with no such target: absent, forbidden and not
-    /// allowed are one answer.
+    /// No grant gives the caller's own ServiceAccount this target. Absent, forbidden and not
+    /// allowed targets get the same answer.
     TargetNotGranted,
     /// The target cannot be used at the moment.
     TargetNotReady,
     /// The target or the access is suspended.
     TargetSuspended,
-    /// The target accepts a token that none of its rules should let in.
+    /// The target accepts a token that none of its rules should admit.
     TargetUnrestricted,
-    /// The tenant holds as many tokens as one namespace may.
+    /// The tenant has as many cached tokens as one namespace may have.
     TenantLimitReached,
 }
 
 impl Reason {
-    /// Whether it is the caller's own token that was not accepted.
+    /// Whether the failure is that the caller's own token was not accepted.
     pub fn is_about_caller(self) -> bool {
         matches!(
             self,

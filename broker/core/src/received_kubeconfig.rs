@@ -1,7 +1,8 @@
-//! A kubeconfig that a server sent, read as if by an enemy: kubectl runs what stands in one.
+//! Reads a kubeconfig from a server as hostile input, because kubectl runs the commands in a
+//! kubeconfig.
 //!
-//! Only what [`crate::kubeconfig`] writes is let in, and what comes out is written anew from the
-//! fields.
+//! Only the form that [`crate::kubeconfig`] writes is accepted. The result is written again from
+//! the parsed fields.
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -11,23 +12,23 @@ use crate::kubeconfig;
 use crate::name::{AccessName, ObjectName};
 use crate::public_cluster::PublicCluster;
 
-/// The most bytes that are read.
+/// Maximum size of a received kubeconfig in bytes.
 pub const MAX_KUBECONFIG_BYTES: usize = 512 * 1024;
 
-/// Why a received kubeconfig is not used. Nothing of it is repeated.
+/// Why a received kubeconfig is not used. No part of it is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceivedError {
-    /// Larger than [`MAX_KUBECONFIG_BYTES`], or no YAML of the expected form: one cluster, one
+    /// Larger than [`MAX_KUBECONFIG_BYTES`], or not YAML of the expected form: one cluster, one
     /// user, one context, no further members.
     #[error("the server's kubeconfig is not of the form that Keyferry writes")]
     Form,
-    /// It is for another access.
+    /// The kubeconfig is for another access.
     #[error("the server's kubeconfig is for another access")]
     OtherAccess,
     /// The cluster's address, server name, proxy or CA certificates cannot be used.
     #[error("the server's kubeconfig leads to no usable address")]
     Cluster,
-    /// The token is none.
+    /// The token is not a JWT.
     #[error("the server's kubeconfig holds no token")]
     Token,
 }
@@ -87,16 +88,16 @@ struct Context {
     user: String,
 }
 
-/// What a received kubeconfig says.
+/// The contents of a received kubeconfig.
 #[derive(Debug)]
 pub struct ReceivedKubeconfig {
-    /// Where the target is.
+    /// The connection data of the target.
     pub cluster: PublicCluster,
-    /// The token for it.
+    /// The token for the target.
     pub token: SecretString,
 }
 
-/// Reads a received kubeconfig for `access` and writes it anew.
+/// Reads a received kubeconfig for `access` and writes it again from its fields.
 ///
 /// # Errors
 /// [`ReceivedError`].

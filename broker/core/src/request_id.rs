@@ -1,4 +1,4 @@
-//! What joins an answer to its audit record.
+//! The id that links a response to its audit record.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub struct RequestId([u8; 16]);
 impl RequestId {
     /// The digits as text.
     pub fn as_str(&self) -> &str {
-        // They are ASCII, as `from` made them.
+        // The digits are ASCII, as `from` made them.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }

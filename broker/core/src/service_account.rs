@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::name::{NameError, Namespace, ObjectName};
 
-/// A ServiceAccount's place on the hub. Names can be used again by another object; see
+/// The namespace and name of a ServiceAccount on the hub. Another object can reuse the name; see
 /// [`ServiceAccountIdentity`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceAccount {
@@ -43,10 +43,11 @@ impl fmt::Display for ServiceAccount {
     }
 }
 
-/// One ServiceAccount object: deleted and made anew under the same name, it is another.
+/// One ServiceAccount object. If it is deleted and recreated under the same name, the new object is
+/// a different one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceAccountIdentity {
-    /// Where it is.
+    /// Its namespace and name.
     pub account: ServiceAccount,
     /// Its `metadata.uid`, never empty.
     pub uid: Uid,
@@ -57,11 +58,11 @@ pub struct ServiceAccountIdentity {
 pub struct Uid(Arc<str>);
 
 impl Uid {
-    /// Checks and takes a UID.
+    /// Makes a UID from a text after checking it.
     ///
     /// # Errors
-    /// [`NameError`] when it is empty, too long or holds control characters: an empty UID would
-    /// equal another empty one.
+    /// [`NameError`] if the UID is empty, too long or not printable ASCII. An empty UID would equal
+    /// another empty one.
     pub fn new(text: impl AsRef<str>) -> Result<Self, NameError> {
         let text = text.as_ref();
         if text.is_empty() {

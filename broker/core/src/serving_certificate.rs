@@ -1,5 +1,5 @@
-//! Whether a certificate can serve a listener: what its clients would refuse is found before they
-//! meet it.
+//! Checks whether a certificate can serve a listener, so that a bad one is found before clients
+//! refuse it.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,39 +9,39 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
-/// How far the clock of who issued a certificate may be ahead of ours.
+/// How far the clock of a certificate's issuer may be ahead of ours.
 const AHEAD: Duration = Duration::from_secs(300);
 
-/// Names that are printed of a certificate with other ones.
+/// Maximum number of names to print from a certificate for other hosts.
 const PRINTED_NAMES: usize = 5;
 
 /// Why clients would refuse a serving certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServingCertificateError {
-    /// It cannot be read.
+    /// The certificate cannot be read.
     #[error("the first certificate is no X.509 certificate")]
     NotX509,
-    /// It was good once.
+    /// The certificate has expired.
     #[error("the certificate expired at {0}")]
     Expired(Timestamp),
-    /// It will be good.
+    /// The certificate is not valid yet.
     #[error("the certificate is not valid before {0}")]
     NotYetValid(Timestamp),
-    /// It says what it is for, and a server is not among that.
+    /// The certificate has an extended key usage that does not include servers.
     #[error("the certificate's extended key usage has no serverAuth")]
     NoServerAuth,
-    /// It names other hosts.
+    /// The certificate is for other hosts.
     #[error("the certificate is not for {host}, but for {names}")]
     OtherHost {
-        /// The host that clients ask for.
+        /// The host that clients connect to.
         host: String,
-        /// Those in the certificate, as far as they are printed.
+        /// The hosts in the certificate, as far as they are printed.
         names: String,
     },
 }
 
 impl ServingCertificateError {
-    /// What to do about it.
+    /// How to fix the problem.
     pub fn fix(&self) -> String {
         match self {
             Self::NotX509 => "put the certificate of the listener first, as PEM, and those of \
@@ -64,8 +64,8 @@ impl ServingCertificateError {
     }
 }
 
-/// Checks the certificate of a listener and gives its end. `host` is the one that clients ask for,
-/// where that is known.
+/// Checks the certificate of a listener and returns its expiry. `host` is the one that clients
+/// connect to, if that is known.
 ///
 /// # Errors
 /// [`ServingCertificateError`] says what a client would refuse.
@@ -95,7 +95,7 @@ pub fn check(
     if now + AHEAD < begin {
         return Err(E::NotYetValid(begin));
     }
-    // Without the extension it is good for everything.
+    // Without the extension, the certificate is valid for every usage.
     if let Some(usage) = certificate.extended_key_usage().map_err(|_| E::NotX509)?
         && !usage.value.server_auth
         && !usage.value.any
@@ -108,8 +108,8 @@ pub fn check(
     }
 }
 
-/// RFC 6125 section 6.4, as clients read it today: subject alternative names alone, a wildcard for
-/// the whole first label.
+/// Checks the host by RFC 6125 section 6.4, as clients apply it today: only subject alternative
+/// names count, and a wildcard covers the whole first label.
 fn check_host(
     certificate: &X509Certificate<'_>,
     host: &str,

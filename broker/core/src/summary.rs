@@ -1,24 +1,25 @@
-//! The STATUS of an object in one short line, as `kubectl get` shows it. The conditions hold the
+//! The STATUS of an object in one short line, as `kubectl get` shows it. The conditions contain the
 //! whole text.
 //!
-//! Each line is chosen by reason codes alone. Text of the hub, of a target or of a tenant never
-//! gets into it, so it is short and holds nothing secret whatever they say.
+//! Only reason codes decide a line. Text of the hub, of a target or of a tenant never gets into it,
+//! so a line is always short and never contains a secret.
 
 use jiff::Timestamp;
 
 use crate::condition::{Finding, Truth, seconds};
 use crate::reason::Reason;
 
-/// The most characters of a line. The definitions of the objects refuse a longer one.
+/// Maximum length of a line in characters. The CRDs refuse a longer one.
 pub const MAX: usize = 80;
 
-/// The line of a TargetAccess by its `Ready` and what the target made of a token.
+/// The line of a TargetAccess, from its `Ready` condition and from how the target responded to a
+/// token.
 pub fn of_access(ready: &Finding, authenticates: Option<&Finding>) -> String {
     if !ready.holds() {
         return hindrance(ready.reason);
     }
-    // Ready speaks of Keyferry's own work. Who reads one line only must not take it for the
-    // target's word.
+    // `Ready` covers only Keyferry's own work. A reader of this line alone must not conclude that
+    // the target accepts the token.
     match authenticates.map(|finding| finding.status) {
         Some(Truth::False) => "delivered, but the target refuses the token (401)".to_owned(),
         Some(Truth::Unknown) => "delivered, but the target does not answer".to_owned(),
@@ -26,7 +27,7 @@ pub fn of_access(ready: &Finding, authenticates: Option<&Finding>) -> String {
     }
 }
 
-/// The line of a deleted TargetAccess that drains.
+/// The line of a deleted TargetAccess that is draining.
 pub fn of_draining_access(until: Timestamp) -> String {
     format!(
         "deleted; stays until {}; deletionPolicy: Immediate ends it",
@@ -34,7 +35,7 @@ pub fn of_draining_access(until: Timestamp) -> String {
     )
 }
 
-/// The line of a TargetCluster by its `Ready` and its further conditions that hold.
+/// The line of a TargetCluster, from its `Ready` condition and its further conditions.
 pub fn of_target(ready: &Finding, further: &[(&str, &Finding)]) -> String {
     if !ready.holds() {
         return hindrance(ready.reason);
@@ -75,7 +76,7 @@ pub fn of_target(ready: &Finding, further: &[(&str, &Finding)]) -> String {
         .to_owned()
 }
 
-/// The line of a deleted TargetCluster that this many accesses still use.
+/// The line of a deleted TargetCluster that `users` accesses still use.
 pub fn of_draining_target(users: usize) -> String {
     let users = if users == 1 {
         "1 access still uses it".to_owned()
@@ -85,7 +86,7 @@ pub fn of_draining_target(users: usize) -> String {
     format!("deleted; {users}; deletionPolicy: Immediate ends it")
 }
 
-/// The line for what stands in the way.
+/// The line that says why an object is not ready.
 fn hindrance(reason: Reason) -> String {
     let line = match reason {
         Reason::AudienceConflict => "another TargetCluster has this audience; nothing is minted",
@@ -124,7 +125,7 @@ fn hindrance(reason: Reason) -> String {
         Reason::MintForbidden => {
             "Keyferry may not mint here: bind keyferry-minter in this namespace"
         }
-        Reason::MintMismatch => "the hub minted another token than was asked for",
+        Reason::MintMismatch => "the hub minted a different token than requested",
         Reason::NamespaceTerminating => "the namespace is being deleted",
         Reason::NotExpressible => {
             "a delivery type cannot carry a field of the target: see Delivered"
@@ -134,7 +135,7 @@ fn hindrance(reason: Reason) -> String {
         Reason::ProbeUnanswered => "not delivered: the target does not answer",
         Reason::QuotaExceeded => "a quota of the namespace leaves no room for an object",
         Reason::ServiceAccountChanged => {
-            "the ServiceAccount was deleted or made anew; trying again"
+            "the ServiceAccount was deleted or recreated; trying again"
         }
         Reason::SpecInvalid => "spec has a mistake: see the condition Ready",
         Reason::TargetDraining => {
@@ -145,8 +146,8 @@ fn hindrance(reason: Reason) -> String {
         }
         Reason::TargetNotReady => "the target cannot be used yet: see the condition Ready",
         Reason::TargetSuspended => "suspended: nothing is minted or refreshed",
-        Reason::TenantLimitReached => "the namespace holds as many tokens as one may",
-        // Not written for an object so far. The code is enough to look the cause up.
+        Reason::TenantLimitReached => "the namespace has reached its limit of tokens",
+        // No object has such a reason so far. The code is enough to find the cause.
         other => return format!("{other}: see the condition Ready"),
     };
     line.to_owned()
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_hindrance_of_an_object_has_a_line_of_its_own() {
-        // Callers, configuration files and records of keys have no object whose STATUS would report
+        // Callers, configuration files and key journals have no object whose STATUS would report
         // them.
         let of_objects = [
             "Audience",

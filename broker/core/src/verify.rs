@@ -1,8 +1,8 @@
-//! Whether a token is what it says: its signature, then its claims.
+//! Verifies a token: first its signature, then its claims.
 //!
-//! The cryptography is jsonwebtoken's, except for ES512, which it does not know. What the library
-//! is lenient about (header, encoding, claims, which key may do what) was decided in
-//! [`crate::jwt`], [`crate::jwks`] and [`crate::claims`] before it is called.
+//! jsonwebtoken does the cryptography, except for ES512, which it does not support. Where the
+//! library is lenient (header, encoding, claims, which key may do what), [`crate::jwt`],
+//! [`crate::jwks`] and [`crate::claims`] decide instead.
 
 use aws_lc_rs::signature::{ECDSA_P521_SHA512_FIXED, UnparsedPublicKey};
 use jiff::{SignedDuration, Timestamp};
@@ -14,14 +14,14 @@ use crate::issuer::Issuer;
 use crate::jwks::{KeyMaterial, PublicKey, PublicKeySet};
 use crate::jwt::{SigningAlgorithm, UnverifiedJwt};
 
-/// How far ahead of ours the issuer's clock may be for `nbf` and `iat`. `exp` gets nothing.
+/// How far the issuer's clock may be ahead of ours for `nbf` and `iat`. `exp` gets no leeway.
 pub const CLOCK_LEEWAY: SignedDuration = SignedDuration::from_secs(30);
 
-/// Why a signature is not believed.
+/// Why a signature is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// The header names no key. Kubernetes always names one, and trying them all is how a wrong one
-    /// gets used.
+    /// The header names no key. Kubernetes always names one, and trying every key could use a wrong
+    /// one.
     #[error("token names no kid")]
     NoKid,
     /// No key of the set has that `kid`.
@@ -30,24 +30,24 @@ pub enum VerifyError {
     /// The token's `alg` is not the key's (RFC 8725 section 3.1).
     #[error("token is signed with another alg than its key's")]
     AlgorithmMismatch,
-    /// The signature is not this key's over this token.
+    /// The signature does not match this key and this token.
     #[error("token has a bad signature")]
     BadSignature,
 }
 
-/// Why claims with the right form do not hold.
+/// Why well-formed claims are not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimsError {
-    /// `iss` is another one.
+    /// `iss` is another issuer.
     #[error("token is from another issuer")]
     WrongIssuer,
-    /// `aud` does not hold the expected audience.
+    /// `aud` does not contain the expected audience.
     #[error("token is for another audience")]
     WrongAudience,
-    /// `aud` holds the expected audience and others: the token works elsewhere too.
+    /// `aud` contains the expected audience and others, so the token works elsewhere too.
     #[error("token is for other audiences besides the expected one")]
     OtherAudiences,
-    /// `exp` has come.
+    /// `exp` has been reached.
     #[error("token has expired")]
     Expired,
     /// `nbf` is more than [`CLOCK_LEEWAY`] ahead.
@@ -59,7 +59,7 @@ pub enum ClaimsError {
     /// `exp` is not after `iat`.
     #[error("token expires before it was issued")]
     EndsBeforeItBegins,
-    /// `exp` less `iat` is more than the longest life allowed.
+    /// `exp` minus `iat` is more than the longest lifetime allowed.
     #[error("token lives longer than allowed")]
     LivesTooLong,
 }
@@ -77,33 +77,33 @@ impl<'t> VerifiedSignature<'t> {
         self.kid
     }
 
-    /// The token's claims, now known to be the signer's. Whether they hold for us is
-    /// [`check_claims`]'s question.
+    /// The token's claims, now known to be the signer's. [`check_claims`] decides whether they are
+    /// acceptable.
     ///
     /// # Errors
-    /// [`ClaimsFormError`] where it is no bound ServiceAccount token.
+    /// [`ClaimsFormError`] if it is not a bound ServiceAccount token.
     pub fn claims(&self) -> Result<ServiceAccountClaims, ClaimsFormError> {
         ServiceAccountClaims::read(self.jwt)
     }
 }
 
-/// What the claims must say.
+/// The values that claims are checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
-    /// The only `iss`.
+    /// The only accepted `iss`.
     pub issuer: &'a Issuer,
-    /// The only entry of `aud`.
+    /// The only accepted entry of `aud`.
     pub audience: &'a Audience,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
-    /// The longest `exp` less `iat`, where there is a limit.
+    /// The longest allowed `exp` minus `iat`, if there is a limit.
     pub longest_life: Option<SignedDuration>,
 }
 
 /// Checks a token's signature with the key that its `kid` names.
 ///
 /// # Errors
-/// [`VerifyError`] says why the signature is not believed.
+/// [`VerifyError`] says why the signature is not accepted.
 pub fn verify<'t>(
     jwt: &'t UnverifiedJwt,
     keys: &PublicKeySet,
@@ -120,10 +120,11 @@ pub fn verify<'t>(
     }
 }
 
-/// Checks that claims hold here and now. `exp` gets no leeway: the target gives none either.
+/// Checks that claims are acceptable now. `exp` gets no leeway, because the target gives none
+/// either.
 ///
 /// # Errors
-/// [`ClaimsError`] names the first claim that does not hold.
+/// [`ClaimsError`] names the first claim that is not acceptable.
 pub fn check_claims(
     claims: &ServiceAccountClaims,
     expected: &Expected<'_>,

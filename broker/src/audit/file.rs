@@ -1,12 +1,12 @@
-//! The log as a file.
+//! An audit log file that survives rotation.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A file that is opened again when another one, or none, stands under its name: a rotated log must
-/// not swallow records.
+/// A log file that is reopened when its path names another file or none: records must not get lost
+/// in a rotated file.
 pub(super) struct LogFile {
     path: PathBuf,
     file: File,

@@ -1,4 +1,4 @@
-//! A full, a torn, a stuck, a lost, a crowded and a rotated log.
+//! Tests of a full, a torn, a blocked, a lost, a crowded and a rotated log.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use keyferry_core::request_id::RequestId;
 use super::{AuditLog, PATIENCE, QUEUE, STRANGERS};
 use crate::ports::{AuditError, AuditSink};
 
-/// Whose record comes after what went wrong.
+/// The id of the record that follows a failure.
 const AFTER: u64 = 7;
 
 struct Full;
@@ -95,7 +95,7 @@ async fn nobody_waits_for_a_log_that_is_gone() {
     );
 }
 
-/// Takes nothing until it is let go.
+/// Blocks until it is released.
 struct Stuck(std::sync::mpsc::Receiver<()>, Filling);
 
 impl Write for Stuck {
@@ -179,8 +179,8 @@ async fn many_at_once_have_a_line_each() {
     assert!(state.1 < 10_002, "some lines shared a write");
 }
 
-/// More refusals of strangers than there is room for, while the log stands still: an issuance still
-/// has its line, and every refusal is counted.
+/// With more refusals of unknown callers than the queue has room for, while the log is blocked, an
+/// issuance still gets its line and every refusal is counted.
 #[tokio::test]
 async fn strangers_take_no_room_from_hand_outs() {
     let (go, stuck) = std::sync::mpsc::channel();

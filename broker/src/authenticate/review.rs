@@ -1,5 +1,4 @@
-//! One token's review: everything that costs more than a look at what is known, done once for all
-//! who wait.
+//! Reviews a token: all the work beyond a cache lookup, done once for all concurrent callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +21,16 @@ use crate::publication::Publisher;
 use crate::turns::Turns;
 use crate::view::LastFound;
 
-/// How long a TokenReview stands.
+/// How long an accepted TokenReview is cached.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(10);
-/// How long a rejection by the hub stands: enough to take the force out of a loop.
+/// How long a rejection by the hub is cached, to slow down a client that retries in a loop.
 const REJECTION_LIFETIME: Duration = Duration::from_secs(5);
-/// How long a failure of the hub stands for the token that met it.
+/// How long a failure of the hub is cached for the token that met it.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
-/// Callers remembered at most.
+/// The maximum number of cached callers.
 const CAPACITY: u64 = 20_000;
 
-/// What is remembered of a token.
+/// The cached result of a token's review.
 #[derive(Clone)]
 pub(super) enum Known {
     Accepted {
@@ -46,7 +45,7 @@ pub(super) enum Known {
     },
 }
 
-/// Why a review came to nothing.
+/// Why a review accepted no caller.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     Rejected(Reason),
@@ -105,15 +104,15 @@ impl Reviewer {
         self.known.get(key)
     }
 
-    /// Runs in a task of its own, whoever hangs up.
+    /// Reviews a token, in its own task, so that a caller that hangs up does not stop it.
     pub(super) async fn review(
         self: Arc<Self>,
         key: TokenKey,
         token: SecretString,
         rules: CallerRules,
     ) -> Result<VerifiedCaller, Failure> {
-        // Another review of the token may have ended between the look at what is known and the
-        // start of this one.
+        // Another review of the token may have ended between the cache lookup and the start of this
+        // one.
         let is_new = match self.known.get(&key) {
             Some(Known::Accepted { caller, fresh, .. }) if !fresh.passed(self.now()) => {
                 return Ok(caller);
@@ -134,7 +133,7 @@ impl Reviewer {
         {
             return Err(Failure::Hub(error));
         }
-        // The signature is checked, so the namespace is the hub's word and not the caller's.
+        // The signature is verified, so the hub stated this namespace, not the caller.
         let namespace = &claims.identity.account.namespace;
         if is_new {
             self.new_callers
@@ -162,11 +161,11 @@ impl Reviewer {
             .map(|caller| self.accepted(key, caller))
     }
 
-    /// Refuses what the hub cannot have signed, so that made-up tokens cost it no TokenReview. The
-    /// hub still has the last word.
+    /// Refuses tokens that the hub cannot have signed, so that forged tokens cost it no
+    /// TokenReview. The hub still decides on the others.
     ///
-    /// A new caller's is checked beside the requests of those who are known: whoever makes
-    /// signatures up takes no time of theirs.
+    /// The token of a new caller is checked on other threads than known callers' requests, so that
+    /// forged signatures take none of their time.
     async fn check_signature(&self, token: &SecretString, is_new: bool) -> Result<(), Reason> {
         let mut published = self
             .publisher
@@ -182,8 +181,8 @@ impl Reviewer {
                 .is_some()
         };
         if !is_known {
-            // Perhaps a new key of the hub, so its documents are read again; made-up kids do not
-            // make that happen more often.
+            // The key may be a new one of the hub, so its documents are reloaded; a rate limit
+            // keeps invented `kid` values from causing more reloads.
             self.publisher.refresh_for_unknown_key(self.now()).await?;
             published = self
                 .publisher
@@ -234,7 +233,8 @@ impl Reviewer {
         Failure::Rejected(reason)
     }
 
-    /// A missing right of ours heals at once; everything else is not asked again for a moment.
+    /// An admin can fix Keyferry's missing right at any time, so that failure is not cached; all
+    /// others are, for a moment.
     fn failed(&self, key: TokenKey, error: HubError) -> Failure {
         if !matches!(error, HubError::Forbidden(_) | HubError::Unauthenticated(_)) {
             self.failures.insert(

@@ -1,4 +1,4 @@
-//! How long an answer of the hub stands, and what is never asked of it.
+//! Tests of how long the hub's answers are used, and of what is never asked of it.
 
 #![allow(clippy::unwrap_used)]
 

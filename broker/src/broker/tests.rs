@@ -1,5 +1,5 @@
-//! A request that ends without a decision is recorded like any other, and what changes counts from
-//! that moment on.
+//! Tests that a request without a decision is audited like any other, and that changes take effect
+//! at once.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,7 +50,7 @@ impl AuditSink for Records {
     }
 }
 
-/// A hub that never answers, and lets nobody know.
+/// A hub that never answers.
 struct Silent;
 
 impl Hub for Silent {
@@ -216,7 +216,7 @@ async fn a_decision_has_its_time_and_no_more() {
             Duration::from_secs(3600),
         )
         .unwrap();
-    // The hub's sockets are at rest from here on, so time passes by itself.
+    // The hub's sockets are idle from here on, so the paused clock advances by itself.
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
     let refusal = broker.issue(&request(&token)).await.unwrap_err();
@@ -370,8 +370,8 @@ async fn the_hubs_word_on_a_delegation_has_its_ten_seconds_and_no_more() {
     );
     let token = token_of(&world, "deployer");
     let second = |second: u64| world.clock.advance(Duration::from_secs(second));
-    // The two reviews are asked for at different seconds, so that the one of the token still stands
-    // when the other has had its time.
+    // The two reviews run in different seconds, so that the token's review is still valid when the
+    // other has expired.
     broker
         .issue(&Request {
             access: AccessName::parse("tenant-a/deploy").unwrap(),
@@ -422,7 +422,7 @@ async fn the_hubs_word_on_a_delegation_has_its_ten_seconds_and_no_more() {
     assert_eq!(world.hub.access_reviews(), 2);
 }
 
-/// A hub where something changes while it mints for a tenant or looks at a right.
+/// A hub that makes a change during each mint for a tenant and each access review.
 struct Meddling {
     hub: Arc<dyn Hub>,
     change: Box<dyn Fn() + Send + Sync>,
@@ -479,7 +479,7 @@ async fn what_changes_during_a_review_counts_then_and_later() {
         hub: Arc::clone(&world.port),
         change: Box::new(move || live.set_service_account(account.clone(), None)),
     };
-    // The mint's own hub is the one that changes nothing.
+    // The mint itself uses a hub that changes nothing.
     let broker = before(&world, Arc::new(hub), &policy, Arc::new(Records::default()));
     for _ in 0..2 {
         let deploy = Request {
@@ -537,9 +537,9 @@ async fn what_changes_during_a_mint_counts_at_issue() {
     }
 }
 
-/// A flood of one address, of made-up tokens and of requests without any: few are looked at, all
-/// that is refused is one record, and a caller that is known is served as if there were none, from
-/// the same address too.
+/// A flood from one address of forged tokens and of requests without a token. Few of them are
+/// checked, all refusals share one record, and a known caller is served as usual, even from the
+/// same address.
 #[tokio::test]
 async fn a_flood_of_unknown_callers_is_one_record_a_second_and_no_known_caller_waits() {
     let (world, records) = (SmallWorld::start().await, Arc::new(Records::default()));
@@ -584,7 +584,7 @@ async fn a_flood_of_unknown_callers_is_one_record_a_second_and_no_known_caller_w
         served.elapsed() >= Duration::from_millis(300),
         "they are held back, and the known caller is not"
     );
-    // The bucket held six, of which the known caller took one when it was new.
+    // The bucket had six tokens; the known caller took one when it was new.
     assert_eq!(
         flooded
             .iter()

@@ -1,4 +1,4 @@
-//! `keyferry token` and `keyferry kubeconfig`: through a server, or directly by a configuration
+//! `keyferry token` and `keyferry kubeconfig`: through a server, or directly with a configuration
 //! file.
 
 use std::ffi::OsStr;
@@ -97,10 +97,10 @@ enum TokenOutput {
     Json,
 }
 
-/// The audience of callers' tokens where nothing else is said.
+/// The default audience of callers' tokens.
 pub(super) const CALLER_AUDIENCE: &str = "keyferry.dev";
 
-/// What the arguments mean.
+/// The access that the arguments name, and how to get its token.
 pub(super) struct Source {
     pub(super) access: AccessName,
     way: Way,
@@ -122,7 +122,7 @@ impl AccessArgs {
         source(self.named.name()?, &self.server, self.config.as_ref())
     }
 
-    /// The access and the flags for a server, for what a server alone can do.
+    /// Returns the access and the server flags, for operations that need a server.
     pub(super) fn through_server(&self) -> Result<(AccessName, &ServerArgs), UsageError> {
         if self.config.is_some() {
             let hint = "the exec plugin asks a server; give --server URL";
@@ -135,8 +135,8 @@ impl AccessArgs {
     }
 }
 
-/// The way to one access: a configuration file, else a server by the flags or by the user's own
-/// file.
+/// Chooses how to reach one access: by a configuration file, else by a server from the flags or
+/// from the user's own file.
 pub(super) fn source(
     access: AccessName,
     server: &ServerArgs,
@@ -166,7 +166,7 @@ pub(super) fn source(
 }
 
 impl ServerArgs {
-    /// The server that the flags name, and the caller's token for it.
+    /// Returns the server that the flags name, and the source of the caller's token for it.
     pub(super) fn calls(&self) -> Result<Option<(ServerAddress, CallerTokenSource)>, UsageError> {
         let Some(url) = self.server.clone() else {
             return Ok(None);
@@ -201,7 +201,7 @@ impl ServerArgs {
 }
 
 impl MaybeNamedArgs {
-    /// The access, if the arguments name one.
+    /// Returns the access, if the arguments name one.
     pub(super) fn name(&self) -> Result<Option<AccessName>, UsageError> {
         self.access
             .as_deref()
@@ -216,7 +216,7 @@ impl NamedArgs {
     }
 }
 
-/// NAME with a namespace, NAMESPACE/NAME or NAMESPACE:NAME.
+/// Parses NAME with a namespace, NAMESPACE/NAME or NAMESPACE:NAME.
 pub(super) fn access_name(access: &str, namespace: Option<&str>) -> Result<AccessName, UsageError> {
     let wrong = |problem: String| UsageError {
         problem,
@@ -236,7 +236,7 @@ pub(super) fn access_name(access: &str, namespace: Option<&str>) -> Result<Acces
     AccessName::parse(access).map_err(|error| wrong(format!("the access {error}")))
 }
 
-/// `NAMESPACE:NAME` as `NAMESPACE/NAME`. No name of Kubernetes has either sign in it.
+/// Rewrites `NAMESPACE:NAME` as `NAMESPACE/NAME`. Kubernetes names contain neither character.
 pub(super) fn with_slash(name: &str) -> String {
     if name.contains('/') {
         name.to_owned()
@@ -246,7 +246,7 @@ pub(super) fn with_slash(name: &str) -> String {
 }
 
 impl Source {
-    /// The server that is asked, where one is.
+    /// Returns the server to ask, if there is one.
     pub(super) fn server(&self) -> Option<&str> {
         match &self.way {
             Way::Server(server, _) => Some(&server.url),
@@ -264,7 +264,7 @@ impl Source {
         }
     }
 
-    /// The kubeconfig, read.
+    /// Fetches and parses the kubeconfig.
     pub(super) async fn received(&self) -> Result<ReceivedKubeconfig, ClientError> {
         let text = self.kubeconfig().await?;
         Ok(received_kubeconfig::parse(
@@ -300,7 +300,7 @@ pub(super) async fn token(args: TokenArgs) -> ExitCode {
     }
 }
 
-/// What to try next.
+/// Suggests what to try next.
 pub(super) fn hint(error: &ClientError) -> Option<&'static str> {
     match error {
         ClientError::Answer { error, .. }

@@ -1,5 +1,5 @@
-//! `keyferry admission-policies`: the hub's admission policies, filled in for one hub, and whether
-//! they hold there.
+//! `keyferry admission-policies`: prints the hub's admission policies for one hub, and checks that
+//! they work there.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

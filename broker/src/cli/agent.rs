@@ -1,4 +1,4 @@
-//! `keyferry agent`: token files for programs that read files, kept fresh. It opens no port.
+//! `keyferry agent`: keeps token files fresh for programs that read files. It opens no port.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -66,7 +66,7 @@ impl AgentArgs {
             let name = access_name(access, self.namespace.as_deref())?;
             if names.contains(&name) {
                 return Err(UsageError {
-                    problem: format!("the access {name} stands twice"),
+                    problem: format!("the access {name} is given twice"),
                     hint: "name each access once",
                 });
             }
@@ -75,7 +75,7 @@ impl AgentArgs {
         Ok(names)
     }
 
-    /// Below DIR, the place of one access.
+    /// Returns the folders below DIR for one access.
     fn below<'a>(&self, access: &'a AccessName) -> Vec<&'a str> {
         if self.accesses.len() == 1 {
             Vec::new()
@@ -84,13 +84,13 @@ impl AgentArgs {
         }
     }
 
-    /// Whether this is a probe, which reads and does no more.
+    /// Whether this is a probe, which only reads.
     pub(super) fn is_check(&self) -> bool {
         self.check
     }
 }
 
-/// The startup probe.
+/// Runs the startup probe.
 pub(super) fn check(args: &AgentArgs) -> ExitCode {
     let names = match args.names() {
         Ok(names) => names,
@@ -112,7 +112,7 @@ pub(super) fn check(args: &AgentArgs) -> ExitCode {
         };
         return ui::fail(
             &format!(
-                "looking at the token of {access} in {}: {problem}",
+                "checking the token of {access} in {}: {problem}",
                 place.display()
             ),
             None,
@@ -148,7 +148,7 @@ pub(super) async fn run(args: AgentArgs) -> ExitCode {
     }
 }
 
-/// Each access with its files and the way to its token; or what is wrong, and a hint.
+/// Each access with its files and the source of its token; or the problem, and a hint.
 type Agents = Result<Vec<(AgentParts, Source)>, (String, Option<&'static str>)>;
 
 fn agents(args: &AgentArgs) -> Agents {
@@ -205,7 +205,7 @@ fn report(access: &AccessName, round: &Result<Round, RoundError>) {
                 None
             };
             ui::fail(
-                &format!("{access}: {error}; what was written before stays"),
+                &format!("{access}: {error}; the previous token stays"),
                 hint,
             );
         }

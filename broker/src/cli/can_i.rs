@@ -1,4 +1,5 @@
-//! `keyferry can-i`: whether a token, or whom Flux makes of it, may do something at a target.
+//! `keyferry can-i`: whether a token, or the user that Flux impersonates with it, may do something
+//! at a target.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,9 +16,9 @@ use crate::client::doctor::identity::{calls, ignored};
 use crate::client::doctor::start::Plan;
 use crate::client::doctor::target_calls::TargetCalls;
 
-/// The exit code where it could not be asked.
+/// The exit code if the target could not be asked.
 const UNDETERMINED: u8 = 3;
-/// The longest standard input.
+/// The largest standard input that is read.
 const MAX_INPUT: usize = 16 << 20;
 
 #[derive(Args)]
@@ -77,7 +78,7 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
     asked.unwrap_or_else(|problem| {
         ui::fail(
             &problem,
-            Some("keyferry doctor names the hop that is broken"),
+            Some("keyferry doctor names the first step that fails"),
         );
         ExitCode::from(2)
     })
@@ -138,7 +139,7 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
             &[(text("group"), &resource, verb)],
         );
         ui::note(&format!(
-            "these would allow it, to review and to apply at {target}:\n{}",
+            "these would allow it; review and apply them at {target}:\n{}",
             with_bindings(&[role], &user)
         ));
     }
@@ -149,7 +150,8 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
     })
 }
 
-/// The user name that the target goes by: the bearer's, or that of the impersonated ServiceAccount.
+/// Returns the user name that the target applies: the bearer's, or that of the impersonated
+/// ServiceAccount.
 async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, String> {
     let name = |answer: Result<Value, Identity>| {
         answer
@@ -171,7 +173,7 @@ async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, String> {
     }
 }
 
-/// Each role with its binding to the user, as YAML documents.
+/// Renders each role with its binding to the user, as YAML documents.
 fn with_bindings(roles: &[Value], user: &str) -> String {
     let objects = roles
         .iter()
@@ -193,7 +195,7 @@ async fn can_apply(
 ) -> Result<ExitCode, String> {
     let start = match (start, &args.from) {
         (Some(_), Some(_)) => {
-            return Err("what to start from is given twice, before -f and by --from".to_owned());
+            return Err("the starting object is given twice, before -f and by --from".to_owned());
         }
         (Some(start), None) => Some(start.parse::<StartArg>()?),
         (None, from) => from.clone(),
@@ -223,7 +225,7 @@ async fn can_apply(
     let place = args.target_namespace.as_deref().unwrap_or("default");
     let mut applied =
         apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;
-    // What it would make of the objects is not known here.
+    // A kustomization's objects are unknown until it is built.
     let not_built = |file: &std::path::PathBuf| {
         format!(
             "{} is not built here: pipe kubectl kustomize DIR into -f -",
@@ -297,7 +299,7 @@ fn text(applied: &Applied, user: &str, target: &str) -> String {
     }
     let count = applied.missing.len();
     ui::note(&format!(
-        "no: {} lacks {count} right(s) at {target}; these would give them, to review and to apply \
+        "no: {} lacks {count} right(s) at {target}; these would grant them; review and apply them \
          there:",
         ui::plain(user)
     ));

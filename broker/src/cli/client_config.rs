@@ -1,7 +1,7 @@
-//! Which server is asked, and as whom: the user's own file, or the flags.
+//! Chooses the server to ask and the caller: from the user's own file, or from the flags.
 //!
-//! For the exec plugin, flags beside a file must say the same: arguments may have been added by
-//! whoever wrote the list of clusters.
+//! For the exec plugin, flags beside a file must agree with it: the author of the list of clusters
+//! may have added the arguments.
 
 use std::path::{Path, PathBuf};
 
@@ -13,28 +13,28 @@ use crate::client::client_file;
 use crate::client::server::ServerAddress;
 use crate::kube::client::HubAccess;
 
-/// What flags may do where the user's file is there.
+/// What flags may do if the user's file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beside {
-    /// A person typed them: with `--server` they count alone, and the file is left aside. Flags and
-    /// file are never mixed, so that a token of the one does not go to the server of the other.
+    /// A person typed the flags: with `--server`, the flags replace the file. The two are never
+    /// mixed, so that a token of one does not go to the server of the other.
     Flags,
-    /// They may have come from a list of clusters: the file decides alone.
+    /// The flags may come from a list of clusters: only the file decides.
     File,
 }
 
-/// What they mean.
+/// The server and the caller that the flags or the file name.
 pub(super) struct Reach {
     pub(super) server: ServerAddress,
     pub(super) caller: CallerTokenSource,
-    /// Whether a client that does not name its server is served.
+    /// Whether a client that does not name its target server still gets a token.
     pub(super) allow_unpinned_server: bool,
-    /// The file that says so.
+    /// The file that these values come from.
     pub(super) file: Option<PathBuf>,
 }
 
 impl ServerArgs {
-    /// The server, by the file or by the flags; none where neither names one.
+    /// Returns the server from the file or from the flags; `None` if neither names one.
     pub(super) fn reach(&self, beside: Beside) -> Result<Option<Reach>, UsageError> {
         let by_flags = || {
             let calls = self.calls()?;
@@ -72,7 +72,8 @@ impl ServerArgs {
             }
             return by_flags();
         };
-        // The file leaves the hub open: a person's own kubeconfig counts, as in every command.
+        // The file does not name the hub, so the user's own kubeconfig is used, as in every
+        // command.
         let open = beside == Beside::Flags && file.caller.hub.kubeconfig.is_none();
         if open {
             let flags = self.hub.access();
@@ -93,7 +94,7 @@ impl ServerArgs {
 }
 
 impl Reach {
-    /// A flag beside the file may repeat it and nothing else.
+    /// Checks that each flag repeats the file's value.
     fn agrees_with(&self, flags: &ServerArgs) -> Result<(), UsageError> {
         let same_path =
             |flag: &Option<PathBuf>, own: &Option<PathBuf>| flag.is_none() || flag == own;
@@ -150,20 +151,20 @@ impl Reach {
                 let path = self.file.as_deref().unwrap_or(Path::new("")).display();
                 Err(UsageError {
                     problem: format!(
-                        "{flag}, or its KEYFERRY_ variable, says otherwise than the client \
+                        "{flag}, or its KEYFERRY_ variable, contradicts the client \
                          configuration {path}"
                     ),
-                    hint: "that file decides which server is asked and as whom; change it there, \
-                        or name another file by --client-config",
+                    hint: "that file sets the server and the caller; change it there, or name \
+                        another file with --client-config",
                 })
             }
         }
     }
 
-    /// The arguments by which an exec stanza finds the same again.
+    /// Returns the arguments with which an exec stanza reaches the same server and caller.
     ///
     /// # Errors
-    /// The hub is known by several merged kubeconfigs, which one argument cannot name.
+    /// The hub is reached by several merged kubeconfigs, which one argument cannot name.
     pub(super) fn arguments(
         &self,
         access: &AccessName,
@@ -209,7 +210,7 @@ impl Reach {
         Ok(arguments)
     }
 
-    /// The file of the caller's token, where it is one.
+    /// Returns the file of the caller's token, if the token comes from a file.
     pub(super) fn token_file(&self) -> Option<&Path> {
         let default = Some(Path::new(caller_token::DEFAULT_TOKEN_FILE))
             .filter(|_| self.caller.service_account.is_none());
@@ -217,8 +218,8 @@ impl Reach {
     }
 }
 
-/// `keyferry` in a folder of the user's, by the XDG Base Directory Specification: a relative path
-/// in the variable does not count.
+/// Returns the folder `keyferry` in one of the user's folders. By the XDG Base Directory
+/// Specification, a relative path in the variable is ignored.
 pub(super) fn home_folder(variable: &str, otherwise: &str) -> Option<PathBuf> {
     let named = |name: &str| {
         std::env::var_os(name)
@@ -229,7 +230,7 @@ pub(super) fn home_folder(variable: &str, otherwise: &str) -> Option<PathBuf> {
     Some(folder.join("keyferry"))
 }
 
-/// kubectl runs the plugin wherever the user happens to be.
+/// Makes a path absolute, because kubectl runs the plugin in the user's current folder.
 fn absolute(path: &Path) -> String {
     std::path::absolute(path)
         .unwrap_or_else(|_| path.to_owned())
@@ -440,8 +441,8 @@ mod tests {
         );
     }
 
-    /// The plugin reads no `KUBECONFIG`, so what was found there when the stanza was written stands
-    /// in it.
+    /// The plugin does not read `KUBECONFIG`, so the stanza names the kubeconfig that was found
+    /// when it was written.
     #[test]
     fn a_stanza_names_the_kubeconfig_that_was_found() {
         let access = AccessName::parse("tenant-a/prod").unwrap();

@@ -1,5 +1,5 @@
-//! Completion: a script for a shell, and answers to kubectl, which asks its plugins as it asks
-//! itself.
+//! Completion: a script for a shell, and candidates for kubectl, which calls its plugins for
+//! completion.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,10 +10,10 @@ use clap_complete::Shell;
 
 use super::ui;
 
-/// More words than anybody types.
+/// The most words that are read.
 const MAX_WORDS: usize = 1000;
-/// What kubectl is told below the candidates (cobra's ShellCompDirective): file names may follow,
-/// or nothing else does.
+/// The directives below the candidates (cobra's ShellCompDirective): file names may follow, or
+/// nothing else.
 const FILES: &str = ":0";
 const NO_FILES: &str = ":4";
 
@@ -24,14 +24,14 @@ pub(super) struct CompletionArgs {
     shell: Shell,
 }
 
-/// Prints a shell's script.
+/// Prints the completion script of a shell.
 pub(super) fn run(args: &CompletionArgs, mut command: Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "keyferry", &mut script);
     ui::finish(String::from_utf8_lossy(&script).trim_end())
 }
 
-/// Answers kubectl: the words after `kubectl keyferry`, the last of which is still being typed.
+/// Answers kubectl. `words` follow `kubectl keyferry`; the last one is still being typed.
 pub(super) fn answer_kubectl(words: impl Iterator<Item = OsString>, command: Command) -> ExitCode {
     let words: Vec<String> = words
         .take(MAX_WORDS)
@@ -40,7 +40,7 @@ pub(super) fn answer_kubectl(words: impl Iterator<Item = OsString>, command: Com
     ui::finish(&candidates(&words, command).join("\n"))
 }
 
-/// One candidate a line, with a tab before what it is for, and the directive at the end.
+/// Returns one candidate per line, with a tab before its description, and the directive last.
 fn candidates(words: &[String], mut command: Command) -> Vec<String> {
     let Some((typed, before)) = words.split_last() else {
         return vec![NO_FILES.to_owned()];
@@ -53,7 +53,7 @@ fn candidates(words: &[String], mut command: Command) -> Vec<String> {
             continue;
         }
         match word.strip_prefix('-') {
-            // What follows is for another program.
+            // Arguments after `--` are for another program.
             Some("-") => return vec![FILES.to_owned()],
             Some(_) => {
                 waiting = flag(current, word).filter(|arg| takes_value(arg) && !word.contains('='))
@@ -106,7 +106,7 @@ fn takes_value(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Set | ArgAction::Append)
 }
 
-/// The values that an argument knows, or file names where it wants one.
+/// Returns the known values of an argument, or the directive for file names.
 fn values(arg: &Arg, prefix: &str, typed: &str) -> Vec<String> {
     let known: Vec<PossibleValue> = arg.get_possible_values();
     let names = arg.get_value_names().unwrap_or_default();

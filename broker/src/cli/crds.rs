@@ -1,4 +1,4 @@
-//! `keyferry crds`: the CustomResourceDefinitions that the hub needs, or their reference.
+//! `keyferry crds`: prints the CustomResourceDefinitions that the hub needs, or their reference.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use super::ui;
 
 mod reference;
 
-/// The definitions, as they are applied.
+/// The definitions in the form in which they are applied.
 const CRDS: [&str; 3] = [
     include_str!("../../crds/targetclusters.yaml"),
     include_str!("../../crds/targetaccesses.yaml"),

@@ -1,7 +1,7 @@
 //! `keyferry credential`: the exec plugin of kubectl and client-go.
 //!
-//! A warm call reads a few files and prints. Nothing of the network is built before a token has to
-//! be fetched.
+//! With a cached token, a call reads a few files and prints. Network clients are created only when
+//! a token must be fetched.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ pub(super) struct CredentialArgs {
     cache_dir: Option<PathBuf>,
 }
 
-/// A failure and what to try next.
+/// A failure and a hint what to try next.
 struct Failure {
     problem: String,
     hint: Option<&'static str>,
@@ -112,9 +112,9 @@ fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretS
     answer.map_err(|error| failure(error.to_string(), "run the command again"))
 }
 
-/// The access that the cluster's entry names. Whoever wrote it chooses among the caller's own
-/// accesses, and gets the token of one only for that access's own target: so not where the target
-/// may go unnamed.
+/// Returns the access that the cluster entry names. The author of the entry chooses among the
+/// caller's own accesses, and each token is only for its access's own target. So this is refused
+/// where the target server may be unnamed.
 fn named_by_cluster(named: &NamedByCluster, reach: &Reach) -> Result<AccessName, Failure> {
     let fix =
         "write the access into the exec stanza's arguments: keyferry credential NAMESPACE/NAME";
@@ -135,8 +135,8 @@ fn named_by_cluster(named: &NamedByCluster, reach: &Reach) -> Result<AccessName,
     }
 }
 
-/// From the cache, or fetched by the one process that holds the lock while the others wait for what
-/// it leaves.
+/// Returns a token from the cache, or fetches one. One process holds the lock and fetches; the
+/// others wait and then read its result.
 fn through_cache(
     args: &CredentialArgs,
     access: &AccessName,
@@ -169,7 +169,7 @@ fn through_cache(
             }
         }
         None => {
-            ui::note("keyferry: another process holds the cache's lock; this one asks by itself")
+            ui::note("keyferry: another process holds the cache's lock; this one gets a new token")
         }
     }
     let token = fetch(access, reach, cluster, clock)?;
@@ -179,7 +179,7 @@ fn through_cache(
     Ok(token)
 }
 
-/// Everything that decides which token comes out.
+/// Derives the cache key from everything that determines the token.
 fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> CacheKey {
     let path = |path: Option<&std::path::Path>| {
         path.map(|path| path.as_os_str().as_encoded_bytes().to_vec())
@@ -228,8 +228,8 @@ fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> 
     CacheKey::of(&parts.each_ref().map(Option::as_deref))
 }
 
-/// Who the caller's token says it is: a file may come to hold another's, as in the jobs of one
-/// runner.
+/// Returns the caller that a token file claims. The same file may later contain another caller's
+/// token, as in the jobs of one runner.
 fn identity(file: &std::path::Path) -> Option<Vec<u8>> {
     let token = caller_token::read(file).ok()?;
     let token = UnverifiedJwt::parse(token.expose_secret()).ok()?;
@@ -267,13 +267,13 @@ fn fetch(
     if let Some(claimed) = cluster {
         let target = target.ok_or_else(|| {
             failure(
-                "the server does not say where the target is, so nothing can be compared",
+                "the server does not report the target's address, so it cannot be compared",
                 "update the Keyferry server",
             )
         })?;
         target.is_what(claimed).map_err(|other| {
             failure(
-                format!("the token for {access} is not handed over: in the kubeconfig, {other}"),
+                format!("the token for {access} is not printed: in the kubeconfig, {other}"),
                 "take the cluster from `keyferry kubeconfig --exec`",
             )
         })?;
@@ -285,7 +285,7 @@ fn fetch(
     let expiration = expiration.ok_or_else(|| {
         failure(
             "the server's token has less than 10 s to go by this machine's clock, or no expiry",
-            "set the clocks right",
+            "correct the clocks",
         )
     })?;
     Ok(CachedToken {

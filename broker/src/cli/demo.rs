@@ -1,4 +1,4 @@
-//! `keyferry demo`: the main job between an embedded hub and an embedded target, on loopback.
+//! `keyferry demo`: issues a token between an embedded hub and an embedded target, on loopback.
 
 mod screen;
 mod stage;
@@ -20,7 +20,7 @@ pub(super) struct DemoArgs {
     once: bool,
 }
 
-/// Why the demo could not be shown.
+/// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
     #[error("starting the demo: {0}")]

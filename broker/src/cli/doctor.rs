@@ -1,4 +1,5 @@
-//! `keyferry doctor`: the way of a token to a target, hop by hop, and the first broken one.
+//! `keyferry doctor`: follows a token's path to a target, hop by hop, and names the first broken
+//! one.
 
 mod next;
 
@@ -30,7 +31,7 @@ pub(super) struct DoctorArgs {
     /// anonymous.
     #[arg(long = "kubernetes", value_name = "VERSION", help_heading = TARGET)]
     target_version: Option<keyferry_trust::Minor>,
-    /// A kubeconfig of somebody who may create tokenreviews at the target.
+    /// A kubeconfig of a user who may create tokenreviews at the target.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_kubeconfig: Option<std::path::PathBuf>,
     /// Context of --target-kubeconfig, instead of its current one.
@@ -56,7 +57,7 @@ enum Output {
     Json,
 }
 
-/// The exit code where it is not known whether, or where, the way is broken.
+/// The exit code if it is unknown whether, or where, the path is broken.
 const UNDETERMINED: u8 = 3;
 
 pub(super) async fn run(args: DoctorArgs) -> ExitCode {
@@ -69,7 +70,7 @@ pub(super) async fn run(args: DoctorArgs) -> ExitCode {
     }
 }
 
-/// The report, and the RBAC that is missing.
+/// Returns the report, and the missing RBAC as YAML.
 async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), String> {
     let plan = args
         .way
@@ -194,7 +195,7 @@ fn table(report: &Report, yaml: Option<&str>) -> String {
     };
     if let Some(yaml) = yaml {
         end.push_str(&format!(
-            "\nthis binding would do, to review and to apply at the target:\n{yaml}"
+            "\nthis binding would grant it; review and apply it at the target:\n{yaml}"
         ));
     }
     for command in &report.next {
@@ -208,10 +209,10 @@ fn undetermined(report: &Report) -> String {
         hop.status == Status::Broken && hop.reason == Some(Code::TokenRefused.into())
     };
     if !report.hops.iter().any(|hop| refused(&hop)) {
-        return "undetermined: the hops above say what is missing".to_owned();
+        return "undetermined: the hops above show what is missing".to_owned();
     }
-    // In the order in which they are met.
-    "undetermined: the target refuses the token, and does not tell its bearer why. Likely, the most frequent first:\n\
+    // The most frequent cause comes first.
+    "undetermined: the target refuses the token, and does not report why to the bearer. Likely, the most frequent first:\n\
      - its AuthenticationConfiguration is not active: kube-apiserver was not started with it, or refused a change of it\n\
      - issuer.audiences does not have the token's audience\n\
      - issuer.url is not the token's iss byte for byte\n\

@@ -1,5 +1,4 @@
-//! Every command of Keyferry that the README and the documents show is one that the command line
-//! takes.
+//! Tests that the command line accepts every keyferry command in the README and the documents.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,8 +10,8 @@ use keyferry_integration::documents::{
 
 use super::Cli;
 
-/// What the command line says against a command; `None` where it takes it, or where the command
-/// stops short on purpose (`keyferry trust`).
+/// Returns the command line's error for a command. `None` if it is accepted, or if the document
+/// deliberately shortens it (`keyferry trust`).
 fn fault(command: &ShellCommand) -> Option<String> {
     let arguments = command.keyferry_arguments()?;
     let line = std::iter::once("keyferry").chain(arguments.iter().map(String::as_str));
@@ -63,8 +62,8 @@ fn every_block_says_how_it_is_held() {
     );
 }
 
-/// Within a sentence a command may be cut short, so what is missing is no fault; what is there must
-/// be known.
+/// A command within a sentence may be shortened, so missing arguments are no fault. The words that
+/// are there must exist.
 #[test]
 fn commands_in_sentences_name_what_exists() {
     let mut faults = Vec::new();
@@ -96,7 +95,7 @@ fn commands_in_sentences_name_what_exists() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// What the changelog and the documents call missing is not something that the command line has.
+/// What the changelog and the documents call missing must not exist in the command line.
 #[test]
 fn not_there_yet_names_nothing_that_exists() {
     let root = keyferry_integration::documents::repository();

@@ -1,4 +1,4 @@
-//! `keyferry exec ACCESS -- COMMAND`: the command sees a kubeconfig that is gone when it ends.
+//! `keyferry exec ACCESS -- COMMAND`: gives the command a kubeconfig that is deleted when it ends.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -38,7 +38,7 @@ pub(super) async fn run(args: ExecArgs) -> ExitCode {
     let Some((program, arguments)) = args.command.split_first() else {
         return ui::fail("no command is given", Some("write it after --"));
     };
-    // Heard from before the command starts until the file is removed.
+    // Signals are handled from before the command starts until the file is removed.
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => return ui::fail(&format!("listening for signals: {error}"), None),
@@ -67,7 +67,7 @@ pub(super) async fn run(args: ExecArgs) -> ExitCode {
     }
 }
 
-/// What would end this process, and leave the file behind.
+/// The signals that would end this process without removing the file.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -84,7 +84,7 @@ impl Signals {
         })
     }
 
-    /// The next signal to pass on. Ctrl-C reaches the command by itself, from the terminal.
+    /// Returns the next signal to pass on. Ctrl-C reaches the command directly from the terminal.
     async fn next(&mut self) -> Option<rustix::process::Signal> {
         tokio::select! {
             _ = self.interrupt.recv() => None,
@@ -100,12 +100,13 @@ fn pass_on(child: &Child, signal: Option<rustix::process::Signal>) {
         .and_then(|id| i32::try_from(id).ok())
         .and_then(rustix::process::Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, signal) {
-        // It may have ended in this moment; then there is nothing to pass on.
+        // The command may have just ended, so a failure is ignored.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// A folder that only this user can enter, with a file that only this user can read.
+/// Writes the kubeconfig to a file that only this user can read, in a folder that only this user
+/// can enter.
 fn write(kubeconfig: &SecretString) -> std::io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("keyferry-");

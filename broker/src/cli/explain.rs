@@ -1,5 +1,5 @@
-//! `keyferry explain`: cause and fix of a reason code, from docs/troubleshooting.md, which is
-//! compiled in.
+//! `keyferry explain`: prints cause and fix of a reason code, from docs/troubleshooting.md, which
+//! is compiled in.
 
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ enum Output {
     Json,
 }
 
-/// What the document says about a code.
+/// The document's section on a code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Explanation {
     reason: &'static str,
@@ -78,7 +78,7 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     }
 }
 
-/// The first codes of the document's parts, in its order, and what the part is about.
+/// The parts of the document in its order: the first code of each part, and its topic.
 const PARTS: [(&str, &str); 5] = [
     (
         "AdmissionPolicyIncomplete",
@@ -95,10 +95,11 @@ const PARTS: [(&str, &str); 5] = [
         "From the start to the target: Flux, documents, the target (doctor)",
     ),
 ];
-/// The part of the codes about the caller's own token, which stand among those of the first.
+/// The part for codes about the caller's own token. In the document, these are among the codes of
+/// the first part.
 const CALLER: &str = "The caller's token";
 
-/// Each code with what it means, by parts.
+/// Lists each code with a summary, by parts.
 fn listed(all: &[Explanation]) -> String {
     let mut parts: Vec<(&str, Vec<&Explanation>)> = vec![(CALLER, Vec::new())];
     let mut caller = Vec::new();
@@ -126,10 +127,10 @@ fn listed(all: &[Explanation]) -> String {
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// The longest summary, in characters.
+/// The length limit of a summary, in characters.
 const MAX_SUMMARY: usize = 90;
 
-/// The first sentence, cut at a word.
+/// Returns the first sentence, cut at a word if it is too long.
 fn summary(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let sentence = line
@@ -148,11 +149,11 @@ fn summary(text: &str) -> String {
     )
 }
 
-/// What apiservers and clients say for a status.
+/// Words in which apiservers and clients report a status, with that status.
 const ALSO: [(&str, &str); 2] = [("unauthorized", "401"), ("forbidden", "403")];
 
-/// The codes whose text has the words of a message: together, or at least each of them. The most
-/// common cause comes first.
+/// Finds the codes whose text contains a message, or at least each of its words. The most common
+/// cause comes first.
 fn mentioning(asked: &str, all: &[Explanation]) -> Vec<Explanation> {
     let asked = asked
         .split_whitespace()
@@ -216,7 +217,7 @@ fn mentions(found: &[Explanation]) -> String {
     )
 }
 
-/// Every section of the document whose heading is a code.
+/// Returns every section of the document whose heading is a code.
 fn all() -> impl Iterator<Item = Explanation> {
     let sections = DOCUMENT
         .split("\n## ")
@@ -237,7 +238,7 @@ fn all() -> impl Iterator<Item = Explanation> {
         })
 }
 
-/// Markdown as a terminal shows it: no links, list indents gone, blocks kept as they are.
+/// Converts Markdown for a terminal: drops links and list indents, and keeps blocks.
 fn prose(text: &str) -> String {
     let lines: Vec<&str> = text
         .lines()
@@ -248,7 +249,7 @@ fn prose(text: &str) -> String {
         .replace("**", "")
 }
 
-/// `[text](target)` becomes `text`.
+/// Replaces `[text](target)` by `text`.
 fn unlink(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -288,7 +289,8 @@ fn text(explanation: &Explanation) -> String {
     .join("\n")
 }
 
-/// The three nearest codes that are near at all: a part of the name, or few letters apart.
+/// Returns the three most similar codes: those that contain the input, or differ from it in few
+/// letters.
 fn near(asked: &str, all: &[Explanation]) -> Vec<&'static str> {
     let asked: String = asked
         .chars()
@@ -314,7 +316,7 @@ fn near(asked: &str, all: &[Explanation]) -> Vec<&'static str> {
         .collect()
 }
 
-/// How many letters must be put in, taken out or changed.
+/// Counts the letters to insert, delete or replace (Levenshtein distance).
 fn distance(left: &str, right: &str) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (index, letter) in left.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! `keyferry export`: the discovery documents as files.
+//! `keyferry export`: writes the discovery documents as files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -74,7 +74,7 @@ pub(super) async fn run(args: ExportArgs) -> ExitCode {
     }
 }
 
-/// Everything that one round needs.
+/// Everything that one round of the export needs.
 struct Exporter {
     export: Export,
     publisher: Publisher,
@@ -139,7 +139,7 @@ impl Exporter {
             .write(&published, &self.public_url, self.server.max_age)?)
     }
 
-    /// Rounds without end. Each cause of failure is told once, until a round goes well.
+    /// Repeats rounds for ever. Logs each cause of failure once, until a round succeeds.
     async fn follow(&self) {
         let mut failing = None;
         loop {
@@ -180,7 +180,7 @@ fn hint(error: &RoundError) -> Option<&'static str> {
         }
         RoundError::Record(_) => Some(
             "the record names revoked keys; --without-record exports what the hub lists now, \
-             whatever was revoked",
+             including revoked keys",
         ),
         _ => None,
     }

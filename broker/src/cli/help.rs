@@ -1,11 +1,11 @@
-//! What `--help` says beside the flags: the commands by what they are for, and an example of each.
+//! The parts of `--help` beside the flags: the commands grouped by purpose, and an example of each.
 
 use std::ffi::OsString;
 
 use clap::Command;
 use clap::error::ErrorKind;
 
-/// The commands by what they are for. One that stands nowhere is listed under the last.
+/// The commands grouped by purpose. A command without a group is listed in the last one.
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Use a target",
@@ -30,7 +30,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Other", &["completion", "demo", "help"]),
 ];
 
-/// One example of each command. A test holds that the command line takes them.
+/// One example of each command. A test checks that the command line accepts them.
 const EXAMPLES: [(&str, &str); 21] = [
     (
         "serve",
@@ -95,7 +95,7 @@ const EXAMPLES: [(&str, &str); 21] = [
     ("demo", "keyferry demo --once"),
 ];
 
-/// The command line with its groups and examples.
+/// Adds groups and examples to the command line's help.
 pub(super) fn presented(mut command: Command) -> Command {
     for (name, example) in EXAMPLES {
         if command.find_subcommand(name).is_some() {
@@ -148,7 +148,7 @@ fn grouped(command: &Command) -> String {
     groups.collect::<Vec<_>>().join("\n\n")
 }
 
-/// What the parser's own message does not say.
+/// Returns a hint that the parser's own message lacks.
 pub(super) fn hint(kind: ErrorKind, words: &[OsString]) -> Option<&'static str> {
     let exec =
         words.first().is_some_and(|word| word == "exec") && !words.iter().any(|word| word == "--");

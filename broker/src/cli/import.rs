@@ -1,4 +1,4 @@
-//! `keyferry import`: a TargetCluster of what other tools know of a cluster.
+//! `keyferry import`: makes a TargetCluster from another tool's description of a cluster.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -66,7 +66,7 @@ pub(super) fn run(args: &ImportArgs) -> ExitCode {
             if !dropped.is_empty() {
                 ui::note(&format!("left out: {}", dropped.join(", ")));
             }
-            ui::note("nobody may use the target yet: say who in spec.allow");
+            ui::note("no ServiceAccount may use the target yet; list them in spec.allow");
             ui::finish(text.trim_end())
         }
         Err(error) => ui::fail(&format!("importing {}: {error}", args.file.display()), None),

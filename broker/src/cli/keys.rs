@@ -1,5 +1,5 @@
-//! `keyferry keys`: the hub's keys: which was last seen to sign, when each is active, and when the
-//! hub may remove it.
+//! `keyferry keys`: lists the hub's keys: which was last seen to sign, when each becomes active,
+//! and when the hub may remove it.
 
 mod rotate;
 
@@ -80,15 +80,15 @@ struct Row {
     delivered_objects: Option<usize>,
 }
 
-/// Whether the key signs, as far as tokens that Keyferry issued show it.
+/// Whether a key signs, as seen in the tokens that Keyferry issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Signs {
-    /// The newest key that a token was seen of.
+    /// The newest key that signed an observed token.
     LastSeen,
-    /// A newer key was seen to sign since.
+    /// The key signed tokens before a newer key was seen to sign.
     Before,
-    /// No token of it was seen.
+    /// No token of this key was observed.
     NotSeen,
 }
 
@@ -146,7 +146,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
     }
 }
 
-/// Reads the name of a namespace.
+/// Parses the name of a namespace.
 pub(super) fn namespace(text: &str) -> Result<Namespace, String> {
     Namespace::new(text).map_err(|error| format!("reading --keyferry-namespace {text:?}: {error}"))
 }
@@ -158,8 +158,8 @@ async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyJournal, String>
     client.read().await.map_err(|error| error.to_string())
 }
 
-/// How many delivered objects hold a token of each key, by the accesses' statuses; nothing where
-/// that cannot be known.
+/// Counts the delivered objects with a token of each key, from the accesses' statuses. `None` if
+/// the statuses are not available.
 async fn delivered(
     configuration: Option<&Configuration>,
     hub: &HubArgs,
@@ -189,7 +189,7 @@ async fn delivered(
     };
     let mut delivered = BTreeMap::new();
     for (name, access) in &objects.accesses {
-        // A managed issuer's keys are not the hub's.
+        // Keys of a managed issuer are not the hub's.
         let target = access
             .meant()
             .and_then(|access| objects.targets.get(&access.target)?.meant());
@@ -234,8 +234,8 @@ fn rows(
             (_, Some(_)) => Signs::Before,
             (_, None) => Signs::NotSeen,
         };
-        // Once a newer key signs, and its tokens are accepted everywhere, the old one serves the
-        // tokens that it signed before.
+        // Once a newer key signs and its tokens are accepted everywhere, the old key only verifies
+        // the tokens that it signed before.
         let successor = newest.filter(|newest| {
             newest.published_at > record.published_at && record.withdrawn_at.is_none()
         });
@@ -276,7 +276,7 @@ fn settled_at(record: &KeyRecord, settle: Duration) -> Timestamp {
     }
 }
 
-/// A time that has passed, as it is; one that comes, as how long until then.
+/// Formats a time: a past one as it is, a future one as the duration until then.
 fn when(at: Timestamp, now: Timestamp) -> String {
     if at <= now {
         return at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -365,8 +365,8 @@ fn timeline(rows: &[Row], journal: &KeyJournal, now: Timestamp) -> String {
         event(row.published_at, "published", "will be published");
         event(
             row.settled_at,
-            "settled: its tokens may leave",
-            "settles: its tokens may leave then",
+            "settled: its tokens may be issued",
+            "settles: its tokens may be issued then",
         );
         if let Some(at) = row.signs_since {
             event(

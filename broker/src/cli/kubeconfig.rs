@@ -1,5 +1,5 @@
-//! `keyferry kubeconfig`: with a token in it, or with the exec plugin, which fetches one whenever a
-//! client needs it.
+//! `keyferry kubeconfig`: prints a kubeconfig with a token, or with the exec plugin, which fetches
+//! a token whenever a client needs one.
 
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ pub(super) async fn run(args: KubeconfigArgs) -> ExitCode {
     }
 }
 
-/// Exchanges once, for where the target is; the token itself is dropped.
+/// Exchanges once, only to learn where the target is; drops the token itself.
 async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
     let reach = args.access.through_server().and_then(|(access, server)| {
         let reach = server.reach(Beside::File)?;
@@ -51,7 +51,7 @@ async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
             problem: "no server is named".to_owned(),
             hint: "give --server URL",
         })?;
-        // Before anything is asked: a stanza that could not be written is a mistake of the
+        // Checked before any request: a stanza that cannot be written is a mistake in the
         // arguments.
         let arguments = reach.arguments(&access, server.client_config.as_deref())?;
         Ok((access, reach, arguments))
@@ -70,7 +70,7 @@ async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
     };
     let Some(cluster) = cluster else {
         return ui::fail(
-            "the server does not say where the target is",
+            "the server does not report the target's address",
             Some("update the Keyferry server"),
         );
     };

@@ -1,5 +1,5 @@
-//! `keyferry lint`: the errors of AuthenticationConfiguration files in the apiserver's words, and
-//! the traps that it does not see.
+//! `keyferry lint`: reports the errors of AuthenticationConfiguration files with the apiserver's
+//! own messages, and traps that the apiserver does not report.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,7 +27,8 @@ pub(super) struct LintArgs {
     #[arg(long = "own-issuer", value_name = "URL")]
     own_issuers: Vec<String>,
     /// Also fetch each issuer's discovery document and keys, as the target would: anonymously, by
-    /// certificateAuthority. Not for files of strangers: they say which addresses are asked.
+    /// certificateAuthority. Do not use it on untrusted files: they decide which addresses are
+    /// called.
     #[arg(long)]
     network: bool,
     /// Output format.
@@ -45,7 +46,7 @@ enum Output {
     Sarif,
 }
 
-/// A file and what was found in it.
+/// A file and its findings.
 struct Linted<'a> {
     path: &'a Path,
     findings: Vec<Finding>,
@@ -55,7 +56,8 @@ pub(super) fn run(args: &LintArgs) -> ExitCode {
     let minor = args.minor.minor();
     let mut linted = Vec::new();
     for path in &args.files {
-        // The library says itself what is too large, so one byte more than it reads is enough.
+        // The library itself reports a file that is too large, so reading one byte beyond its limit
+        // is enough.
         match local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES + 1) {
             Ok(bytes) => match published(args, &bytes) {
                 Ok(published) => {
@@ -82,7 +84,7 @@ pub(super) fn run(args: &LintArgs) -> ExitCode {
     }
 }
 
-/// What the issuers publish, where that was asked for.
+/// Fetches what the issuers publish, if `--network` is given.
 fn published(args: &LintArgs, bytes: &[u8]) -> std::io::Result<Vec<Published>> {
     if !args.network {
         return Ok(Vec::new());
@@ -94,7 +96,7 @@ fn published(args: &LintArgs, bytes: &[u8]) -> std::io::Result<Vec<Published>> {
         .block_on(published::published(&places)))
 }
 
-/// 1 with an error, 3 with something undetermined, else 0.
+/// Returns exit code 1 for an error, 3 for an undetermined finding, else 0.
 fn code(linted: &[Linted<'_>]) -> u8 {
     let findings = || linted.iter().flat_map(|file| &file.findings);
     if findings().any(|finding| finding.severity == Severity::Error) {
@@ -106,7 +108,7 @@ fn code(linted: &[Linted<'_>]) -> u8 {
     }
 }
 
-/// Characters of a message that the text form shows; JSON and SARIF have it whole.
+/// The most characters of a message in the text output; JSON and SARIF have all of it.
 const MAX_MESSAGE: usize = 400;
 
 fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
@@ -131,7 +133,7 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
                 .trim_end()
                 .to_owned(),
             );
-            // An apiserver repeats the whole file in some of its errors.
+            // An apiserver quotes the whole file in some of its errors.
             let message = foreign_text::lines(&finding.message, MAX_MESSAGE);
             lines.push(format!("    {}", message.replace('\n', "\n    ")));
             lines.push(format!("    fix: {}", finding.fix));
@@ -164,7 +166,7 @@ fn json(linted: &[Linted<'_>], minor: Minor) -> Value {
     objects.collect()
 }
 
-/// One run for all files: code hosts take only one run of a tool.
+/// Renders one SARIF run for all files, because code hosts accept only one run per tool.
 fn sarif(linted: &[Linted<'_>]) -> Value {
     let all: Vec<Finding> = linted
         .iter()
@@ -186,7 +188,7 @@ fn sarif(linted: &[Linted<'_>]) -> Value {
     document
 }
 
-/// A path as a URI reference.
+/// Encodes a path as a URI reference.
 fn relative_uri(path: &Path) -> String {
     let text = path.to_string_lossy().replace('\\', "/");
     let text = text.strip_prefix("./").unwrap_or(&text);

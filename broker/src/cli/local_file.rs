@@ -1,4 +1,4 @@
-//! Files that a command reads whole, or standard input, with a bound.
+//! Reads a whole file or standard input, up to a size limit.
 
 use std::io::Read;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path, what: &str, limit: usize) -> Result<Vec<u8>, Str
     }
 }
 
-/// The error, with what to do about a pipe where standard input is taken.
+/// Formats the error. For a pipe, adds that standard input is accepted instead.
 pub(super) fn with_fix(error: &FileError) -> String {
     match error {
         FileError::NotRegular => format!("{error}; fix: name a file, or pipe the text into -"),

@@ -1,4 +1,4 @@
-//! `--kubernetes`: the release of the target.
+//! `--kubernetes`: the Kubernetes release of the target.
 
 use clap::Args;
 use keyferry_trust::Minor;
@@ -12,18 +12,18 @@ pub(super) struct MinorArgs {
     given: Option<Minor>,
 }
 
-/// The newest release whose semantics are known.
+/// The newest supported release.
 const NEWEST: Minor = match Minor::ALL {
     [.., newest] => newest,
 };
 
 impl MinorArgs {
-    /// The one given, or the newest.
+    /// Returns the given release, or the newest.
     pub(super) fn minor(self) -> Minor {
         self.given.unwrap_or(NEWEST)
     }
 
-    /// For people: which one, and whether they chose it.
+    /// Describes the release to the user, and whether it is the default.
     pub(super) fn told(self) -> String {
         match self.given {
             Some(minor) => format!("Kubernetes {minor}"),

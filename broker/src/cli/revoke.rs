@@ -1,6 +1,6 @@
-//! `keyferry revoke`: a key of the hub goes at once and never comes back; the targets are made to
-//! forget it, and delivered objects whose tokens it signed are rewritten. The command ends well
-//! only if each of that was seen.
+//! `keyferry revoke`: revokes a key of the hub at once and for ever. It makes the targets forget
+//! the key, and waits until delivered objects with its tokens are rewritten. The command succeeds
+//! only if it observed all of that.
 
 mod delivered;
 mod target;
@@ -32,17 +32,17 @@ use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::HubClient;
 use crate::ports::{CertificateSecrets, ProbedTarget};
 
-/// How often targets and statuses are checked: within its last 30 s a cached key set can be
-/// replaced.
+/// How often targets and statuses are checked. A cached key set can be replaced within its last 30
+/// s.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// How long replicas take to learn of the revocation; a token that was on its way then may still be
+/// How long replicas take to notice the revocation. Until then, a token under way may still be
 /// written.
 const FOLLOWED: Duration = Duration::from_secs(15);
-/// How much longer than `maxAge` a target is given: a decision at a target stands for 10 s.
+/// Extra time beyond `maxAge` for a target, which caches its decisions for 10 s.
 const BEYOND_MAX_AGE: Duration = Duration::from_secs(60);
-/// How much longer than the activation delay of a new key deliveries are given.
+/// Extra time for deliveries beyond the activation delay of a new key.
 const BEYOND_ACTIVATION: Duration = Duration::from_secs(60);
-/// How often it is said what is waited for.
+/// How often progress is printed.
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 
 #[derive(Args)]
@@ -66,22 +66,22 @@ pub(super) struct RevokeArgs {
     hub: HubArgs,
 }
 
-/// Something that the command was to bring about and did not see.
+/// An expected effect of the revocation that was not observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NotProven {
-    /// Of what.
+    /// The name of the target or object.
     name: String,
     why: String,
     fix: String,
 }
 
-/// What a revocation reaches.
+/// Everything that a revocation affects.
 struct Reach {
     configuration: Configuration,
     targets: Vec<TargetCase>,
     /// Targets whose tokens are signed by managed issuers.
     other_issuers: BTreeSet<ObjectName>,
-    /// The accesses' statuses, where they stand on the hub.
+    /// The hub with the accesses' statuses, if the objects are on the hub.
     hub: Option<HubClient>,
     delivered: Delivered,
 }
@@ -148,7 +148,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
             &[],
             &[NotProven {
                 name: "targets".to_owned(),
-                why: "none was asked: without --config none is known".to_owned(),
+                why: "no target was asked: without --config none is known".to_owned(),
                 fix,
             }],
         ));
@@ -157,8 +157,8 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
     Ok(reach.report(&args.keyferry_namespace))
 }
 
-/// What the configuration, and the hub's objects where they stand there, say of targets and
-/// deliveries.
+/// Collects the targets and deliveries from the configuration, and from the hub's objects if the
+/// configuration uses them.
 async fn reach(
     args: &RevokeArgs,
     configuration: Configuration,
@@ -200,8 +200,8 @@ async fn reach(
             asked.ok_or(Obstacle::Certificate),
         ));
     };
-    // Who may be sent a witness: of two targets with one audience, only the one whose audience it
-    // is.
+    // Decides which target a witness is sent to: of two targets with one audience, only to the one
+    // that the policy gives the audience to.
     let mut policy = configuration.policy.clone();
     if on_hub {
         let objects = all_objects(&configuration.server, &hub).await;
@@ -215,8 +215,8 @@ async fn reach(
             accesses,
             ..
         } = &objects;
-        // One that has no part in the policy, being deleted or late for its audience, may trust the
-        // key all the same.
+        // A target outside the policy, which is being deleted or was late for its audience, may
+        // still trust the key.
         for (name, target) in stored {
             add(name, target.meant()).await;
         }
@@ -274,7 +274,7 @@ fn target_patience(configuration: &Configuration) -> Duration {
 }
 
 impl Reach {
-    /// Goes on until everything is proven, or its time is over.
+    /// Continues until everything is proven or the time is over.
     async fn follow(&mut self, issuer: &keyferry_core::issuer::Issuer, clock: &SystemClock) {
         let max_age = self.configuration.server.max_age;
         let for_targets = target_patience(&self.configuration);
@@ -286,8 +286,8 @@ impl Reach {
         let (targets, stale) = (self.targets.len(), self.delivered.stale());
         let longest = for_targets.max(for_deliveries).as_secs();
         ui::note(&format!(
-            "making {targets} target(s) forget it and waiting for {stale} delivered object(s); \
-             this takes up to {longest} s"
+            "making {targets} target(s) reload their keys and waiting for {stale} delivered \
+             object(s); this takes up to {longest} s"
         ));
         let from = clock.now().mono;
         let mut told = Duration::ZERO;
@@ -301,7 +301,7 @@ impl Reach {
                     .collect::<Vec<_>>()
             };
             let waits_for_targets = passed < for_targets && !undecided().is_empty();
-            // What was on its way when the key was revoked is written by then.
+            // By then, tokens that were under way at the revocation have been written.
             let waits_for_deliveries =
                 passed < for_deliveries && (self.delivered.stale() > 0 || passed < FOLLOWED);
             if !waits_for_targets && !waits_for_deliveries {
@@ -366,7 +366,7 @@ impl Reach {
                     ui::note(&ui::plain(&line));
                 }
             }
-            // What was seen before stands: nothing of it is taken for rewritten.
+            // Earlier observations stay: a failed read proves no rewrite.
             Err(error) => ui::note(&format!("{error}; trying again")),
         }
     }
@@ -406,7 +406,7 @@ impl Reach {
     }
 }
 
-/// Prints what came of it. Only what was seen counts: anything else is exit code 1.
+/// Prints the results. Anything that was not observed gives exit code 1.
 fn report(targets: &[Vec<String>], objects: &[Vec<String>], not_proven: &[NotProven]) -> ExitCode {
     let table = |head: &[&str], rows: &[Vec<String>]| {
         let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
@@ -440,7 +440,7 @@ fn report(targets: &[Vec<String>], objects: &[Vec<String>], not_proven: &[NotPro
     }
 }
 
-/// Where and how the target is asked; nothing if its CA cannot be had.
+/// Returns how to contact the target, or `None` if its CA is unavailable.
 async fn probed(
     target: &TargetCluster,
     secrets: &KubeCertificateSecrets,

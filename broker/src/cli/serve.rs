@@ -1,4 +1,4 @@
-//! `keyferry serve`.
+//! `keyferry serve`: runs the server, or checks its configuration.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -102,8 +102,8 @@ fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
             ] {
                 match check_certificate(listener, bounds, host) {
                     Ok(()) => {}
-                    // The file is often checked where it is written, and the certificates are where
-                    // it is used.
+                    // The file is often checked on another machine than the one that has the
+                    // certificates.
                     Err(error) if error.absent().is_some() => {
                         ui::note(&format!("warning: not checked: {error}"))
                     }
@@ -122,12 +122,12 @@ fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
     }
 }
 
-/// What is logged where nothing else is said. The library of the hub's client logs each failed call
-/// once more, without saying which it was.
+/// The default log filter. The library of the hub's client would log each failed call a second
+/// time, without naming the call.
 const LOG: &str = "warn,kube_client::client::builder=off,keyferry=info";
 
-/// JSON lines on standard error; `KEYFERRY_LOG` filters as `RUST_LOG` does. The libraries speak
-/// only of warnings: their finer levels may print requests.
+/// Starts logging: JSON lines on standard error, filtered by `KEYFERRY_LOG` as by `RUST_LOG`.
+/// Libraries log only warnings, because their finer levels may print requests.
 pub(super) fn start_log() {
     let filter = EnvFilter::try_from_env("KEYFERRY_LOG").unwrap_or_else(|_| EnvFilter::new(LOG));
     tracing_subscriber::fmt()
@@ -137,7 +137,7 @@ pub(super) fn start_log() {
         .init();
 }
 
-/// SIGHUP, which would otherwise end the process.
+/// Turns SIGHUP, which would otherwise end the process, into reload signals.
 fn hang_ups() -> ReloadSignal {
     let (order, reload_signal) = reload_signal::channel();
     #[cfg(unix)]
@@ -146,8 +146,8 @@ fn hang_ups() -> ReloadSignal {
         tokio::spawn(async move {
             while hang_ups.recv().await.is_some() {
                 tracing::info!(
-                    "SIGHUP: reading the configuration, the hub's documents and all certificates \
-                     again"
+                    "SIGHUP: reloading the configuration, the hub's documents and all \
+                     certificates"
                 );
                 order.give();
             }
@@ -156,7 +156,7 @@ fn hang_ups() -> ReloadSignal {
     reload_signal
 }
 
-/// SIGTERM or SIGINT.
+/// Waits for SIGTERM or SIGINT.
 pub(super) async fn stop_signal() {
     #[cfg(unix)]
     {

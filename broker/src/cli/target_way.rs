@@ -1,4 +1,4 @@
-//! The flags by which `doctor`, `whoami` and `can-i` find a target and a token for it.
+//! The flags with which `doctor`, `whoami` and `can-i` find a target and a token for it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::client::doctor::{TargetAddress, found_kubeconfig};
 use crate::controller::config_file;
 use crate::regular_file;
 
-/// More than a token, a CA bundle or a configuration has.
+/// The largest file that is read: a token, a CA bundle or a configuration is smaller.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// `KIND/NAME`.
+/// What to start from, as `KIND/NAME`.
 #[derive(Clone, Debug)]
 pub(super) struct StartArg {
     kind: StartKind,
@@ -41,7 +41,7 @@ enum StartKind {
     HelmRelease,
 }
 
-/// What to write, for whoever wrote something else.
+/// The accepted forms, for an error message.
 const STARTS: &str = "write targetaccess/NAME, targetcluster/NAME, secret/NAME, configmap/NAME, \
     kustomization/NAME or helmrelease/NAME";
 
@@ -51,7 +51,8 @@ impl FromStr for StartArg {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || STARTS.to_owned();
         let (kind, name) = text.split_once('/').ok_or_else(wrong)?;
-        // As kubectl: singular, plural, short name, in any case, and with the group.
+        // As in kubectl: singular, plural or short name, in any case, and with or without the
+        // group.
         let lower = kind.to_ascii_lowercase();
         let kind = match lower.split('.').next().unwrap_or_default() {
             "access" | "targetaccess" | "targetaccesses" | "tga" => StartKind::Access,
@@ -125,7 +126,7 @@ pub(super) struct WayArgs {
 }
 
 impl WayArgs {
-    /// What is to be asked: the start, with the flags before it.
+    /// Builds the plan of what to ask. Flags override the start.
     pub(super) async fn plan(
         &self,
         start: Option<&StartArg>,
@@ -163,8 +164,8 @@ impl WayArgs {
             .or(plan.discovery_ca);
         plan.own_issuers.extend(self.target_issuer.iter().cloned());
         if let Some(url) = &self.target_address {
-            // In the place of the whole target: a CA or proxy that a tenant wrote must not stand
-            // beside the user's own address.
+            // Replaces the whole target: a CA or proxy that a tenant wrote must not apply to the
+            // user's own address.
             let ca_pem = plan
                 .target
                 .filter(|_| !plan.target_is_tenants)
@@ -260,7 +261,8 @@ impl WayArgs {
         .await)
     }
 
-    /// The configuration file, unless a flag names a server and only a variable names the file.
+    /// Returns the configuration file, unless a flag names a server and only an environment
+    /// variable names the file.
     fn config(&self) -> Option<&PathBuf> {
         let server = by_flag(
             self.server.server.as_deref().map(OsStr::new),
@@ -273,8 +275,7 @@ impl WayArgs {
         self.config.as_ref().filter(|_| file || !server)
     }
 
-    /// The flags of the caller are of no use where no server is asked: who gives them means the
-    /// target's.
+    /// Refuses caller flags if no server is asked: the user then meant the flags of the target.
     fn check_server_flags(&self, start: Option<&StartArg>) -> Result<(), String> {
         if start.is_some_and(|start| start.kind == StartKind::Access) && self.config().is_none() {
             return Ok(());
@@ -318,7 +319,7 @@ pub(super) fn file(path: &Path) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("reading {}: {error}", path.display()))
 }
 
-/// `VERB/RESOURCE[.GROUP]` as attributes of a review.
+/// Parses `VERB/RESOURCE[.GROUP]` into the attributes of a review.
 pub(super) fn need(text: &str, namespace: Option<&str>) -> Result<Value, String> {
     let (verb, resource) = text
         .split_once('/')
@@ -326,7 +327,8 @@ pub(super) fn need(text: &str, namespace: Option<&str>) -> Result<Value, String>
     Ok(attributes(verb, resource, namespace))
 }
 
-/// Attributes of a review, as `kubectl auth can-i` reads them: `RESOURCE[.GROUP][/SUBRESOURCE]`.
+/// Parses the attributes of a review as `kubectl auth can-i` does:
+/// `RESOURCE[.GROUP][/SUBRESOURCE]`.
 pub(super) fn attributes(verb: &str, resource: &str, namespace: Option<&str>) -> Value {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));

@@ -1,5 +1,6 @@
-//! `keyferry targets`: what a configuration file or the hub's TargetClusters and TargetAccesses
-//! allow, on paper: the hub's live ServiceAccounts and namespaces decide as well.
+//! `keyferry targets`: lists what a configuration file or the hub's TargetClusters and
+//! TargetAccesses allow. The actual decision also depends on the hub's live ServiceAccounts and
+//! namespaces.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -97,7 +98,8 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
     }
 }
 
-/// The configuration with the hub's objects as its policy, where it says that they stand there.
+/// Returns the configuration with the hub's objects as its policy, if it says that the objects are
+/// there.
 ///
 /// # Errors
 /// A line: the hub cannot be asked.

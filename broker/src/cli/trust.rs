@@ -1,5 +1,5 @@
-//! `keyferry trust`: what a target needs to trust a hub: the AuthenticationConfiguration, where it
-//! goes, and RBAC.
+//! `keyferry trust`: prints what a target needs to trust a hub: the AuthenticationConfiguration,
+//! where to put it, and RBAC.
 
 mod distribution;
 mod given;
@@ -117,14 +117,15 @@ pub(super) async fn run(args: &TrustArgs) -> ExitCode {
     }
 }
 
-/// What is printed, and what is told beside it.
+/// The output, and notes for the user beside it.
 #[derive(Debug)]
 struct Printed {
     text: String,
     notes: Vec<String>,
 }
 
-/// The configuration, with the TargetClusters of the hub where it says that they stand there.
+/// Reads the configuration, with the TargetClusters of the hub if it says that the objects are
+/// there.
 async fn configuration(args: &TrustArgs) -> Result<Option<Configuration>, String> {
     let Some(path) = &args.config else {
         return Ok(None);
@@ -160,7 +161,7 @@ fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Prin
     }
     if rbac.is_empty() {
         notes.push(
-            "no RBAC is printed: what the users may do is the target's business; --bind \
+            "no RBAC is printed: the target's admin decides what the users may do; --bind \
             CLUSTERROLE binds one"
                 .to_owned(),
         );
@@ -179,7 +180,7 @@ fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Prin
     Ok(Printed { text, notes })
 }
 
-/// An AuthenticationConfiguration of these entries.
+/// Renders an AuthenticationConfiguration with these entries.
 fn file(entries: &str, minor: Minor) -> String {
     let version = if minor >= Minor::V1_34 {
         "v1"
@@ -192,7 +193,7 @@ fn file(entries: &str, minor: Minor) -> String {
     )
 }
 
-/// Nothing is printed that the target would refuse. Traps are told.
+/// Fails if the target would refuse the file. Adds a note for each trap.
 fn check(
     file: &str,
     minor: Minor,
@@ -227,7 +228,7 @@ fn check(
     Ok(())
 }
 
-/// Every line that is not empty, further to the right.
+/// Indents every line that is not empty.
 fn indented(text: &str, by: usize) -> String {
     let pad = " ".repeat(by);
     text.lines()
@@ -241,12 +242,12 @@ fn indented(text: &str, by: usize) -> String {
         .collect()
 }
 
-/// A text in double quotes, which YAML reads as it stands.
+/// Quotes a text so that YAML reads it literally.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Reads `NAMESPACE/NAME`, or `NAMESPACE:NAME` as in a user name.
+/// Parses `NAMESPACE/NAME`, or `NAMESPACE:NAME` as in a user name.
 pub(super) fn service_account(text: &str) -> Result<ServiceAccount, String> {
     let text = super::access::with_slash(text);
     let (namespace, name) = text.split_once('/').ok_or("write NAMESPACE/NAME")?;
@@ -255,7 +256,7 @@ pub(super) fn service_account(text: &str) -> Result<ServiceAccount, String> {
     Ok(ServiceAccount { namespace, name })
 }
 
-/// Reads a duration like `1h` or `90m`, of whole seconds and at least one.
+/// Parses a duration like `1h` or `90m`, of whole seconds and at least one.
 pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     let wrong = || "write a duration like 1h or 90m".to_owned();
     let duration: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;

@@ -1,8 +1,7 @@
-//! The only file that speaks to the terminal.
+//! Terminal output. No other file prints.
 //!
 //! Results go to standard output, everything else to standard error. Errors start in lower case,
-//! end without a full stop and may be followed by one hint. No colour unless a person looks at a
-//! terminal.
+//! have no final full stop, and may be followed by one hint. Colour is used only on a terminal.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -25,7 +24,7 @@ pub fn result(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Prints a result and turns a closed output into a failure.
+/// Prints a result; a closed output gives the failure exit code.
 pub fn finish(text: &str) -> ExitCode {
     match result(text) {
         Ok(()) => ExitCode::SUCCESS,
@@ -42,14 +41,14 @@ pub fn fail(error: &str, hint: Option<&str>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints an error of what was asked for, like an unreadable file: exit code 2, as for a wrong
+/// Prints an error about the input, such as an unreadable file. Returns exit code 2, as for a wrong
 /// flag.
 pub fn misuse(error: &str, hint: Option<&str>) -> ExitCode {
     let _ = fail(error, hint);
     ExitCode::from(2)
 }
 
-/// Prints a result, and leaves with that code.
+/// Prints a result and exits with `code`.
 pub fn finish_with(text: &str, code: u8) -> ExitCode {
     match result(text) {
         Ok(()) => ExitCode::from(code),
@@ -66,7 +65,7 @@ pub fn finish_json(value: &impl Serialize, code: ExitCode) -> ExitCode {
     }
 }
 
-/// A value as indented JSON. Characters that could mislead a person at a terminal are escaped,
+/// Formats a value as indented JSON. Escapes characters that could mislead a person at a terminal,
 /// which changes no value.
 ///
 /// # Errors
@@ -75,23 +74,23 @@ pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(foreign_text::json(&serde_json::to_string_pretty(value)?))
 }
 
-/// Foreign text, so that it cannot speak to the terminal: control and direction characters are
-/// written out, line ends stay.
+/// Makes foreign text safe for a terminal: escapes control and direction characters, and keeps line
+/// ends.
 pub fn plain(text: &str) -> String {
     foreign_text::lines(text, usize::MAX)
 }
 
-/// Prints a line for the person who watches.
+/// Prints a note to standard error.
 pub fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", plain(text));
 }
 
-/// Whether a person looks at standard output.
+/// Whether standard output is a terminal, and `NO_COLOR` is not set.
 pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// Lines up columns, two spaces apart. Cells hold text from elsewhere, and each stays on its line.
+/// Aligns columns, two spaces apart. Cells contain foreign text, so each is kept on one line.
 pub fn table(rows: &[Vec<String>]) -> String {
     let one_line = |row: &Vec<String>| {
         row.iter()

@@ -1,4 +1,4 @@
-//! `keyferry verify`: what a target's apiserver makes of a token, by its
+//! `keyferry verify`: predicts how a target's apiserver judges a token, by its
 //! AuthenticationConfiguration.
 
 mod batch;
@@ -127,17 +127,17 @@ fn code(answer: Answer) -> u8 {
     }
 }
 
-/// What a person is told beside the report.
+/// Details for the user beside the report.
 struct About {
     target: String,
     file: String,
     subject: String,
     keys: String,
-    /// Issuers of the token and of the file, where there is a token.
+    /// The issuers of the token and of the file, if there is a token.
     compared: String,
 }
 
-/// The report, or what is wrong with the question.
+/// Returns the report, or the problem with the arguments.
 fn answer(args: &VerifyArgs) -> Result<(Report, About), String> {
     let path = args
         .auth_config
@@ -187,7 +187,7 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), String> {
     ))
 }
 
-/// What gives rights away, whatever the verdict is.
+/// Returns problems that give rights away, whatever the verdict.
 fn problems(
     args: &VerifyArgs,
     file: &[u8],
@@ -210,7 +210,7 @@ fn problems(
             )
         })
         .collect();
-    // Tokens of other issuers, such as those of people, have names of their own.
+    // Tokens of other issuers, such as those of people, have other kinds of names.
     let subject = token
         .subject()
         .filter(|subject| args.hub_name.is_some() || subject.starts_with("system:serviceaccount:"));
@@ -221,7 +221,7 @@ fn problems(
     problems
 }
 
-/// Both texts of the issuer, for a token that no entry is for.
+/// Shows the token's issuer beside those of the file, for a token that no entry matches.
 fn compared(loaded: &Loaded, token: &Token) -> String {
     let theirs: Vec<String> = loaded
         .configuration
@@ -240,7 +240,7 @@ fn compared(loaded: &Loaded, token: &Token) -> String {
         .unwrap_or_default()
 }
 
-/// The keys that were asked for, and where they are from.
+/// Returns the requested keys, and where they come from.
 fn keys(
     args: &VerifyArgs,
     loaded: &Loaded,
@@ -258,7 +258,7 @@ fn keys(
     if !args.live {
         return Ok(Ok((Keys::none(), "no keys were given".to_owned())));
     }
-    // Only the authenticator whose issuer the token names would ask for keys.
+    // Only the authenticator whose issuer the token names would fetch keys.
     let outcomes = verify(compiled, token, &Keys::none(), now).outcomes;
     let asked = outcomes
         .iter()

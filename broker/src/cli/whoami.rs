@@ -1,4 +1,5 @@
-//! `keyferry whoami`: who a token is to a target, and whether that is what was predicted.
+//! `keyferry whoami`: shows which user a token is at a target, and whether that matches the
+//! prediction.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,7 +46,7 @@ pub(super) async fn run(args: WhoamiArgs) -> ExitCode {
         Ok(answered) => print(&answered, args.output),
         Err(problem) => ui::fail(
             &problem,
-            Some("keyferry doctor names the hop that is broken"),
+            Some("keyferry doctor names the first step that fails"),
         ),
     }
 }
@@ -59,8 +60,8 @@ async fn answered(args: &WhoamiArgs) -> Result<Answered, String> {
     ask(&plan, auth_config.as_deref()).await
 }
 
-/// What the target answers and the file predicts, as one object; `same` is none where either is not
-/// known.
+/// Renders the target's responses and the file's prediction as one object; `same` is null if either
+/// is unknown.
 fn document(answered: &Answered) -> Value {
     let refused = |identity: &Identity| match identity {
         Identity::Refused => json!({ "refused": true }),
@@ -74,7 +75,7 @@ fn document(answered: &Answered) -> Value {
         .iter()
         .any(|problem| problem.cause == Code::ImpersonationIgnored.into());
     let impersonated = answered.impersonated.as_ref().map(|user| match user {
-        // Another user answered than the one that was asked for: to show it here would be to say
+        // The target answered as another user than requested. Showing that user here would claim
         // that it was impersonated.
         Ok(_) if ignored => json!({ "ignored": true }),
         user => user.as_ref().map_or_else(refused, Clone::clone),
@@ -115,7 +116,7 @@ fn print(answered: &Answered, output: Output) -> ExitCode {
     }
 }
 
-/// The facts in columns; below them each problem with its fix.
+/// Renders the facts in columns, and below them each problem with its fix.
 fn table(document: &Value) -> String {
     let mut text = ui::table(&rows(document));
     for problem in document["problems"].as_array().into_iter().flatten() {
@@ -140,7 +141,7 @@ fn rows(document: &Value) -> Vec<Vec<String>> {
         match &document[part] {
             Value::Null => {}
             Value::Object(members) => {
-                // The name is what most people ask for.
+                // The user name comes first, because most users look for it.
                 let mut members: Vec<_> = members.iter().collect();
                 members.sort_by_key(|(name, _)| *name != "username");
                 rows.extend(

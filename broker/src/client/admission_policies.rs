@@ -1,5 +1,5 @@
-//! The hub's admission policies, printed for one hub and tried there, with the rights of the person
-//! who asks.
+//! Prints the hub's admission policies for one hub and tries them there, with the rights of the
+//! user.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,19 +23,19 @@ const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/audiencepairings.keyferry.dev";
 const DEFINITION_MANIFEST: &str = include_str!("../../crds/audiencepairings.yaml");
-/// How long the definition must have been served before keyferry-pairing is bound: an apiserver
-/// looks for new kinds every 30 s, and refuses every TokenRequest while it has the binding and not
-/// the kind.
+/// How long the definition must have been served before keyferry-pairing is bound. An apiserver
+/// discovers new kinds every 30 s. An apiserver that has the binding but not the kind refuses every
+/// TokenRequest.
 const KIND_KNOWN_AFTER: Duration = Duration::from_secs(60);
-/// The name of what a trial would create.
+/// The name of objects that a trial would create.
 const TRIAL: &str = "keyferry-admission-check";
-/// Two audiences that nobody trusts, for a request that must be refused because it has two.
+/// Two audiences that no target trusts, for a request that must be refused because it has two.
 const TWO_INERT: [&str; 2] = [INERT_AUDIENCE, "keyferry.dev/inert/2"];
 
 /// Why the policies cannot be printed or tried.
 #[derive(Debug, thiserror::Error)]
 pub enum PoliciesError {
-    /// The hub's client cannot be made.
+    /// The client of the hub cannot be created.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The hub's issuer cannot be read.
@@ -47,55 +47,55 @@ pub enum PoliciesError {
     /// The state of the definition cannot be read.
     #[error("reading {0}: {1}")]
     Read(&'static str, HubError),
-    /// Something cannot be written into a policy.
+    /// A value cannot be written into a policy.
     #[error(transparent)]
     Fill(#[from] FillError),
 }
 
-/// What to apply now.
+/// The manifests to apply now.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Manifests, in the order in which they are applied.
+    /// The manifests, in the order in which to apply them.
     pub manifests: String,
-    /// How long until the bindings of keyferry-pairing can follow, where they are left out.
+    /// If the bindings of keyferry-pairing are left out: how long until they can be applied.
     pub incomplete_for: Option<Duration>,
 }
 
-/// What a trial came to.
+/// The result of trying one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// The policy refused this.
+    /// The policy refused this operation.
     Refuses(&'static str),
-    /// The hub did this.
+    /// The hub allowed this operation.
     LetsThrough(&'static str),
-    /// The trial failed before the policy was asked.
+    /// The trial failed before it reached the policy.
     Failed(String),
-    /// It cannot be tried, for this reason.
+    /// The policy cannot be tried, for this reason.
     NotTried(&'static str),
 }
 
-/// What was found of one policy.
+/// The findings about one policy.
 #[derive(Clone, Debug)]
 pub struct PolicyFinding {
-    /// Its name, or that of its second binding.
+    /// The policy's name, or that of its second binding.
     pub name: &'static str,
-    /// Whether it is as shipped, and lists the hub's audiences.
+    /// Whether the policy equals the shipped one and lists the hub's audiences.
     pub shipped: Result<(), String>,
-    /// Whether it refuses.
+    /// The result of trying the policy.
     pub trial: Trial,
 }
 
 impl PolicyFinding {
-    /// Whether nothing is wrong with it.
+    /// Whether the policy has no problem.
     pub fn is_well(&self) -> bool {
         self.shipped.is_ok() && matches!(self.trial, Trial::Refuses(_) | Trial::NotTried(_))
     }
 }
 
-/// The policies of one hub.
+/// The admission policies of one hub.
 pub struct AdmissionPolicies {
     client: HubClient,
-    /// The same, in the name of Keyferry's account.
+    /// The same client, impersonating Keyferry's account.
     as_keyferry: HubClient,
     canary: ServiceAccount,
     site: HubSite,
@@ -108,8 +108,8 @@ struct Discovery {
 }
 
 impl AdmissionPolicies {
-    /// Finds the hub's own audiences, unless `site` has some already. `now` counts where the hub is
-    /// not asked for them.
+    /// Connects to the hub. Asks it for its own audiences, unless `site` already has some. `now` is
+    /// used as the hub's time where the hub is not asked.
     ///
     /// # Errors
     /// [`PoliciesError`].
@@ -149,7 +149,7 @@ impl AdmissionPolicies {
         &self.site.hub_audiences
     }
 
-    /// What can be applied at this moment without a TokenRequest of the hub being refused for it.
+    /// Returns what can be applied now without the hub refusing TokenRequests because of it.
     ///
     /// # Errors
     /// [`PoliciesError`].
@@ -190,8 +190,8 @@ impl AdmissionPolicies {
         })
     }
 
-    /// Compares every policy with the shipped one, and tries those that refuse whoever asks.
-    /// Nothing is created or deleted: all are dry runs.
+    /// Compares every policy with the shipped one, and tries those that refuse the user's requests
+    /// too. Creates and deletes nothing: every trial is a dry run.
     pub async fn check(&self) -> Vec<PolicyFinding> {
         let mut findings = Vec::new();
         for admission_policy in admission_policy::ALL {
@@ -231,7 +231,7 @@ impl AdmissionPolicies {
     }
 
     async fn try_it(&self, admission_policy: &AdmissionPolicy) -> Trial {
-        const YOURS: &str = "it refuses whoever lacks a right, and a dry run has yours";
+        const YOURS: &str = "it refuses callers that lack a right, and a dry run uses yours";
         let (Ok(nobodys), Ok(inert), Ok(beside)) = (
             Audience::new(pairing::NOBODYS),
             Audience::new(TWO_INERT[0]),
@@ -263,7 +263,8 @@ impl AdmissionPolicies {
                 )
             }
             admission_policy::KEPT => {
-                // In the body: where there is one, kube-apiserver reads no options from the query.
+                // The dry run is set in the body: if there is a body, kube-apiserver reads no
+                // options from the query.
                 let options =
                     json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"] });
                 let path = format!("{DEFINITION}?dryRun=All");
@@ -317,7 +318,8 @@ impl AdmissionPolicies {
         judge(admission_policy, what, answer)
     }
 
-    /// The ServiceAccount `default` of a namespace in which a RoleBinding lets Keyferry mint.
+    /// Returns the ServiceAccount `default` of a namespace in which a RoleBinding lets Keyferry
+    /// mint.
     async fn bound_account(&self) -> Result<Option<ServiceAccount>, HubError> {
         let all: Value = self
             .client
@@ -361,7 +363,7 @@ impl AdmissionPolicies {
     }
 }
 
-/// How long until every apiserver of the hub knows the kind; nothing once it does.
+/// Returns how long until every apiserver of the hub knows the kind, or `None` once all do.
 fn wait(definition: &Value, now: Timestamp) -> Option<Duration> {
     let conditions = definition["status"]["conditions"].as_array();
     let established = conditions
@@ -378,7 +380,7 @@ fn wait(definition: &Value, now: Timestamp) -> Option<Duration> {
         .filter(|wait| !wait.is_zero())
 }
 
-/// What comes back is not read: it can hold a token.
+/// Creates an object and ignores the response, which may contain a token.
 async fn post(client: &HubClient, path: &str, object: &Value) -> Result<(), HubError> {
     client
         .create::<_, IgnoredAny>(path, object, "trial")

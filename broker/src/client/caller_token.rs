@@ -1,4 +1,4 @@
-//! Where a command finds the token by which it proves who calls.
+//! Finds the token that authenticates the caller of a command.
 
 use std::path::{Path, PathBuf};
 
@@ -15,22 +15,22 @@ use crate::clock::{Clock, SystemClock};
 use crate::kube::client::HubAccess;
 use crate::regular_file::{self, FileError};
 
-/// Where a projected volume puts it, in every example.
+/// The file of the projected volume, as in every example.
 pub const DEFAULT_TOKEN_FILE: &str = "/var/run/secrets/keyferry.dev/token";
-/// More than any token has.
+/// The largest token file that is read.
 const MAX_TOKEN_BYTES: u64 = 8192;
 
-/// What the command line says about the caller.
+/// The caller, as given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct CallerTokenSource {
     /// `--token-file` or `KEYFERRY_TOKEN_FILE`.
     pub token_file: Option<PathBuf>,
-    /// The ServiceAccount to mint a caller token for through a hub kubeconfig, in the access's
-    /// namespace.
+    /// The ServiceAccount to mint a caller token for, through a hub kubeconfig. It is in the
+    /// access's namespace.
     pub service_account: Option<ObjectName>,
-    /// The audience of such a token.
+    /// The audience of a minted caller token.
     pub audience: Option<Audience>,
-    /// The hub.
+    /// The hub that mints the caller token.
     pub hub: HubAccess,
 }
 
@@ -40,38 +40,38 @@ pub enum CallerTokenError {
     /// The file cannot be read.
     #[error("reading the caller's token from {path}: {problem}")]
     File {
-        /// The file.
+        /// The token file.
         path: PathBuf,
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// The file holds a token that the server would refuse, or must not see. The text says nothing
-    /// of it but its end and its audiences.
+    /// The file contains a token that the server would refuse or must not see. The message repeats
+    /// nothing of it but its expiry and its audiences.
     #[error("the caller token in {path} {problem}")]
     Unfit {
-        /// The file.
+        /// The token file.
         path: PathBuf,
-        /// What is wrong with the token, and the fix.
+        /// The problem with the token, and the fix.
         problem: String,
     },
-    /// Nothing says who calls.
+    /// Neither a flag nor a file names the caller.
     #[error(
         "finding the caller's token: there is none at {DEFAULT_TOKEN_FILE}; give --token-file, or \
          --service-account with a hub kubeconfig"
     )]
     NotFound,
-    /// The hub did not mint one.
+    /// The hub did not mint a caller token.
     #[error("minting a caller token for ServiceAccount {service_account}: {error}")]
     Mint {
-        /// For which ServiceAccount.
+        /// The ServiceAccount that the token was for.
         service_account: String,
-        /// What went wrong.
+        /// Why the hub did not mint it.
         error: CheckedMintError,
     },
 }
 
-/// Finds the caller's token: a named file, the projected volume, or a TokenRequest through a hub
-/// kubeconfig.
+/// Finds the caller's token: from a named file, from the projected volume, or by a TokenRequest
+/// through a hub kubeconfig.
 ///
 /// # Errors
 /// [`CallerTokenError`].
@@ -103,7 +103,7 @@ pub async fn find(
     }
 }
 
-/// Reads a file that holds one token.
+/// Reads a file that contains one token.
 ///
 /// # Errors
 /// [`CallerTokenError::File`].
@@ -125,8 +125,8 @@ pub fn read(path: &Path) -> Result<SecretString, CallerTokenError> {
     Ok(token.to_owned().into())
 }
 
-/// Why the server would refuse a token, as far as the token itself says it; and a credential of the
-/// hub never leaves for the server.
+/// Returns why the server would refuse this token, judged by its claims. It also stops a credential
+/// of the hub from being sent to the server.
 fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> Option<String> {
     let wanted = audience.map_or("keyferry.dev", Audience::as_str);
     let Ok(jwt) = UnverifiedJwt::parse(token.expose_secret()) else {
@@ -165,7 +165,7 @@ fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> O
     match audiences.as_slice() {
         [one] if *one == wanted => None,
         [] => Some(format!(
-            "names no audience, so it would open the hub itself; {fix}"
+            "names no audience, so the hub itself would accept it; {fix}"
         )),
         many if many.contains(&wanted) => Some(format!(
             "is for {}, and must be for {wanted} alone; {fix}",
@@ -179,7 +179,7 @@ fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> O
     }
 }
 
-/// The ServiceAccount of a token as `kubectl create token` takes it.
+/// Formats the token's ServiceAccount as arguments of `kubectl create token`.
 fn subject(claims: &serde_json::Map<String, Value>) -> String {
     let account = claims
         .get("sub")
@@ -206,7 +206,7 @@ fn duration(seconds: i64) -> String {
     }
 }
 
-/// An audience of a token that nobody has verified, so that it cannot speak to the terminal.
+/// Makes an unverified audience safe to print to a terminal.
 fn plain(text: &str) -> String {
     text.chars()
         .take(100)

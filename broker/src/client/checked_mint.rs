@@ -1,5 +1,5 @@
-//! A token issued with the user's own rights on the hub, checked as the server checks those that it
-//! mints: for one audience, and never one by which the hub itself knows its bearer.
+//! Issues a token with the user's own rights on the hub. It gets the same checks as a token that
+//! the server mints: one audience, and never one that the hub itself accepts.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::kube::token_request::TokenRequest;
 use crate::ports::HubError;
 
 const DISCOVERY: &str = "/.well-known/openid-configuration";
-/// The shortest that an apiserver issues.
+/// The shortest lifetime that an apiserver issues.
 const LIFETIME: Duration = Duration::from_secs(600);
 
-/// No token is given out.
+/// Why no token is issued.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckedMintError {
     /// The audience is one of the hub's own.
@@ -26,19 +26,19 @@ pub enum CheckedMintError {
         "{0:?} is an audience of the hub's own API, so the token would be a credential of the hub"
     )]
     AudienceIsHubs(String),
-    /// The hub issued another token than the one that was asked for.
+    /// The hub issued a token for other audiences than requested.
     #[error("the hub issued a token for other audiences than {0:?}; it was dropped")]
     OtherAudiences(String),
-    /// The hub did not issue it, or could not be asked about it.
+    /// The hub refused or could not be reached.
     #[error("{0}")]
     Hub(#[from] HubError),
-    /// The hub's client cannot be made.
+    /// The client of the hub cannot be created.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
 impl CheckedMintError {
-    /// The stable code.
+    /// Returns the stable reason code.
     pub fn reason(&self) -> Reason {
         match self {
             Self::AudienceIsHubs(_) => Reason::AudienceIsHubs,
@@ -52,7 +52,7 @@ impl CheckedMintError {
 /// Issues a token of 10 minutes for `account`.
 ///
 /// # Errors
-/// [`CheckedMintError`]. A token that was issued all the same has been shown to nobody but the hub.
+/// [`CheckedMintError`]. If a token was issued anyway, it was sent to no other server than the hub.
 pub async fn mint(
     hub: &HubAccess,
     account: &ServiceAccount,
@@ -61,8 +61,8 @@ pub async fn mint(
     let is_hubs = || CheckedMintError::AudienceIsHubs(audience.to_string());
     let config = hub.config().await?;
     let client = HubClient::new(config.clone())?;
-    // An apiserver without --api-audiences takes tokens for its issuer, so nothing has to be issued
-    // to know that.
+    // An apiserver without --api-audiences accepts tokens for its issuer. Knowing the issuer avoids
+    // issuing such a token.
     if issuer_of(&client).await.as_deref() == Some(audience.as_str()) {
         return Err(is_hubs());
     }
@@ -84,7 +84,7 @@ pub async fn mint(
     }
 }
 
-/// The hub's issuer, where it may be read.
+/// Returns the hub's issuer, if the user may read it.
 pub async fn issuer_of(client: &HubClient) -> Option<String> {
     let document: Value = client
         .get_object(DISCOVERY, "discovery document")
@@ -93,10 +93,10 @@ pub async fn issuer_of(client: &HubClient) -> Option<String> {
     Some(document.get("issuer")?.as_str()?.to_owned())
 }
 
-/// Whether the hub takes the token for one of its own. Needs no right but the token itself.
+/// Whether the hub accepts the token as its own. Needs no right but the token itself.
 ///
 /// # Errors
-/// It could not be found out.
+/// The answer could not be determined.
 pub async fn opens_the_hub(
     mut config: kube::Config,
     token: &SecretString,
@@ -116,7 +116,7 @@ pub async fn opens_the_hub(
         )
         .await;
     match answer {
-        // The apiserver forbids something only to a user that it has authenticated.
+        // The apiserver answers Forbidden only to a user that it has authenticated.
         Ok(_) | Err(HubError::Forbidden(_)) => Ok(true),
         Err(HubError::Unauthenticated(_)) => Ok(false),
         Err(error) => Err(error.into()),
@@ -171,7 +171,7 @@ mod tests {
             matches!(refused, CheckedMintError::AudienceIsHubs(_)),
             "{refused}"
         );
-        // A hub whose discovery document cannot be read says it by taking the token.
+        // Where the discovery document cannot be read, the hub is tested by sending it the token.
         let own = hub
             .token(
                 "tenant-a",

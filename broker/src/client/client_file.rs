@@ -1,5 +1,5 @@
-//! The user's own file: which server the exec plugin asks, and who asks. What others may have
-//! written into a kubeconfig does not lead it elsewhere.
+//! The user's own client file: which server the exec plugin asks, and as which caller. A kubeconfig
+//! written by someone else cannot redirect it.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,29 +16,29 @@ use super::caller_token::CallerTokenSource;
 use super::server::ServerAddress;
 use crate::kube::client::HubAccess;
 
-/// More than it ever has.
+/// The largest client file that is read.
 const MAX_BYTES: u64 = 64 * 1024;
-/// Write permission for others than the owner.
+/// Write permission for anyone but the owner.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// What it says.
+/// The content of the client file.
 #[derive(Debug)]
 pub struct ClientFile {
-    /// The server.
+    /// The server to ask.
     pub server: ServerAddress,
-    /// The caller's token.
+    /// Where the caller's token comes from.
     pub caller: CallerTokenSource,
-    /// Whether a token is handed to a client that does not say which server it will send it to.
+    /// Whether a client that does not name its target server still gets a token.
     pub allow_unpinned_server: bool,
 }
 
-/// The file cannot be used.
+/// The client file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("reading the client configuration {path}: {problem}")]
 pub struct ClientFileError {
-    /// The file.
+    /// The client file.
     pub path: PathBuf,
-    /// What is wrong with it, and how to fix it.
+    /// The problem with it, and the fix.
     pub problem: String,
 }
 
@@ -58,10 +58,10 @@ struct Document {
     allow_unpinned_server: bool,
 }
 
-/// Reads the file; nothing if there is none. Paths in it that are not absolute begin at its folder.
+/// Reads the client file; `None` if it does not exist. Relative paths in it start at its folder.
 ///
 /// # Errors
-/// [`ClientFileError`]: others could have written it, or it says something that is not known.
+/// [`ClientFileError`]: other users could have written it, or it has unknown content.
 pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, ClientFileError> {
     let wrong = |problem: &str| ClientFileError {
         path: path.to_owned(),
@@ -117,7 +117,7 @@ pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
     }))
 }
 
-/// The text, if nobody but the user and root can have written it.
+/// Returns the text if only the user and root can have written it.
 fn trusted_text(path: &Path) -> Result<Option<String>, String> {
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::CLOEXEC).bits()).unwrap_or_default();
     let file = match File::options().read(true).custom_flags(flags).open(path) {

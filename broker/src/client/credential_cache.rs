@@ -1,8 +1,8 @@
-//! Tokens of the exec plugin on the user's own disk: one file for each way to one target, for this
-//! user alone.
+//! Caches the exec plugin's tokens on the user's disk: one file for each [`CacheKey`], readable by
+//! this user only.
 //!
-//! Whatever is not as this room leaves it is a miss. A cache that cannot be used costs a call to
-//! the server and nothing else.
+//! Every file that is not exactly as this module writes it is a miss. An unusable cache only costs
+//! a call to the server.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,31 +20,32 @@ use rustix::io::Errno;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
-/// More than an entry ever has: a token and an expiry.
+/// The largest entry that is read: a token and an expiry.
 const MAX_ENTRY_BYTES: usize = 16 * 1024;
-/// How long another process may hold the lock: the server's own deadline, and a little.
+/// How long another process may hold the lock: slightly more than the server's own deadline.
 const LOCK_DEADLINE: Duration = Duration::from_secs(35);
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
-/// More files than this, and old ones are removed.
+/// Above this number of files, old ones are removed.
 const MAX_FILES: usize = 512;
-/// No token lives longer than a day.
+/// The age of removable files. No token lives longer than a day.
 const OLD: Duration = Duration::from_secs(25 * 3600);
 
-/// A token and when it is to be replaced.
+/// A cached token and when to replace it.
 #[derive(Debug)]
 pub struct CachedToken {
     /// The token.
     pub token: SecretString,
-    /// When the client is told to ask again.
+    /// The expiry given to the client, at which it asks again.
     pub expiration: Timestamp,
 }
 
-/// Names an entry by everything that decides which token it may hold.
+/// The key of an entry, derived from everything that determines its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheKey(String);
 
 impl CacheKey {
-    /// A key of parts, each of which may be absent. No two lists of parts are one key.
+    /// Derives a key from parts, each of which may be absent. Different lists of parts never give
+    /// the same key.
     pub fn of(parts: &[Option<&[u8]>]) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(b"keyferry credential 1");
@@ -66,22 +67,23 @@ impl CacheKey {
     }
 }
 
-/// A folder that this user alone can enter.
+/// A cache folder that only this user can enter.
 pub struct CredentialCache {
     folder: OwnedFd,
     path: PathBuf,
 }
 
-/// Held while the one process that asks the server does so. Dropping it lets the next one look.
+/// The lock of one entry, held by the one process that asks the server. Dropping it lets the next
+/// process check the cache.
 pub struct CacheLock {
     _file: OwnedFd,
 }
 
 impl CredentialCache {
-    /// Opens the folder, and makes it if it is not there.
+    /// Opens the folder and creates it if needed.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the folder.
     pub fn open(path: &Path) -> Result<Self, String> {
         let wrong = |problem: &dyn std::fmt::Display| {
             format!("the cache {} is not used: {problem}", path.display())
@@ -111,7 +113,7 @@ impl CredentialCache {
         })
     }
 
-    /// The token of an entry that is sound and has at least 10 s to go.
+    /// Returns the token of a valid entry that has at least 10 s left.
     pub fn get(&self, key: &CacheKey, now: Timestamp) -> Option<CachedToken> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&self.folder, key.0.as_str(), flags, Mode::empty()).ok()?);
@@ -134,21 +136,21 @@ impl CredentialCache {
             },
         )
         .ok()?;
-        // A file that was renamed, or of another version, is not what the key says.
+        // A renamed file, or one of another version, does not belong to this key.
         if entry.get("key").and_then(|it| it.as_str()) != Some(&key.0) {
             return None;
         }
         let token = SecretString::from(entry.get("token")?.as_str()?);
         let jwt = UnverifiedJwt::parse(token.expose_secret()).ok()?;
         let expiration = Timestamp::from_second(entry.get("expiration")?.as_i64()?).ok()?;
-        // The file's word counts no longer than the token's own.
+        // The expiry in the file counts only up to the token's own.
         let left = Duration::try_from(expiration.duration_since(now)).ok()?;
         let expiration = exec_credential::expiration(&jwt, left, now)?;
         Some(CachedToken { token, expiration })
     }
 
-    /// Waits for the entry's lock; none if another process holds it for longer than a fetch can
-    /// take.
+    /// Waits for the entry's lock. Returns `None` if another process holds it for longer than a
+    /// fetch can take.
     pub fn lock(&self, key: &CacheKey) -> Option<CacheLock> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -171,13 +173,16 @@ impl CredentialCache {
         }
     }
 
-    /// Puts an entry in its place, whole or not at all.
+    /// Stores an entry atomically.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn put(&self, key: &CacheKey, token: &CachedToken, now: Timestamp) -> Result<(), String> {
         self.try_put(key, token).map_err(|error| {
-            format!("the token is not kept in {}: {error}", self.path.display())
+            format!(
+                "the token is not cached in {}: {error}",
+                self.path.display()
+            )
         })?;
         self.remove_old(now);
         Ok(())
@@ -186,7 +191,7 @@ impl CredentialCache {
     fn try_put(&self, key: &CacheKey, token: &CachedToken) -> std::io::Result<()> {
         let entry = json!({ "key": key.0, "expiration": token.expiration.as_second(), "token": token.token.expose_secret() });
         let bytes = zeroize::Zeroizing::new(entry.to_string());
-        // Two processes without the lock must not write one file.
+        // Two processes without the lock must not write the same file.
         let unfinished = format!("{}.{}", key.0, std::process::id());
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -215,8 +220,8 @@ impl CredentialCache {
         Ok(fsync(&self.folder)?)
     }
 
-    /// Entries and locks that nobody has touched for longer than a token lives, once there are many
-    /// files.
+    /// Once there are many files, removes entries and locks that were not modified for longer than
+    /// a token lives.
     fn remove_old(&self, now: Timestamp) {
         let Ok(files) = std::fs::read_dir(&self.path) else {
             return;

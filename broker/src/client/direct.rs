@@ -1,5 +1,5 @@
-//! Without a server: the same decisions on the same file or the same objects of the hub, minted
-//! with the user's own rights on the hub.
+//! Issues tokens without a server: takes the same decisions on the same file or hub objects, and
+//! mints with the user's own rights on the hub.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,16 +37,16 @@ use crate::ports::{CertificateSecrets, Hub, HubError};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 
-/// A configuration file and a hub kubeconfig.
+/// A configuration file and access to the hub, to mint without a server.
 #[derive(Clone, Debug)]
 pub struct Direct {
     /// The configuration file.
     pub config: PathBuf,
-    /// The hub, as the user.
+    /// The hub, with the user's identity.
     pub hub: HubAccess,
 }
 
-/// A minted token and what it is for.
+/// A minted token with its target.
 struct Obtained {
     token: BoundToken,
     target: TargetCluster,
@@ -84,7 +84,7 @@ impl Direct {
         })
     }
 
-    /// Mints a token for `access` and makes a kubeconfig of it.
+    /// Mints a token for `access` and renders a kubeconfig with it.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -101,7 +101,8 @@ impl Direct {
         Ok(kubeconfig::render(&parts)?)
     }
 
-    /// The configuration, with the access and its target in its policy wherever they stand.
+    /// Reads the configuration, with the access and its target in its policy. They come from the
+    /// file or from the hub.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -169,7 +170,7 @@ impl Direct {
             Err(CheckedMintError::Client(error)) => return Err(error.into()),
             Err(CheckedMintError::Hub(error)) => {
                 return Err(ClientError::HubCall {
-                    doing: "finding out whether the hub accepts the audience",
+                    doing: "checking whether the hub accepts the audience",
                     error,
                 });
             }
@@ -195,7 +196,7 @@ fn grant(policy: &Policy, live: &LiveObjects, access: &AccessName) -> Result<Gra
         .map_err(|reason| refused(access, reason))
 }
 
-/// Looks up the one ServiceAccount and Namespace that the decision needs.
+/// Reads the ServiceAccount and the Namespace that the decision needs.
 async fn look_up(
     client: &HubClient,
     policy: &Policy,
@@ -277,15 +278,15 @@ fn refused(access: &AccessName, reason: Reason) -> ClientError {
     let detail = match reason {
         Reason::TargetNotGranted => {
             "no TargetAccess of this name leads to a TargetCluster that allows its ServiceAccount; \
-             `keyferry targets` lists what a file allows, and the conditions of the objects say it \
-             where they stand on the hub"
+             `keyferry targets` lists what a file allows; for objects on the hub, see their \
+             conditions"
                 .to_owned()
         }
         Reason::TargetSuspended => "the TargetCluster or the TargetAccess is suspended".to_owned(),
         Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {MANAGED_ISSUER_FIX}"),
         Reason::TargetNotReady => {
-            "the target trusts an issuer of Keyferry's own, whose keys only the server reads; ask \
-             the server, with --server"
+            "the target trusts a managed issuer, whose keys only the server reads; ask the server, \
+             with --server"
                 .to_owned()
         }
         Reason::AudienceIsHubs => {

@@ -1,5 +1,5 @@
-//! Walking the way of a token to a target: what `keyferry doctor`, `whoami` and `can-i` ask, and of
-//! whom.
+//! Follows a token's path to a target. `keyferry doctor`, `whoami` and `can-i` send their requests
+//! from here.
 
 pub mod apply;
 pub mod bindings;
@@ -27,57 +27,57 @@ use crate::clock::{Clock, SystemClock};
 use crate::kube::client::{HubAccess, HubClient};
 use crate::ports::HubError;
 
-/// The client cannot be made, or a file cannot be read.
+/// A client cannot be created, or a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    /// The CA certificates are none.
+    /// The given CA certificates are not valid.
     #[error("reading the CA certificates of {0}: they are no PEM certificates")]
     Authority(&'static str),
-    /// The address is none.
+    /// The address is not valid.
     #[error("reading the address {0:?}: it is not an https URL")]
     Address(String),
-    /// No HTTPS client.
+    /// The HTTPS client cannot be created.
     #[error("preparing an HTTPS client: is there a CA to trust? give one")]
     Client,
-    /// A kubeconfig.
+    /// The kubeconfig cannot be used.
     #[error(transparent)]
     Hub(#[from] crate::kube::client::ClientError),
 }
 
-/// A target's address, and by what it is recognised.
+/// A target's address, and how to verify its certificate.
 #[derive(Clone, Debug, Default)]
 pub struct TargetAddress {
-    /// Its URL.
+    /// The URL of the target.
     pub url: String,
-    /// Its CA certificates, PEM; none: the system's.
+    /// The target's CA certificates, PEM. `None` means the system's.
     pub ca_pem: Option<Vec<u8>>,
-    /// The name in its certificate, where that is not the URL's host.
+    /// The name in the target's certificate, if it is not the URL's host.
     pub tls_server_name: Option<String>,
-    /// The proxy on the way.
+    /// The proxy to use for the target.
     pub proxy_url: Option<String>,
 }
 
-/// What may be known of the target beside the network.
+/// Sources of facts about the target besides the network.
 #[derive(Clone, Debug, Default)]
 pub struct Means {
-    /// Its AuthenticationConfiguration.
+    /// The target's AuthenticationConfiguration.
     pub auth_config: Option<Vec<u8>>,
-    /// Its release, where it is stated.
+    /// The target's Kubernetes release, if stated.
     pub minor: Option<Minor>,
-    /// A kubeconfig of somebody with rights there.
+    /// A kubeconfig of a user with rights at the target.
     pub target_kubeconfig: Option<PathBuf>,
-    /// A context of it, instead of its current one.
+    /// A context of that kubeconfig that replaces its current one.
     pub target_context: Option<String>,
-    /// What the user must be allowed; empty: anything.
+    /// The rights that the user needs. Empty means that any right will do.
     pub needs: Vec<Value>,
-    /// Where rights are looked for.
+    /// The namespace in which rights are checked.
     pub target_namespace: Option<String>,
 }
 
-/// Asks everybody, and decides nothing.
+/// Collects the evidence from all sources, without judging it.
 ///
 /// # Errors
-/// [`DoctorError`]: what was given cannot be used.
+/// [`DoctorError`]: an input cannot be used.
 pub async fn gather(plan: Plan, means: &Means) -> Result<Evidence, DoctorError> {
     let clock = SystemClock::start();
     let issuer = plan.token_issuer();
@@ -118,7 +118,7 @@ pub async fn gather(plan: Plan, means: &Means) -> Result<Evidence, DoctorError> 
             context: means.target_context.clone(),
             ..HubAccess::default()
         };
-        // What was not admitted is sent nowhere.
+        // The token of a refused target is not sent anywhere.
         let token = plan.secret().filter(|_| !plan.refused);
         ask_as_admin(
             &access,
@@ -179,8 +179,8 @@ async fn ask_target(
     target.ping = calls.ping().await;
 }
 
-/// What somebody with rights at the target can find out: a TokenReview, the configuration's hash,
-/// the target's own issuer.
+/// Collects what a user with rights at the target can see: a TokenReview, the configuration's hash
+/// and the target's own issuer.
 async fn ask_as_admin(
     access: &HubAccess,
     token: Option<&SecretString>,
@@ -206,7 +206,7 @@ async fn ask_as_admin(
     if let Some(token) = token {
         evidence.target.review = Some(review(&client, token).await);
     }
-    // Asked only where a binding seems to be missing.
+    // Read only where a binding seems to be missing.
     if let (Some(subject), Asked::No(_) | Asked::NothingYet(_)) = (subject, &evidence.target.rights)
     {
         evidence.target.mistaken_bindings = bindings::mistaken(&client, subject).await;
@@ -241,7 +241,7 @@ async fn review(client: &HubClient, token: &SecretString) -> Review {
     }
 }
 
-/// A token's bytes as a secret; nothing where they are no text.
+/// Returns a token as a secret, or `None` if its bytes are not text.
 fn secret_of(held: &Held) -> Option<SecretString> {
     let Held::Token(bytes) = held else {
         return None;

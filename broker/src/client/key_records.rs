@@ -1,4 +1,4 @@
-//! The record of the hub's keys, read and changed by a person with rights in Keyferry's namespace.
+//! Reads and changes the journal of the hub's keys, for a user with rights in Keyferry's namespace.
 
 use std::sync::Arc;
 
@@ -10,42 +10,42 @@ use crate::key_record_store::{ATTEMPTS, Found, KeyRecordStore, RecordError};
 use crate::kube::client::{HubAccess, HubClient};
 use crate::kube::secret_store::KubeSecretStore;
 
-/// Why the record could not be read or changed.
+/// Why the key journal could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// The hub's client cannot be made.
+    /// The client of the hub cannot be created.
     #[error(transparent)]
     Hub(#[from] crate::kube::client::ClientError),
-    /// The Secrets.
+    /// The Secrets of the journal cannot be read or written.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Keyferry has not run yet, or elsewhere.
+    /// The namespace has no key journal: Keyferry has not run there.
     #[error("looking for the record of keys: namespace {0} has none; Keyferry has not run there")]
     None(Namespace),
-    /// It is not to be believed.
+    /// The journal's seal is missing or wrong, so it is not trusted.
     #[error(
-        "reading the record of keys: its seal is missing or wrong; a running Keyferry writes it \
-         anew within 10 s"
+        "reading the record of keys: its seal is missing or wrong; a running Keyferry rewrites it \
+         within 10 s"
     )]
     NotBelieved,
-    /// No such key.
+    /// The journal has no key with this kid.
     #[error("revoking a key: there is no kid {kid:?} in the record; it has {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested kid.
         kid: String,
-        /// The kids that there are.
+        /// The kids in the journal.
         known: String,
     },
 }
 
-/// The records of one installation.
+/// The key journal of one installation.
 pub struct KeyRecordsClient {
     store: KeyRecordStore,
     namespace: Namespace,
 }
 
 impl KeyRecordsClient {
-    /// Those in `namespace` of the hub.
+    /// Opens the journal in `namespace` of the hub.
     ///
     /// # Errors
     /// [`KeysError::Hub`].
@@ -56,7 +56,7 @@ impl KeyRecordsClient {
         Ok(Self { store, namespace })
     }
 
-    /// The record.
+    /// Reads the journal.
     ///
     /// # Errors
     /// [`KeysError`].
@@ -66,7 +66,7 @@ impl KeyRecordsClient {
             .and_then(|found| found.believed().cloned().ok_or(KeysError::NotBelieved))
     }
 
-    /// Withdraws `kid` for ever. Every replica follows within ten seconds.
+    /// Revokes `kid` for ever. Every replica follows within ten seconds.
     ///
     /// # Errors
     /// [`KeysError`]; then nothing was changed.

@@ -1,5 +1,5 @@
-//! TargetClusters and TargetAccesses, read from the hub with the user's own rights, for commands
-//! whose configuration says `objects: CustomResources`.
+//! Reads TargetClusters and TargetAccesses from the hub with the user's own rights, for commands
+//! whose configuration sets `objects: CustomResources`.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,9 @@ use crate::kube::client::HubClient;
 use crate::ports::HubError;
 
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
-/// Objects of one page: an answer of the hub may have 3 MiB, and an object may be large.
+/// Objects per page of a list: the hub's response may have 3 MiB, and an object may be large.
 const PAGE: usize = 100;
-/// Pages at most, so that a hub that never ends its list does not keep a command for ever.
+/// The most pages that are read, so that a list without end cannot block a command for ever.
 const MOST_PAGES: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -38,10 +38,10 @@ struct ListMetadata {
     next: Option<String>,
 }
 
-/// The configuration with `access` and its target as its policy.
+/// Returns the configuration with `access` and its target as its policy.
 ///
 /// # Errors
-/// [`ClientError::HubCall`]: the hub does not answer, or the user may not read the objects.
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the objects.
 pub async fn with_objects(
     mut configuration: Configuration,
     client: &HubClient,
@@ -66,8 +66,8 @@ pub async fn with_objects(
         if let Some(target) = target {
             let path = format!("{GROUP}/targetclusters/{target}");
             let object = read(client, &path, "reading the TargetCluster on the hub").await?;
-            // Whether an older target has its audience is in its status: the server has seen them
-            // all.
+            // The target's status says whether an older target has its audience: the server has
+            // seen all targets.
             objects.targets.extend(
                 object
                     .as_ref()
@@ -81,11 +81,11 @@ pub async fn with_objects(
     Ok(configuration)
 }
 
-/// The configuration with all objects of the hub as its policy where it says that they stand there;
-/// else as it is.
+/// Returns the configuration with all objects of the hub as its policy, if it says that the objects
+/// are there. Otherwise returns it unchanged.
 ///
 /// # Errors
-/// [`ClientError::HubCall`]: the hub does not answer, or the user may not list the objects.
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
 pub async fn with_all_objects(
     mut configuration: Configuration,
     client: &HubClient,
@@ -93,8 +93,8 @@ pub async fn with_all_objects(
     if configuration.server.objects == ObjectSource::CustomResources {
         let mut objects = all_objects(&configuration.server, client).await?;
         if configuration.server.hub_issuer.is_none() {
-            // A status has it only once the controller has looked at its target; a reader without
-            // the right to the hub's discovery document has nothing but the statuses.
+            // A status has the issuer only once the controller has checked its target. A user
+            // without the right to read the hub's discovery document has only the statuses.
             let own = issuer_of(client)
                 .await
                 .and_then(|issuer| Issuer::new(issuer).ok());
@@ -107,7 +107,7 @@ pub async fn with_all_objects(
     Ok(configuration)
 }
 
-/// The hub's issuer as the TargetClusters' statuses have it, if they agree.
+/// Returns the hub's issuer from the TargetClusters' statuses, if they agree.
 fn published_issuer(objects: &StoredObjects) -> Option<Issuer> {
     let of_hub = |target: &&StoredTarget| {
         target
@@ -135,10 +135,10 @@ fn published_issuer(objects: &StoredObjects) -> Option<Issuer> {
     }
 }
 
-/// Every TargetCluster and TargetAccess of the hub, under the settings of this configuration.
+/// Reads every TargetCluster and TargetAccess of the hub, with the settings of this configuration.
 ///
 /// # Errors
-/// [`ClientError::HubCall`]: the hub does not answer, or the user may not list the objects.
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
 pub async fn all_objects(
     server: &ServerConfiguration,
     client: &HubClient,
@@ -160,10 +160,10 @@ pub async fn all_objects(
     Ok(objects)
 }
 
-/// Every TargetAccess of the hub.
+/// Reads every TargetAccess of the hub.
 ///
 /// # Errors
-/// [`ClientError::HubCall`]: the hub does not answer, or the user may not list the objects.
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
 pub async fn all_accesses(
     client: &HubClient,
 ) -> Result<Vec<(AccessName, StoredAccess)>, ClientError> {
@@ -201,7 +201,7 @@ async fn list(
                 .into_iter()
                 .filter(Value::is_object)
                 .map(|mut object| {
-                    // Some servers leave these out of the items of a list.
+                    // Some servers omit these fields in the items of a list.
                     object["apiVersion"] = json!("keyferry.dev/v1alpha1");
                     object["kind"] = json!(kind);
                     object

@@ -1,4 +1,4 @@
-//! A target's apiserver, asked whether it takes a token, and made to read its issuer's keys again.
+//! Asks a target's apiserver whether it accepts a token, and forces it to reload its issuer's keys.
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine;
@@ -12,23 +12,23 @@ use serde_json::json;
 use crate::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
 use crate::target_probe::HttpsProbe;
 
-/// One target. Each question has a connection of its own: behind a load balancer the next one may
-/// reach another apiserver.
+/// A target whose keys can be refreshed. Each request uses its own connection, because behind a
+/// load balancer the next one may reach another apiserver.
 pub struct TargetRefresh(ProbedTarget);
 
 impl TargetRefresh {
-    /// The target at that address.
+    /// Creates a client for this target.
     pub fn new(target: ProbedTarget) -> Self {
         Self(target)
     }
 
-    /// Whether the target takes this token.
+    /// Asks whether the target accepts this token.
     pub async fn takes(&self, token: &SecretString) -> ProbeAnswer {
         HttpsProbe.try_token(&self.0, token).await
     }
 
-    /// Sends a token that names an unknown key of the issuer. Unless the target has read the keys
-    /// just now, it reads them again, and forgets those that are no longer there.
+    /// Forces a key refresh by sending a token with an unknown key of the issuer. Unless the target
+    /// has just read the keys, it reads them again and forgets those that are gone.
     pub async fn poke(&self, issuer: &Issuer, audience: &Audience, now: Timestamp) -> ProbeAnswer {
         let mut bytes = [0; 256];
         if SystemRandom::new().fill(&mut bytes).is_err() {
@@ -45,7 +45,7 @@ impl TargetRefresh {
             "iss": issuer.as_str(), "aud": [audience.as_str()], "sub": "system:serviceaccount:keyferry:nobody",
             "iat": second, "nbf": second, "exp": second.saturating_add(600),
         });
-        // No key signed it, so it is good for nothing but being looked up.
+        // No key signed this token, so it can only cause a key lookup.
         self.takes(
             &format!(
                 "{header}.{}.{}",
@@ -111,7 +111,7 @@ mod tests {
         })
     }
 
-    /// A proxy that leads every CONNECT to one address, and counts them.
+    /// A proxy that sends every CONNECT to one address and counts them.
     async fn proxy(to: String) -> (String, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -148,7 +148,7 @@ mod tests {
             Audience::new("target-a").unwrap(),
         );
         let (url, proxied) = proxy(target.url().trim_start_matches("https://").to_owned()).await;
-        // Nobody but the proxy knows the way to this one.
+        // Only the proxy can reach this address.
         let elsewhere = "https://localhost:1";
         for poked in [
             at(&target, target.url(), None, None),

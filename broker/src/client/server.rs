@@ -21,12 +21,12 @@ use crate::regular_file;
 const DEADLINE: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 512 * 1024;
 
-/// Where the server is.
+/// The address of a Keyferry server.
 #[derive(Clone, Debug)]
 pub struct ServerAddress {
-    /// Its https origin.
+    /// The https origin of the server.
     pub url: String,
-    /// The CA certificates to trust for it, and only these; without, the system's.
+    /// The only CA certificates to trust for the server. `None` means the system's.
     pub certificate_authority: Option<PathBuf>,
 }
 
@@ -38,11 +38,11 @@ struct TokenAnswer {
     keyferry_cluster: Option<PublicCluster>,
 }
 
-/// What an exec plugin needs.
+/// A token with the cluster that it is for, as an exec plugin needs it.
 pub struct ClusterToken {
     /// The token.
     pub token: UsableToken,
-    /// Where it may be taken. None from a server that does not tell.
+    /// The cluster to which the token may be sent. `None` from a server that does not report it.
     pub cluster: Option<PublicCluster>,
 }
 
@@ -57,7 +57,7 @@ impl ServerAddress {
     /// Exchanges the caller's token for one of `access`.
     ///
     /// # Errors
-    /// [`ClientError`]; nothing that the server sent but its error texts is repeated.
+    /// [`ClientError`]. Of the server's response, only its error texts are repeated.
     pub async fn token(
         &self,
         caller: &SecretString,
@@ -66,7 +66,7 @@ impl ServerAddress {
         Ok(self.exchange(caller, access, &[]).await?.token)
     }
 
-    /// As [`ServerAddress::token`], with where the target is.
+    /// Like [`ServerAddress::token`], and also returns where the target is.
     ///
     /// # Errors
     /// As [`ServerAddress::token`].
@@ -105,8 +105,7 @@ impl ServerAddress {
         let wrong = |problem: &str| self.problem_of(&received, problem);
         let answer: TokenAnswer =
             serde_json::from_slice(&received.body).map_err(|_| wrong("its answer is no token"))?;
-        // Whatever is printed or used from here on is a token, and nothing that speaks to a
-        // terminal.
+        // From here on, the response contains a token and nothing that could control a terminal.
         let sound = UnverifiedJwt::parse(answer.access_token.expose_secret()).is_ok()
             && answer.token_type == "Bearer";
         if !sound || answer.expires_in > lifetime::MAX.as_secs() {
@@ -117,7 +116,7 @@ impl ServerAddress {
             .map(PublicCluster::checked)
             .transpose();
         let cluster = cluster
-            .map_err(|error| wrong(&format!("it does not say where the target is: {error}")))?;
+            .map_err(|error| wrong(&format!("it does not report the target's address: {error}")))?;
         let token = UsableToken {
             token: answer.access_token,
             usable: Duration::from_secs(answer.expires_in),
@@ -159,18 +158,18 @@ impl ServerAddress {
         }
     }
 
-    /// A problem with an answer, joined to the server's record of the request.
+    /// Builds an error about a response, with the request id of the server's audit record.
     fn problem_of(&self, answer: &Answer, problem: impl std::fmt::Display) -> ClientError {
         self.problem(format!("{problem}{}", suffix(answer.request_id.as_deref())))
     }
 
-    /// The address, where it is one of a server.
+    /// Parses the server's address.
     fn address(&self) -> Result<url::Url, ClientError> {
         let url = url::Url::parse(&self.url)
             .ok()
             .filter(|url| url.scheme() == "https" && url.has_host());
         url.ok_or_else(|| {
-            // Of HOST:PORT the parser makes the scheme HOST.
+            // The parser takes HOST of HOST:PORT for the scheme.
             let rest = self.url.strip_prefix("http://").unwrap_or(&self.url);
             let meant = format!("https://{rest}");
             let fix = match url::Url::parse(&meant) {
@@ -183,8 +182,8 @@ impl ServerAddress {
         })
     }
 
-    /// The caller's token goes to this origin and nowhere else: no redirects, no proxy from the
-    /// environment, https only.
+    /// Builds an HTTPS client that sends the caller's token only to this origin: https only, no
+    /// redirects, no proxy from the environment.
     fn client(&self) -> Result<reqwest::Client, ClientError> {
         self.address()?;
         let mut builder = reqwest::Client::builder()
@@ -251,7 +250,7 @@ impl ServerAddress {
         })
     }
 
-    /// What answered, where it is not the token API.
+    /// Describes what responded instead of the token API.
     async fn foreign(&self, status: u16, answer: &Answer) -> ClientError {
         let problem = if status == 404 && self.is_discovery().await {
             "this is the discovery listener, not the token API; fix: name the listener of \
@@ -263,7 +262,7 @@ impl ServerAddress {
         self.problem_of(answer, problem)
     }
 
-    /// Whether a discovery document is published there. Asked without the caller's token.
+    /// Whether this origin publishes a discovery document. Asked without the caller's token.
     async fn is_discovery(&self) -> bool {
         let Ok(client) = self.client() else {
             return false;
@@ -313,13 +312,13 @@ impl ServerAddress {
     }
 }
 
-/// The body of an answer, and what joins it to the server's audit record.
+/// The body of a response, and the id that links it to the server's audit record.
 struct Answer {
     body: Vec<u8>,
     request_id: Option<String>,
 }
 
-/// A request id as Keyferry makes them; anything else is not repeated.
+/// Accepts a request id in Keyferry's format; anything else is not repeated.
 fn request_id(text: &str) -> Option<String> {
     let sound = (1..=64).contains(&text.len())
         && text
@@ -328,7 +327,7 @@ fn request_id(text: &str) -> Option<String> {
     sound.then(|| text.to_owned())
 }
 
-/// How an error names its request.
+/// Formats the request id for an error message.
 pub(super) fn suffix(request_id: Option<&str>) -> String {
     request_id
         .map(|id| format!(" (request id {id})"))

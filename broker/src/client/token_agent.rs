@@ -1,4 +1,4 @@
-//! Keeps a token directory fresh: one access, one directory, for as long as the process lives.
+//! Keeps one token directory fresh for one access, for as long as the process lives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,56 +16,56 @@ use super::token_directory::{TokenDirectory, TokenDirectoryError};
 use crate::clock::Clock;
 use crate::random::Random;
 
-/// The least and the most between two tries of which the first failed.
+/// The shortest and the longest pause before a retry.
 const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
-/// A machine may sleep meanwhile, so the clocks are looked at this often.
+/// How often the clock is checked while waiting, because the machine may sleep meanwhile.
 const LOOK: Duration = Duration::from_secs(20);
 
-/// What an agent works with.
+/// The parts of an agent.
 pub struct AgentParts {
-    /// The access.
+    /// The access whose token is kept.
     pub access: AccessName,
-    /// Where its files go.
+    /// The directory for its files.
     pub directory: TokenDirectory,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Randomness.
+    /// The source of randomness.
     pub random: Arc<dyn Random>,
 }
 
-/// Why a round wrote nothing. What an earlier one wrote stays.
+/// Why a round wrote nothing. Files of earlier rounds stay.
 #[derive(Debug, thiserror::Error)]
 pub enum RoundError {
-    /// No token was got.
+    /// No token was received.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It could not be written.
+    /// The files could not be written.
     #[error(transparent)]
     Directory(#[from] TokenDirectoryError),
-    /// The token says no usable end.
+    /// The token has expired or has no readable expiry.
     #[error(
-        "the server's token has ended by this machine's clock, or does not say when it ends; set \
-         the clocks right"
+        "the server's token has ended by this machine's clock, or does not say when it ends; \
+         correct the clocks"
     )]
     Expiry,
-    /// The kubeconfig could not be written.
+    /// The kubeconfig could not be rendered.
     #[error(transparent)]
     Kubeconfig(#[from] kubeconfig::KubeconfigError),
 }
 
-/// What a round did.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// When the token that is there ends.
+    /// When the current token expires.
     pub expires: Timestamp,
-    /// Whether the files were replaced; otherwise they were the same.
+    /// Whether the files were replaced. False if they were already the same.
     pub written: bool,
 }
 
-/// Tells what happens. Called for every round, and no secret is in it.
+/// Reports the result of every round. It contains no secret.
 pub type Report = dyn Fn(&AccessName, &Result<Round, RoundError>) + Send + Sync;
 
-/// One round: the files of what the server sent.
+/// Writes the files of one round from the server's response.
 ///
 /// # Errors
 /// [`RoundError`].
@@ -91,14 +91,14 @@ pub fn write(parts: &AgentParts, received: &ReceivedKubeconfig) -> Result<Round,
     Ok(Round { expires, written })
 }
 
-/// When a token ends, by its own word.
+/// Returns the token's own, unverified expiry.
 pub fn expiry(token: &SecretString) -> Option<Timestamp> {
     let jwt = UnverifiedJwt::parse(token.expose_secret()).ok()?;
     Timestamp::from_second(jwt.claims().get("exp")?.as_i64()?).ok()
 }
 
-/// Writes, waits, and writes again, until the task is dropped. After a failure it tries again with
-/// growing pauses.
+/// Fetches and writes in rounds until the task is dropped. After a failure it retries with growing
+/// pauses.
 pub async fn keep(
     parts: AgentParts,
     fetch: impl AsyncFn() -> Result<ReceivedKubeconfig, ClientError>,
@@ -135,7 +135,7 @@ pub async fn keep(
     }
 }
 
-/// Twice as long after each failure in a row, and up to half less by chance.
+/// Doubles the pause after each failure in a row, and shortens it at random by up to half.
 fn pause(failures: u32, jitter: f64) -> Duration {
     let [least, most] = RETRY;
     let pause = least

@@ -1,6 +1,6 @@
-//! A directory whose files change all at once, laid out as the kubelet does it: `..data` leads to a
-//! dated directory, and each visible name leads through it. A reader sees the old files or the new
-//! ones, never some of each.
+//! A directory whose files change atomically, in the kubelet's layout: `..data` links to a dated
+//! directory, and each visible name links through it. A reader sees either the old files or the new
+//! ones, never a mix.
 
 mod layout;
 
@@ -19,23 +19,23 @@ use rustix::io::Errno;
 
 use layout::{is_dated, read, subfolder};
 
-/// Leads to the directory that counts.
+/// The link to the current dated directory.
 const DATA: &str = "..data";
-/// It, before it takes the other's place.
+/// The new link before it replaces [`DATA`].
 const NEXT: &str = "..data_tmp";
-/// Every name that ever stands in such a directory.
+/// Every file name that such a directory can have.
 const NAMES: [&str; 4] = ["token", "ca.crt", "namespace", "kubeconfig"];
-/// More than one of these files has.
+/// The largest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
-/// More entries than such a directory has, even after many crashes.
+/// The most entries that are read: more than such a directory has, even after many crashes.
 const MAX_ENTRIES: usize = 1000;
 
-/// Who may read the files.
+/// Permissions of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// Permission bits of the files.
     pub mode: u32,
-    /// Their group.
+    /// Group of the files.
     pub group: Option<u32>,
 }
 
@@ -45,11 +45,11 @@ pub struct Rights {
 pub struct TokenDirectoryError {
     /// The directory.
     pub path: PathBuf,
-    /// What is wrong, or what the system says.
+    /// The problem, or the operating system's error.
     pub problem: String,
 }
 
-/// An open directory, locked against a second writer while this lives.
+/// An open directory, locked against a second writer until it is dropped.
 pub struct TokenDirectory {
     folder: OwnedFd,
     path: PathBuf,
@@ -57,10 +57,10 @@ pub struct TokenDirectory {
 }
 
 impl TokenDirectory {
-    /// Opens a directory, and makes what is missing of `below` in it.
+    /// Opens a directory, creating it and the folders `below` as needed.
     ///
     /// # Errors
-    /// [`TokenDirectoryError`]: it is a link, belongs to somebody else, or is written by another
+    /// [`TokenDirectoryError`]: it is a link, belongs to another user, or is written by another
     /// agent.
     pub fn open(path: &Path, below: &[&str], rights: Rights) -> Result<Self, TokenDirectoryError> {
         let mut path = path.to_owned();
@@ -90,7 +90,7 @@ impl TokenDirectory {
             .map(File::from)
             .and_then(|folder| folder.metadata())
             .map_err(|error| wrong(&path, &error))?;
-        // A volume's root belongs to root, and all containers of a Pod may write it.
+        // The root of a volume belongs to root, and all containers of a Pod may write it.
         if metadata.uid() != rustix::process::geteuid().as_raw() && metadata.uid() != 0 {
             return Err(wrong(
                 &path,
@@ -108,11 +108,10 @@ impl TokenDirectory {
         }
     }
 
-    /// Puts these files in the place of the ones that are there, all in one step. False if they are
-    /// there already.
+    /// Replaces the current files in one atomic step. Returns false if they are already the same.
     ///
     /// # Errors
-    /// [`TokenDirectoryError`]. What was there before stays, but for a failure after the step
+    /// [`TokenDirectoryError`]. The previous files stay, unless the failure came after the step
     /// itself.
     pub fn replace(
         &self,
@@ -164,7 +163,7 @@ impl TokenDirectory {
         Ok(true)
     }
 
-    /// A directory that this process made, and nobody else in its place.
+    /// Creates a directory and verifies that no other user replaced it.
     fn fresh_folder(&self, name: &str) -> std::io::Result<OwnedFd> {
         mkdirat(&self.folder, name, Mode::from_raw_mode(0o700))?;
         let folder = File::from(openat(
@@ -176,23 +175,26 @@ impl TokenDirectory {
         let metadata = folder.metadata()?;
         if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
             return Err(std::io::Error::other(
-                "somebody else put a directory in the place of a new one",
+                "another process put a directory in the place of a new one",
             ));
         }
         Ok(folder.into())
     }
 
-    /// What stands where a visible name belongs is ours, or nothing.
+    /// Checks that a visible name is free or the agent's own link.
     fn check_link(&self, name: &str) -> std::io::Result<()> {
         match self.link(name)? {
-            Some(target) if target != format!("{DATA}/{name}") => Err(std::io::Error::other(
-                format!("{name} is not the agent's, and is left as it is; name an empty directory"),
-            )),
+            Some(target) if target != format!("{DATA}/{name}") => {
+                Err(std::io::Error::other(format!(
+                    "{name} was not created by the agent and is not changed; name an empty \
+                     directory"
+                )))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Where a link leads, empty for what is no link.
+    /// Returns the target of a link; empty if the entry is not a link.
     fn link(&self, name: &str) -> std::io::Result<Option<String>> {
         match readlinkat(&self.folder, name, Vec::new()) {
             Ok(target) => Ok(Some(target.to_string_lossy().into_owned())),
@@ -208,7 +210,7 @@ impl TokenDirectory {
         };
         if !is_dated(&current) {
             return Err(std::io::Error::other(format!(
-                "{DATA} is not the agent's, and is left as it is; name an empty directory"
+                "{DATA} was not created by the agent and is not changed; name an empty directory"
             )));
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -224,8 +226,7 @@ impl TokenDirectory {
         }))
     }
 
-    /// Makes the visible names, takes away those that lead nowhere, and removes what earlier rounds
-    /// left.
+    /// Creates the visible links, removes dangling ones, and deletes leftovers of earlier rounds.
     fn tidy(&self, files: &[(&str, &[u8])]) -> std::io::Result<()> {
         for name in NAMES {
             let there = self.link(name)?;
@@ -247,7 +248,8 @@ impl TokenDirectory {
         Ok(())
     }
 
-    /// Without following anything. What cannot be removed now is tried again next time.
+    /// Removes a dated directory without following links. What cannot be removed now is retried
+    /// next time.
     fn remove(&self, name: &str) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(folder) = openat(&self.folder, name, flags, Mode::empty()) else {
@@ -260,10 +262,10 @@ impl TokenDirectory {
     }
 }
 
-/// The token of a directory, for whoever asks whether it is there.
+/// Reads the token of a directory, for a check whether it exists.
 ///
 /// # Errors
-/// What the system says.
+/// The operating system's error.
 pub fn read_token(path: &Path) -> std::io::Result<secrecy::SecretString> {
     let mut text = String::new();
     File::open(path.join(DATA).join("token"))?

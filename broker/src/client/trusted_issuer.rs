@@ -1,4 +1,5 @@
-//! An issuer's discovery document and key set, read as a kube-apiserver that trusts it reads them.
+//! Reads an issuer's discovery document and key set, as a kube-apiserver that trusts the issuer
+//! does.
 
 use std::time::Duration;
 
@@ -6,19 +7,19 @@ use serde::Deserialize;
 
 use crate::connection_fault::{ConnectionFault, Place};
 
-/// What kube-apiserver gives a request of its own.
+/// The timeout that kube-apiserver sets for such a request.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The longest body that is read. An apiserver has no bound.
+/// The largest body that is read. An apiserver has no limit.
 pub const MAX_BODY: usize = 1 << 20;
 
-/// An entry of an AuthenticationConfiguration, as far as it says where the keys are.
+/// The part of an AuthenticationConfiguration entry that says where the keys are.
 #[derive(Clone, Copy, Debug)]
 pub struct TrustedIssuer<'a> {
     /// `issuer.url`.
     pub url: &'a str,
     /// `issuer.discoveryURL`; may be empty.
     pub discovery_url: &'a str,
-    /// `issuer.certificateAuthority`, PEM; empty for the roots of this machine.
+    /// `issuer.certificateAuthority`, PEM. Empty means the roots of this machine.
     pub certificate_authority: &'a str,
 }
 
@@ -28,29 +29,29 @@ pub enum FetchError {
     /// The certificate authority cannot be used.
     #[error("reading certificateAuthority of issuer {0}: it holds no certificate that can be used")]
     Authority(String),
-    /// No answer.
+    /// The server did not respond.
     #[error("fetching {url}: {problem}")]
     NoAnswer {
-        /// From where.
+        /// The URL that was fetched.
         url: String,
-        /// Why not.
+        /// Why there was no response.
         problem: String,
     },
-    /// An answer that is of no use.
+    /// The response cannot be used.
     #[error("fetching {url}: {problem}")]
     Useless {
-        /// From where.
+        /// The URL that was fetched.
         url: String,
-        /// What is wrong with it.
+        /// The problem with the response.
         problem: String,
     },
-    /// In the words of kube-apiserver.
+    /// The document names another issuer; the message is kube-apiserver's own.
     #[error(
         "oidc: issuer did not match the issuer returned by provider, expected {expected:?} got \
          {got:?}"
     )]
     OtherIssuer {
-        /// `issuer.url`.
+        /// `issuer.url` of the entry.
         expected: String,
         /// `issuer` of the document.
         got: String,
@@ -66,7 +67,7 @@ struct Provider {
 }
 
 impl TrustedIssuer<'_> {
-    /// The body of the key set. Anonymous, by https only, through the proxy of the environment,
+    /// Fetches the key set anonymously: by https only, through the proxy of the environment, and
     /// following redirects.
     ///
     /// # Errors
@@ -99,7 +100,7 @@ impl TrustedIssuer<'_> {
         }
         if !provider.jwks_uri.starts_with("https://") {
             return Err(useless(
-                "jwks_uri is not https: a target would fetch it all the same, and believe whoever \
+                "jwks_uri is not https: a target would still fetch it, and trust any server that \
                  answers",
             ));
         }
@@ -153,7 +154,7 @@ async fn get(client: &reqwest::Client, url: &str) -> Result<Vec<u8>, FetchError>
     Ok(body)
 }
 
-/// What a person can act on.
+/// Describes the failure in terms that a user can act on.
 async fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
     let problem = if error.is_timeout() {
         "it did not answer in time".to_owned()
@@ -172,8 +173,8 @@ async fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
     }
 }
 
-/// Whether the environment may name a proxy: then a failure may be the proxy's, and nothing more is
-/// found out here.
+/// Whether the environment may name a proxy. A failure may then be the proxy's, so its cause is not
+/// examined further.
 fn is_proxied() -> bool {
     ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
         .iter()

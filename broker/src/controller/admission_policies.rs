@@ -1,6 +1,6 @@
-//! Compares the hub's admission policies with the shipped ones, again and again. Without
-//! `keyferry-author` no token is written to an object. What is open without each of the others
-//! stands in the statuses of the targets, the metrics and the log; nothing else is taken away.
+//! Compares the hub's admission policies with the shipped ones, regularly. Without
+//! `keyferry-author` no token is written to an object. The gaps without each other policy are
+//! reported in the targets' statuses, the metrics and the log; nothing else is blocked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,41 +20,41 @@ use crate::ports::{HubError, HubFacts, HubObjects};
 use crate::publication::PublicationReader;
 
 const INTERVAL: Duration = Duration::from_secs(20);
-/// How often the policies are compared on which no delivery rests.
+/// How often the policies that no delivery depends on are compared.
 pub(super) const OTHERS: Duration = Duration::from_secs(60);
-/// How often the hub is asked for its audiences: they change with a restart of its apiserver.
+/// How often the hub's audiences are read: they change only with a restart of its apiserver.
 const FACTS: Duration = Duration::from_secs(3600);
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// What it goes by.
+/// The state and dependencies of [`follow`].
 pub struct AdmissionPolicyChecks {
-    /// Of `keyferry-author`.
+    /// The state of `keyferry-author`.
     pub author: AdmissionPolicyWriter,
-    /// Of `keyferry-pairing`.
+    /// The state of `keyferry-pairing`.
     pub pairing: AdmissionPolicyWriter,
-    /// Of `keyferry-labels`.
+    /// The state of `keyferry-labels`.
     pub labels: AdmissionPolicyWriter,
-    /// Of all the others.
+    /// The state of all other policies.
     pub others: OtherAdmissionPolicies,
-    /// Tries what `keyferry-pairing` does.
+    /// Tests the effect of `keyferry-pairing`.
     pub trial: PairingTrial,
     /// Reads the policies.
     pub objects: Arc<dyn HubObjects>,
-    /// What this hub puts in the place of the shipped placeholders.
+    /// This hub's values for the placeholders in the shipped policies.
     pub facts: KnownSite,
-    /// Whether this replica leads: only the leader tries.
+    /// Whether this replica leads: only the leader tests.
     pub leadership: LeadershipReader,
-    /// Time.
+    /// The clock for the next comparison.
     pub clock: Arc<dyn Clock>,
-    /// Metrics.
+    /// Reports whether each policy is active.
     pub metrics: Metrics,
 }
 
-/// Those of the policies that have no part of their own in the statuses.
+/// The policies that have no condition of their own in the statuses.
 pub struct OtherAdmissionPolicies {
     admission_policies: Vec<AdmissionPolicyWriter>,
-    /// Whether `keyferry-pairing` spares all audiences of the hub; that it holds the others is the
-    /// concern of its own writer.
+    /// Whether `keyferry-pairing` exempts all audiences of the hub. Whether it is active at all is
+    /// the state of its own writer.
     spared: AdmissionPolicyWriter,
     due: Duration,
 }
@@ -80,7 +80,7 @@ impl Default for OtherAdmissionPolicies {
 }
 
 impl OtherAdmissionPolicies {
-    /// The reading halves.
+    /// Returns the readers of these policies.
     pub fn readers(&self) -> Vec<AdmissionPolicyReader> {
         self.admission_policies
             .iter()
@@ -90,17 +90,17 @@ impl OtherAdmissionPolicies {
     }
 }
 
-/// What is known of the hub, and asked for where it is not.
+/// Facts about the hub, cached and reloaded when due.
 pub struct KnownSite {
-    /// Asks.
+    /// Reads the facts from the hub.
     pub source: Arc<dyn HubFacts>,
     /// The hub's issuer.
     pub published: PublicationReader,
-    /// As far as it is known.
+    /// The facts known so far.
     pub site: HubSite,
     /// The hub's audiences as last read.
     pub audiences: BTreeSet<String>,
-    /// When to ask again, by the monotonic clock.
+    /// When to reload, by the monotonic clock.
     pub due: Duration,
 }
 
@@ -109,7 +109,7 @@ impl KnownSite {
         if now >= self.due {
             let user = self.source.own_username().await;
             let audiences = self.source.api_audiences().await;
-            // What could not be read stays as it was, and is asked for at the next look.
+            // A fact that could not be read keeps its value, and is read again at the next check.
             if user.is_ok() && audiences.is_ok() {
                 self.due = now + FACTS;
             }
@@ -130,7 +130,7 @@ impl KnownSite {
     }
 }
 
-/// Looks until the task is dropped.
+/// Compares the policies until the task is dropped.
 pub async fn follow(mut admission_policies: AdmissionPolicyChecks) {
     loop {
         admission_policies.look().await;
@@ -177,7 +177,8 @@ impl AdmissionPolicyChecks {
                 else {
                     continue;
                 };
-                // Both bindings of keyferry-pairing have one policy, whose list is spoken of once.
+                // Both bindings of keyferry-pairing share one policy, so its list is reported only
+                // once.
                 let with_list = *writer.admission_policy() != admission_policy::PAIRING_CLOSED
                     && found == Standing::InForce;
                 self.take(
@@ -195,8 +196,8 @@ impl AdmissionPolicyChecks {
         report(writer, found, reason, writer.admission_policy().meaning());
     }
 
-    /// What a policy and its binding say, and what its list of the hub's audiences does. A hub that
-    /// does not answer takes nothing away: it would not admit anything either.
+    /// Compares a policy and its binding, and the policy's list of the hub's audiences. An
+    /// unreachable hub changes no state: it would not admit anything either.
     async fn compared(
         &self,
         admission_policy: &AdmissionPolicy,

@@ -1,4 +1,4 @@
-//! The targets' CA certificates, read again every half minute and after each change of the policy.
+//! Reloads the targets' CA certificates every half minute and after each change of the targets.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub async fn follow(
                 () = reload_signal.ordered() => break,
                 changed = changes.changed() => if changed.is_err() { return },
             }
-            // Tenants change the policy as often as they like; each Secret is read for a change of
-            // the targets alone.
+            // Tenants can change the policy as often as they like, so Secrets are reloaded only for
+            // a change of the targets.
             if specs(&policy.current()) != resolved {
                 break;
             }
@@ -55,7 +55,7 @@ fn specs(policy: &Policy) -> Vec<(ObjectName, Generation)> {
         .collect()
 }
 
-/// Finds out each target's readiness. One target's bad certificate touches no other's.
+/// Determines each target's readiness. A bad certificate affects only its own target.
 pub async fn resolve_all(
     policy: &PolicyReader,
     secrets: &dyn CertificateSecrets,
@@ -86,7 +86,7 @@ pub async fn resolve_all(
                     None => from_secret(secrets, name, clock.now().wall).await.ok(),
                 };
                 read.insert(name, known.clone());
-                // Each target falls back on its own state, not on that of another with the same
+                // Each target falls back to its own state, not to that of another with the same
                 // Secret.
                 known.unwrap_or_else(|| unreachable_hub(before.as_ref()))
             }
@@ -104,7 +104,7 @@ pub async fn resolve_all(
     targets.replace(states);
 }
 
-/// A hub that does not answer takes no certificate away.
+/// Keeps the previous state when the hub does not answer.
 fn unreachable_hub(before: Option<&TargetState>) -> FromSecret {
     match before {
         Some(state) => FromSecret {
@@ -121,7 +121,7 @@ fn unreachable_hub(before: Option<&TargetState>) -> FromSecret {
     }
 }
 
-/// What a Secret was found to hold.
+/// The result of reading a Secret.
 #[derive(Clone)]
 struct FromSecret {
     readiness: Readiness,

@@ -1,4 +1,4 @@
-//! The configuration file, read again whenever its bytes change. A bad one changes nothing.
+//! Reloads the configuration file whenever its bytes change. An invalid file changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,28 +13,28 @@ use crate::policy_store::PolicyWriter;
 use crate::regular_file::{self, FileError};
 use crate::reload_signal::ReloadSignal;
 
-/// How long a file must stay the same to be taken in.
+/// How long a file must stay unchanged before it is used.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How often the file is looked at.
+/// How often the file is checked.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The file cannot be used.
+/// Why the configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("reading the configuration file {path}: {source}")]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It has mistakes.
+    /// The file has mistakes.
     #[error("the configuration file {path} has {count} mistake(s):\n{error}", count = error.mistakes.len())]
     Mistakes {
         /// The file.
         path: PathBuf,
-        /// Each of them.
+        /// All mistakes.
         error: ConfigError,
     },
 }
@@ -62,8 +62,8 @@ fn read_text(path: &Path) -> Result<String, ConfigFileError> {
     String::from_utf8(bytes).map_err(|_| wrong(std::io::ErrorKind::InvalidData.into()))
 }
 
-/// The text, if two readings a moment apart are the same: half of a file can be a whole YAML stream
-/// that allows more.
+/// Reads the file twice, and returns its text if both are equal: half of a file can be a complete
+/// YAML stream that allows more.
 async fn read_settled(path: &Path) -> Result<Option<String>, ConfigFileError> {
     let text = read_text(path)?;
     tokio::time::sleep(SETTLE).await;
@@ -77,8 +77,8 @@ fn parse(path: &Path, text: &str, overrides: Overrides) -> Result<Configuration,
     })
 }
 
-/// Follows the file until the task is dropped. Where objects stand on the hub there is no policy to
-/// take from it.
+/// Reloads the file until the task is dropped. If objects are on the hub, the file has no policy to
+/// use.
 pub async fn follow(
     path: PathBuf,
     in_force: ServerConfiguration,
@@ -86,12 +86,12 @@ pub async fn follow(
     metrics: Metrics,
     mut reload_signal: ReloadSignal,
 ) {
-    // What runs was decided at the start: until a restart there are managed issuers, or there are none.
+    // These settings stay as at the start: only a restart enables or disables managed issuers.
     let overrides = Overrides {
         enable_managed_issuers: Some(in_force.managed_issuers.enabled),
         cluster_resource_namespace: Some(in_force.cluster_resource_namespace.clone()),
     };
-    // The file may have changed since it was first read, so the first look takes it in again.
+    // The file may have changed since it was first read, so the first check reads it again.
     let mut last = None;
     let mut ticks = tokio::time::interval(INTERVAL);
     loop {
@@ -101,11 +101,11 @@ pub async fn follow(
         }
         let text = match read_settled(&path).await {
             Ok(Some(text)) => text,
-            // Still being written; the next look sees it whole.
+            // The file is still being written; the next check reads it whole.
             Ok(None) => continue,
             Err(error) => {
                 if last.take().is_some() {
-                    tracing::error!(reason = %Reason::ConfigurationInvalid, %error, "the configuration in force stays");
+                    tracing::error!(reason = %Reason::ConfigurationInvalid, %error, "the active configuration stays");
                     metrics.reload(false);
                 }
                 continue;
@@ -128,7 +128,7 @@ pub async fn follow(
                 metrics.reload(true);
             }
             Err(error) => {
-                tracing::error!(reason = %Reason::ConfigurationInvalid, %error, "the configuration in force stays");
+                tracing::error!(reason = %Reason::ConfigurationInvalid, %error, "the active configuration stays");
                 metrics.reload(false);
             }
         }
@@ -136,8 +136,9 @@ pub async fn follow(
     }
 }
 
-/// callerAudience changes only with a restart: until then no target may have the one in force, or
-/// its tokens would open Keyferry.
+/// Checks a new configuration against the running one. callerAudience changes only with a restart.
+/// Until then no target may use the active one, or the target's tokens would authenticate to
+/// Keyferry.
 fn check_in_force(
     path: &Path,
     configuration: Configuration,
@@ -148,8 +149,8 @@ fn check_in_force(
             object: "ServerConfiguration".to_owned(),
             path: "objects".to_owned(),
             line: 0,
-            problem: "says another place for TargetClusters and TargetAccesses than the running \
-                process reads"
+            problem: "names a different source of TargetClusters and TargetAccesses than the \
+                running process reads"
                 .to_owned(),
             fix: "restart Keyferry".to_owned(),
         };

@@ -1,5 +1,5 @@
-//! Which access is brought to what policy says, and when: as soon as something that concerns it
-//! changes, when its token is due, and after a failure, each time more rarely.
+//! Schedules the reconciliation of accesses: as soon as something relevant changes, when a token is
+//! due, and after a failure with growing pauses.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -25,22 +25,24 @@ use crate::policy_store::PolicyReader;
 use crate::publication::PublicationReader;
 use crate::targets::{Readiness, TargetReader};
 
-/// How often it is seen what has changed and what is due.
+/// How often changes and due accesses are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// How soon after a change of the policy.
+/// How soon after a change of the policy accesses are checked: long enough to collect further
+/// changes.
 const TOGETHER: Duration = Duration::from_millis(50);
-/// Accesses under way at once.
+/// How many accesses are reconciled at once.
 const AT_ONCE: usize = 16;
-/// Of them those of one namespace: a tenant of whose targets none answers holds nobody else up.
+/// The concurrency limit per namespace, so that one tenant's dead targets do not delay the others.
 const OF_ONE_NAMESPACE: usize = 4;
-/// From one look at an access to the next, however often its author changes it.
+/// The shortest pause between two reconciliations of an access, however often its author changes
+/// it.
 const BETWEEN: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What it goes by.
+/// The dependencies of [`follow`].
 pub struct DeliverParts {
-    /// The policy in force.
+    /// The active policy.
     pub policy: PolicyReader,
     /// The hub's accesses.
     pub store: Arc<ObjectStore>,
@@ -54,30 +56,30 @@ pub struct DeliverParts {
     pub published: PublicationReader,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
-    /// Time.
+    /// The clock for due times.
     pub clock: Arc<dyn Clock>,
-    /// How long a watch may fail before what it has seen is too old to write by.
+    /// How long a watch may fail before its data is too old to write by.
     pub max_stale: Duration,
 }
 
-/// One access's place in the queue.
+/// The queue entry of an access.
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// What it was last seen to depend on.
+    /// The hash of the inputs that it was last reconciled for.
     inputs: u64,
-    /// When it is due, by the monotonic clock; nothing: when something changes.
+    /// When it is due, by the monotonic clock; `None` means on the next change.
     due: Option<Duration>,
-    /// When it was last looked at.
+    /// When its last reconciliation started.
     started: Option<Duration>,
-    /// Whether it is due because something about it has changed.
+    /// Whether it is due because of a change.
     urgent: bool,
-    /// Whether it had our finalizer when it was last seen.
+    /// Whether it had our finalizer at the last check.
     kept: bool,
     failures: u32,
     running: bool,
 }
 
-/// Goes on until the task is dropped.
+/// Reconciles accesses until the task is dropped.
 pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
     let (mut changes, mut leads) = (parts.policy.changes(), parts.leadership.changes());
     let mut places: HashMap<AccessName, Place> = HashMap::new();
@@ -111,7 +113,8 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
             }
             changed = changes.changed() => {
                 if changed.is_err() { return }
-                // A list comes object by object, and each look is at all of them.
+                // A list arrives object by object, but each check covers all accesses, so changes
+                // are collected first.
                 if !std::mem::replace(&mut soon, true) {
                     looks.reset_after(TOGETHER);
                 }
@@ -122,20 +125,20 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
     }
 }
 
-/// Whether policy is known as it is, or was a short while ago: else tokens would be renewed for
-/// whom it allows no more.
+/// Whether the view of the hub is recent enough: else tokens would be renewed for accesses that
+/// policy no longer allows.
 fn sees(parts: &DeliverParts, now: Moment) -> bool {
     parts.live.is_complete() && parts.live.is_current(parts.max_stale, now)
 }
 
-/// Whether it is to be seen what has changed; what is due is started in any case.
+/// Whether to check for changes now; due accesses are started in any case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     Now,
     Later,
 }
 
-/// Puts every access whose inputs have changed to the front.
+/// Makes every access due whose inputs have changed.
 fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Duration) {
     let seen = inputs(parts);
     for (name, inputs) in &seen {
@@ -175,10 +178,10 @@ fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Du
 
 /// What an access depends on.
 struct Inputs {
-    /// As one number, never 0.
+    /// The hash of all inputs, never 0.
     number: u64,
-    /// Whether it has our finalizer. That it is set is our own doing and changes nothing; that it
-    /// is taken away does.
+    /// Whether it has our finalizer. To add it is our own change and needs no reconciliation; its
+    /// removal by others does.
     kept: bool,
 }
 
@@ -186,8 +189,8 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
     let policy = parts.policy.current();
     let protected = parts.admission_policy.checked().is_ok();
     let draining = parts.store.all_draining();
-    // Which object holds a token of a revoked key is seen at the object: an access's status may be
-    // older.
+    // A status may be outdated, so whether an object contains a token of a revoked key is checked
+    // at the object.
     let revoked = parts.published.revoked();
     let of = |name: &AccessName, stored: &StoredAccess| {
         let mut hasher = DefaultHasher::new();
@@ -206,7 +209,7 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
             .live
             .namespace_labels(&name.namespace)
             .hash(&mut hasher);
-        // With a mistake, too, it rests on what it was before: that may be granted no more.
+        // An invalid access still depends on its last valid spec, which policy may stop granting.
         if let Some(access) = stored.meant() {
             let account = ServiceAccount {
                 namespace: name.namespace.clone(),
@@ -263,9 +266,9 @@ fn start(
     }
 }
 
-/// What is to be started, as far as there is room for all and for its namespace. What has changed
-/// goes before what is only looked at again: what is no longer allowed must not wait for all
-/// others. Among equals whoever has waited longest comes first.
+/// Returns the accesses to start within the overall and the namespace limits. Changed accesses come
+/// before regular checks, because a withdrawn permission must not wait behind all others. Among
+/// equals the longest wait comes first.
 fn due(places: &HashMap<AccessName, Place>, now: Duration) -> Vec<AccessName> {
     let mut under_way: HashMap<&Namespace, usize> = HashMap::new();
     for (name, _) in places.iter().filter(|(_, place)| place.running) {
@@ -315,7 +318,7 @@ fn finish(places: &mut HashMap<AccessName, Place>, name: &AccessName, next: Next
             * 2_u32.saturating_pow(place.failures.saturating_sub(1).min(6)))
         .min(LAST_PAUSE),
     };
-    // What changed meanwhile is due at once.
+    // An access that changed meanwhile keeps its earlier due time.
     place.due.get_or_insert(now + pause);
 }
 

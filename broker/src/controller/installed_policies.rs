@@ -1,8 +1,9 @@
-//! Compares the admission policies that are installed on the hub with the shipped ones, where
-//! Keyferry reads its objects from a file.
+//! Compares the admission policies that are installed on the hub with the shipped ones, if Keyferry
+//! reads its objects from a file.
 //!
-//! Keyferry needs none of them there, so an absent policy is no gap. One that is installed and
-//! differs from the shipped one promises what it does not hold: it is reported by metric and log.
+//! Keyferry needs none of them in this mode, so an absent policy is no gap. A policy that is
+//! installed but differs from the shipped one does not protect as promised, so it is reported by
+//! metric and log.
 
 use std::sync::Arc;
 
@@ -15,15 +16,15 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::ports::HubObjects;
 
-/// What it goes by.
+/// The dependencies of [`follow`].
 pub struct InstalledPolicies {
     /// Reads the policies.
     pub objects: Arc<dyn HubObjects>,
-    /// What this hub puts in the place of the shipped placeholders.
+    /// This hub's values for the placeholders in the shipped policies.
     pub facts: KnownSite,
-    /// Time.
+    /// The clock for reloading the hub's facts.
     pub clock: Arc<dyn Clock>,
-    /// Metrics.
+    /// Reports whether each policy is active.
     pub metrics: Metrics,
 }
 
@@ -36,7 +37,7 @@ pub async fn follow(mut policies: InstalledPolicies) {
     }
 }
 
-/// One for each policy.
+/// Creates a writer for each policy.
 pub(super) fn writers() -> Vec<AdmissionPolicyWriter> {
     admission_policy::ALL
         .into_iter()
@@ -49,8 +50,8 @@ impl InstalledPolicies {
         let site = self.facts.current(self.clock.now().mono).await.clone();
         for writer in writers {
             let policy = writer.admission_policy();
-            // What cannot be read is left as it was: without the shipped rights, nothing can be
-            // said of it.
+            // The state of an unreadable policy is kept: without the shipped rights, it cannot be
+            // checked.
             let Ok((policy_object, binding)) =
                 admission_policies::read(&*self.objects, policy).await
             else {

@@ -1,5 +1,5 @@
-//! The key sets of Keyferry's managed issuers, read every ten seconds and after each change of the
-//! policy.
+//! Reloads the key sets of Keyferry's managed issuers every ten seconds and after each change of
+//! the policy.
 
 use keyferry_core::managed_issuer::READ_EVERY;
 use tokio::sync::watch;
@@ -8,8 +8,8 @@ use crate::managed_issuer::Keeper;
 use crate::policy_store::PolicyReader;
 use crate::reload_signal::ReloadSignal;
 
-/// Keeps them until the task is dropped; `first_round` becomes true after the first look at all of
-/// them.
+/// Maintains the key sets until the task is dropped; `first_round` becomes true after the first
+/// check of all of them.
 pub async fn follow(
     mut keeper: Keeper,
     policy: PolicyReader,

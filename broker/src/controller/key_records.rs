@@ -1,4 +1,4 @@
-//! The shared record of keys, read every few seconds and written where it lacks something.
+//! Synchronises the shared key journal every few seconds, and writes what it lacks.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::ports::HubError;
 use crate::publication::Publisher;
 
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Half a minute without the record stops all new tokens, so a hub that is back, or a token of our
-/// own that was renewed, is noticed soon.
+/// The pause while the hub is unreachable or rejects our token. Half a minute without the journal
+/// stops all new tokens, so recovery must be noticed soon.
 const WHILE_AWAY: Duration = Duration::from_secs(2);
 
-/// Follows the record until the task is dropped.
+/// Synchronises the key journal until the task is dropped.
 pub async fn follow(publisher: Publisher) {
     let mut failing: Option<Reason> = None;
     loop {
@@ -29,7 +29,7 @@ pub async fn follow(publisher: Publisher) {
                     tracing::error!(reason = %error.reason(), %error, hint = hint(error.reason()), "no new token is minted before it succeeds");
                 }
                 failing = Some(error.reason());
-                // Whatever else it says, a hub that answers is not asked more often for it.
+                // Other errors come from a hub that answers, and do not justify more requests.
                 if matches!(
                     error,
                     RecordError::Hub(HubError::Unreachable(_) | HubError::Unauthenticated(_))

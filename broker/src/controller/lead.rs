@@ -1,4 +1,5 @@
-//! Which replica leads: only it withdraws keys that the hub no longer lists, and writes deliveries.
+//! Elects the leader. Only the leader withdraws keys that the hub no longer lists, and writes
+//! deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::ports::HubError;
 use crate::publication::Publisher;
 
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Leading ends this much before the Lease does: another replica may count faster.
+/// How long before the Lease's end leadership ends: another replica's clock may run faster.
 const CAUTION: Duration = Duration::from_secs(10);
 
 /// Takes and renews the Lease until the task is dropped.
@@ -35,12 +36,12 @@ pub async fn follow(
     }
 }
 
-/// What is known of who leads.
+/// The state of the election.
 struct Term {
     leadership: LeadershipWriter,
     metrics: Metrics,
     led_from: Option<Duration>,
-    /// When a replica, this one or another, was last seen to lead.
+    /// When any replica was last seen to lead.
     seen_at: Duration,
     warned: bool,
     missing: bool,
@@ -59,7 +60,7 @@ impl Term {
         }
     }
 
-    /// Takes in the outcome of a call that began at `asked`; whether this replica leads.
+    /// Processes the outcome of a call that began at `asked`; returns whether this replica leads.
     fn note(&mut self, outcome: Result<Leader, HubError>, asked: Moment, now: Moment) -> bool {
         match outcome {
             Ok(Leader::This) => (self.led_from, self.seen_at) = (Some(asked.mono), asked.mono),
@@ -112,7 +113,7 @@ mod tests {
             (leads, reader.is_missing(clock.now()))
         };
         assert_eq!(after(10, Ok(Leader::Another)), (false, false));
-        // Another program writes another holder each time, or the hub refuses the Lease.
+        // Another program writes a different holder each time, or the hub refuses the Lease.
         assert_eq!(after(30, Ok(Leader::Unseen)), (false, false));
         assert_eq!(
             after(29, Err(HubError::Forbidden("no right".to_owned()))),

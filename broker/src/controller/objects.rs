@@ -1,5 +1,5 @@
-//! The policy that the hub's TargetClusters and TargetAccesses make, in force a moment after each
-//! change.
+//! Assembles the policy from the hub's TargetClusters and TargetAccesses, and activates it shortly
+//! after each change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::object_store::{Faults, ObjectStore};
 use crate::policy_store::PolicyWriter;
 
-/// How long further changes are waited for: a deletion must bite within a second, and a list comes
-/// object by object.
+/// How long further changes are collected. A deletion must take effect within a second, and a list
+/// arrives object by object.
 const TOGETHER: Duration = Duration::from_millis(20);
 
-/// Follows the objects until the task is dropped.
+/// Updates the policy until the task is dropped.
 pub async fn follow(store: Arc<ObjectStore>, policy: PolicyWriter, faults: Faults) {
     let mut changes = store.changes();
     loop {
@@ -21,7 +21,7 @@ pub async fn follow(store: Arc<ObjectStore>, policy: PolicyWriter, faults: Fault
         tokio::time::sleep(TOGETHER).await;
         changes.borrow_and_update();
         let assembled = store.assemble();
-        // What is said of an object must not run ahead of what holds.
+        // Policy first: a reported fault must not precede its effect.
         policy.replace(assembled.policy.clone());
         faults.replace(assembled);
     }

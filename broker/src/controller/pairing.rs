@@ -1,8 +1,8 @@
-//! The AudiencePairing that the hub's admission policy reads, kept to what policy allows. Only the
-//! leader writes it.
+//! Reconciles the AudiencePairing, which the hub's admission policy reads, with the policy. Only
+//! the leader writes it.
 //!
-//! Every audience that is listed is refused to everybody else on the hub. So one is listed only
-//! after the canary has found that the hub does not accept it itself: an audience of the hub in
+//! The hub refuses a listed audience to all other ServiceAccounts. So an audience is listed only
+//! after the canary has shown that the hub itself does not accept it: an audience of the hub in
 //! that object would stop every Pod.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,25 +27,25 @@ use crate::policy_store::PolicyReader;
 use crate::ports::{HubError, HubObjects};
 use crate::publication::PublicationReader;
 
-/// How often it is seen whether a ServiceAccount or a Namespace has changed the pairs.
+/// How often to check whether a ServiceAccount or a Namespace changed the grants.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often the object is read though the pairs are the same: somebody may have changed it.
+/// How often the object is read without a known change: it may have been edited.
 const READ_AGAIN: Duration = Duration::from_secs(60);
-/// How often an audience is tried again. The guard answers from memory for an hour: a hub's flags
-/// change with a restart.
+/// How often an audience is tested. The guard caches its verdict for an hour: a hub's flags change
+/// only with a restart.
 const TRY_EVERY: Duration = Duration::from_secs(600);
-/// How soon after a try that decided nothing.
+/// The pause after an undecided test.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
-/// Audiences that are tried at once.
+/// How many audiences are tested at once.
 const AT_ONCE: usize = 8;
 
 /// Audiences of targets that the AudiencePairing does not list, each with the reason. The hub
-/// refuses nobody a token for them.
+/// refuses a token for them to no ServiceAccount.
 #[derive(Clone, Default)]
 pub struct UnlistedAudiences(Arc<ArcSwap<BTreeMap<String, String>>>);
 
 impl UnlistedAudiences {
-    /// Why this one is not listed, where that was seen.
+    /// Returns why this audience is not listed, if known.
     pub fn why(&self, audience: &Audience) -> Option<String> {
         self.0.load().get(audience.as_str()).cloned()
     }
@@ -57,33 +57,33 @@ impl UnlistedAudiences {
     }
 }
 
-/// What it is made of.
+/// The dependencies of [`follow`].
 pub struct PairingParts {
-    /// The policy in force.
+    /// The active policy.
     pub policy: PolicyReader,
     /// The hub's targets, for their audiences.
     pub store: Arc<ObjectStore>,
     /// The hub's live objects.
     pub live: Arc<LiveObjects>,
-    /// Reads and writes.
+    /// Reads and writes the AudiencePairing.
     pub objects: Arc<dyn HubObjects>,
-    /// Finds out whether an audience is the hub's.
+    /// Tests whether an audience is the hub's.
     pub trial: Arc<dyn AudienceTrial>,
     /// The hub's issuer, which is never listed.
     pub published: PublicationReader,
     /// Keyferry's own audience, which is never listed.
     pub caller_audience: Audience,
-    /// What is left out, for the targets' statuses.
+    /// The unlisted audiences, for the targets' statuses.
     pub unlisted: UnlistedAudiences,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
-    /// Time.
+    /// The clock for tests and leadership.
     pub clock: Arc<dyn Clock>,
-    /// The ServiceAccount that may try every audience.
+    /// The canary ServiceAccount, which may test every audience.
     pub canary: ServiceAccount,
 }
 
-/// Keeps it until the task is dropped.
+/// Reconciles the AudiencePairing until the task is dropped.
 pub async fn follow(parts: PairingParts) {
     let mut changes = parts.policy.changes();
     let mut pairing = Pairing::new(parts);
@@ -97,12 +97,12 @@ pub async fn follow(parts: PairingParts) {
     }
 }
 
-/// What tries of an audience came to.
+/// The test results of an audience.
 #[derive(Default)]
 struct Tried {
-    /// The last answer that decided: whether it is good for a target.
+    /// The last decisive result: whether a target may use the audience.
     decided: Option<bool>,
-    /// Why the last try decided nothing.
+    /// Why the last test was undecided.
     failed: Option<Reason>,
     again: Duration,
     under_way: bool,
@@ -113,8 +113,8 @@ struct Pairing {
     written: Option<BTreeMap<String, BTreeSet<String>>>,
     read_at: Duration,
     warned: bool,
-    /// What the object listed when this replica began to lead: a process that restarts opens no
-    /// audience meanwhile.
+    /// What the object listed when this replica became leader, so that a restart exposes no
+    /// audience.
     listed_before: Option<BTreeSet<String>>,
     tried: BTreeMap<String, Tried>,
     tries: JoinSet<(String, Result<(), Reason>)>,
@@ -133,7 +133,7 @@ impl Pairing {
         }
     }
 
-    /// Waits for the end of a try; for ever where none is under way.
+    /// Waits for a test to end; for ever if none is running.
     async fn tried(&mut self) {
         match self.tries.join_next().await {
             Some(ended) => self.note(ended.ok()),
@@ -142,7 +142,7 @@ impl Pairing {
     }
 
     fn note(&mut self, ended: Option<(String, Result<(), Reason>)>) {
-        // A task that died says nothing of which audience it was; its retry is due soon.
+        // A task that panicked does not say which audience it tested; its retry is due soon.
         let Some((audience, outcome)) = ended else {
             return;
         };
@@ -208,7 +208,7 @@ impl Pairing {
     fn warn(&mut self, error: &HubError) {
         if !std::mem::replace(&mut self.warned, true) {
             tracing::warn!(%error, "the AudiencePairing could not be written; the admission policy \
-                goes by an older one or by none");
+                uses an older one or none");
         }
     }
 
@@ -220,7 +220,7 @@ impl Pairing {
                 return;
             }
             let tried = self.tried.entry(audience.clone()).or_default();
-            // One whose task died is due again as well.
+            // An audience whose task panicked becomes due again as well.
             if now < tried.again {
                 continue;
             }
@@ -236,7 +236,8 @@ impl Pairing {
         }
     }
 
-    /// Which audiences are listed, and why the others are not, where there is something to be said.
+    /// Decides which audiences are listed, and why the others are not, if there is a reason to
+    /// report.
     fn sort(&self, audiences: BTreeSet<String>) -> (BTreeSet<String>, BTreeMap<String, String>) {
         let published = self.parts.published.current();
         let (mut listed, mut unlisted) = (BTreeSet::new(), BTreeMap::new());
@@ -261,9 +262,9 @@ impl Pairing {
                         Some((Some(false), _)) => Some("the hub itself accepts it".to_owned()),
                         _ if is_before() => None,
                         Some((None, Some(reason))) => Some(format!(
-                            "whether the hub itself accepts it could not be found out ({reason})"
+                            "it is unknown whether the hub itself accepts it ({reason})"
                         )),
-                        // It is being tried at this moment.
+                        // Its first test is still running.
                         Some((None, None)) | None => continue,
                     }
                 };

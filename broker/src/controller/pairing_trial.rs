@@ -1,6 +1,6 @@
-//! `keyferry-pairing` put to the test: the canary asks for the audience that nobody may have. The
-//! objects of the policy say what it should do; an apiserver that runs without the plugin, or has
-//! not seen them, does something else.
+//! Tests `keyferry-pairing`: the canary requests the audience that no ServiceAccount may have. The
+//! policy's objects only say what should happen. An apiserver that runs without the plugin, or has
+//! not seen them, acts differently.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::admission_policy::Standing;
 use crate::live::LiveObjects;
 use crate::ports::{Hub, HubError, HubObjects};
 
-/// How often, as long as all is well.
+/// How often the test runs while it succeeds.
 const TRY_EVERY: Duration = Duration::from_secs(120);
-/// So many looks in a row, each a while after the one before, make a gap: the pairing is written
-/// and seen a moment after a start.
+/// How many failed tests in a row make a gap: just after a start, the AudiencePairing needs a
+/// moment to be written and seen.
 const ENOUGH: u32 = 3;
 
-const LET_THROUGH: &str = "the policy and its binding are as shipped, but the hub minted a token for an audience that nobody may have: does \
-                           every apiserver run the ValidatingAdmissionPolicy plugin?";
-const UNLISTED: &str = "there is no AudiencePairing keyferry as Keyferry writes it, so the policy holds nobody; the log says why it could not be \
-                        written";
+const LET_THROUGH: &str = "the policy and its binding are as shipped, but the hub minted a token \
+                           for an audience that no caller may request: does every apiserver run the ValidatingAdmissionPolicy plugin?";
+const UNLISTED: &str = "there is no AudiencePairing keyferry as Keyferry writes it, so the policy \
+                        restricts no caller; the log says why it could not be written";
 
-/// Tries, and remembers what came of it.
+/// Tests the admission policy and caches the result.
 pub struct PairingTrial {
     hub: Arc<dyn Hub>,
     live: Arc<LiveObjects>,
@@ -37,12 +37,12 @@ pub struct PairingTrial {
 enum Tried {
     Held,
     Missed(&'static str),
-    /// The hub refused for another reason, or does not answer.
+    /// The hub refused for another reason, or did not answer.
     Undecided,
 }
 
 impl PairingTrial {
-    /// Nothing tried yet.
+    /// Creates a trial without a result.
     pub fn new(hub: Arc<dyn Hub>, live: Arc<LiveObjects>, canary: ServiceAccount) -> Self {
         Self {
             hub,
@@ -53,13 +53,13 @@ impl PairingTrial {
         }
     }
 
-    /// What was found before stands no longer.
+    /// Discards the cached result.
     pub fn forget(&mut self) {
         (self.held_at, self.misses) = (None, 0);
     }
 
-    /// Whether the policy, whose objects are as shipped, holds; nothing while that is not clear.
-    /// `now` is monotonic.
+    /// Tests whether the policy is active, given that its objects are as shipped; `None` while that
+    /// is unclear. `now` is monotonic.
     pub async fn standing(&mut self, objects: &dyn HubObjects, now: Duration) -> Option<Standing> {
         if self
             .held_at
@@ -73,7 +73,7 @@ impl PairingTrial {
                 self.misses = self.misses.saturating_add(1);
                 (self.misses >= ENOUGH).then(|| Standing::Gap(gap.to_owned()))
             }
-            // What cannot be tried goes by the objects, unless they were found to be wrong.
+            // If no test is possible, trust the objects, unless an earlier test failed.
             Tried::Undecided if self.misses > 0 => None,
             Tried::Held | Tried::Undecided => {
                 self.held_at = Some(now);
@@ -107,7 +107,7 @@ impl PairingTrial {
             .token_request(&canary, &nobodys, lifetime::MIN)
             .await
         {
-            // It goes nowhere, and nobody trusts its audience.
+            // The token is dropped, and no cluster trusts its audience.
             Ok(_) => Tried::Missed(LET_THROUGH),
             Err(error) if is_refusal_by_pairing(&error) => Tried::Held,
             Err(_) => Tried::Undecided,
@@ -115,8 +115,8 @@ impl PairingTrial {
     }
 }
 
-/// As the apiserver says it: `ValidatingAdmissionPolicy 'keyferry-pairing' with binding '…' denied
-/// request: …`.
+/// Whether the apiserver's message names the policy: `ValidatingAdmissionPolicy 'keyferry-pairing'
+/// with binding '…' denied request: …`.
 fn is_refusal_by_pairing(error: &HubError) -> bool {
     matches!(error, HubError::Forbidden(message) if message.contains("ValidatingAdmissionPolicy \
         'keyferry-pairing'"))

@@ -1,5 +1,5 @@
-//! The hub's discovery documents, read again every few seconds. No client's request ever causes a
-//! reading.
+//! Reloads the hub's discovery documents every few seconds. A client's request never causes a
+//! reload here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::reload_signal::ReloadSignal;
 
 /// How often the hub's documents are read.
 pub const INTERVAL: Duration = Duration::from_secs(15);
-/// AWS and Entra ID read 100 keys of an issuer and no more.
+/// Warn above this number of keys: AWS and Entra ID read at most 100 keys of an issuer.
 const CROWDED: usize = 80;
-/// Before the first good reading there is nothing to serve, so the next try comes sooner.
+/// The pause before the first successful reading, shorter because there is nothing to serve yet.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Follows the hub's documents until the task is dropped.
+/// Reloads the hub's documents until the task is dropped.
 pub async fn follow(
     publisher: Publisher,
     clock: Arc<dyn Clock>,
@@ -46,7 +46,7 @@ pub async fn follow(
             }
             Ok(()) => {}
             Err(error) => {
-                // Once for each cause, not for each try.
+                // Logged once per cause, not per attempt.
                 if failing != Some(error.reason()) {
                     tracing::error!(reason = %error.reason(), %error, hint = hint(&error), "what was published before stays");
                 }
@@ -65,7 +65,7 @@ pub async fn follow(
     }
 }
 
-/// What was last said of the published set.
+/// What was last reported about the published keys.
 #[derive(Default)]
 struct Told {
     etag: String,
@@ -73,8 +73,8 @@ struct Told {
 }
 
 impl Told {
-    /// Counts what is published, names its keys when they change, and warns once when it comes near
-    /// the number that clouds read.
+    /// Updates the metrics, logs the keys when they change, and warns once when their number comes
+    /// near what clouds read.
     fn then(self, publisher: &Publisher, metrics: &Metrics, at: i64) -> Self {
         let Some(published) = publisher.reader().current() else {
             return self;

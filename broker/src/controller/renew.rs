@@ -1,4 +1,4 @@
-//! Renewal of held tokens before they end.
+//! Renews cached tokens before they expire.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use crate::policy_store::PolicyReader;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Renews until the task is dropped. A grant that no longer holds is not renewed.
+/// Renews tokens until the task is dropped. A token whose grant policy no longer allows is not
+/// renewed.
 pub async fn follow(mint: Mint, policy: PolicyReader, live: Arc<LiveObjects>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     loop {

@@ -1,5 +1,5 @@
-//! Whether Keyferry's own account may mint for more than the file names. A file is as trusted as
-//! its author; RBAC must bound both.
+//! Warns if Keyferry's own account may mint for more than the file names. A file is only as
+//! trustworthy as its author, so RBAC must limit both.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::kube::client::HubClient;
 use crate::kube::self_review;
 use crate::policy_store::PolicyReader;
 
-/// Looks at the start and after each change of the policy, until the task is dropped.
+/// Checks at the start and after each change of the policy, until the task is dropped.
 pub async fn follow(client: HubClient, policy: PolicyReader) {
     let mut changes = policy.changes();
     let mut told = BTreeSet::new();
@@ -22,7 +22,7 @@ pub async fn follow(client: HubClient, policy: PolicyReader) {
     }
 }
 
-/// `None` in `told` stands for the whole hub.
+/// Warns once per namespace. `None` in `told` stands for the whole hub.
 async fn look(client: &HubClient, policy: &PolicyReader, told: &mut BTreeSet<Option<Namespace>>) {
     if told.contains(&None) {
         return;
@@ -30,8 +30,8 @@ async fn look(client: &HubClient, policy: &PolicyReader, told: &mut BTreeSet<Opt
     if let Ok(true) = self_review::may_mint_for_all(client, None).await {
         tracing::warn!(
             reason = %Reason::MintUnbounded,
-            "Keyferry's own account may mint for every ServiceAccount of the hub, so whoever \
-             writes its configuration file can be any of them; bind it per namespace with \
+            "Keyferry's own account may mint for every ServiceAccount of the hub, so anyone who \
+             can write its configuration file can act as any of them; bind it per namespace with \
              resourceNames"
         );
         told.insert(None);

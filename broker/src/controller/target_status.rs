@@ -1,5 +1,5 @@
-//! The status of TargetClusters, and whether a target lets in somebody whom none of its rules
-//! names. Only the leader writes it.
+//! Writes the status of TargetClusters, and tests whether a target admits identities that none of
+//! its rules names. Only the leader writes it.
 
 mod draining;
 mod unchecked_policies;
@@ -32,58 +32,59 @@ use crate::random::Random;
 use crate::targets::{Readiness, TargetReader};
 
 const TICK: Duration = Duration::from_secs(1);
-/// How often a target is tried with the canary's token.
+/// How often a target is probed with the canary's token.
 const TRY_EVERY: Duration = Duration::from_secs(3600);
-/// Targets that are tried at once.
+/// How many targets are probed at once.
 const AT_ONCE: usize = 8;
-/// How soon after a try that said nothing.
+/// The pause after a probe without a result.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
-/// What it goes by.
+/// The dependencies of [`follow`].
 pub struct TargetStatusParts {
-    /// The policy in force.
+    /// The active policy.
     pub policy: PolicyReader,
     /// The hub's targets.
     pub store: Arc<ObjectStore>,
-    /// What has no part in the policy.
+    /// The objects that are excluded from the policy, with their mistakes.
     pub faults: Faults,
     /// The targets' CA certificates.
     pub targets: TargetReader,
     /// The published issuer.
     pub published: PublicationReader,
-    /// Where the published documents are.
+    /// The public URL of the published documents.
     pub public_url: String,
-    /// Reads and writes.
+    /// Reads and writes the hub's objects.
     pub objects: Arc<dyn HubObjects>,
-    /// Asks targets.
+    /// Probes targets.
     pub probe: Arc<dyn TargetProbe>,
-    /// Mints for the canary.
+    /// Mints the canary's tokens.
     pub guard: AudienceGuard,
-    /// Whether targets' audiences are kept for their pairs.
+    /// Whether the admission policy that reserves targets' audiences for their grants is active.
     pub pairing: AdmissionPolicyReader,
-    /// Whether the labels are guarded by which targets select namespaces.
+    /// Whether the admission policy that protects the labels by which targets select namespaces is
+    /// active.
     pub labels: AdmissionPolicyReader,
     /// Whether the other admission policies of the hub are as shipped.
     pub policies: Vec<AdmissionPolicyReader>,
-    /// Audiences that the hub refuses to nobody.
+    /// Audiences for which the hub refuses a token to no ServiceAccount.
     pub unlisted: UnlistedAudiences,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
-    /// Time.
+    /// The clock for probes and leadership.
     pub clock: Arc<dyn Clock>,
-    /// For the names of Events.
+    /// Randomness, for the names of Events.
     pub random: Arc<dyn Random>,
 }
 
-/// What the canary's token met at a target.
+/// The last probe of a target with the canary's token.
 struct Tried {
     generation: Generation,
     again: Duration,
-    /// Whether it was let in, if that is known.
+    /// Whether the target admitted the canary, if known.
     let_in: Option<bool>,
 }
 
-/// Goes on until the task is dropped.
+/// Updates statuses until the task is dropped.
 pub async fn follow(parts: TargetStatusParts) {
     let parts = Arc::new(parts);
     let mut tried: HashMap<ObjectName, Tried> = HashMap::new();
@@ -97,7 +98,7 @@ pub async fn follow(parts: TargetStatusParts) {
                     && let Err(error) = drains.bring(&parts, &name, &record).await
                 {
                     tracing::debug!(target_cluster = %name, %error, "a deleted TargetCluster could \
-                        not be brought forward; trying again");
+                        not be processed; trying again");
                 }
                 if let Err(error) = bring(&parts, &name, &tried).await {
                     tracing::debug!(target_cluster = %name, %error, "the status of a TargetCluster \
@@ -116,8 +117,8 @@ pub async fn follow(parts: TargetStatusParts) {
     }
 }
 
-/// Has the targets tried whose time has come, beside everything else: one that is silent holds up
-/// nobody's status.
+/// Probes all due targets concurrently, so that a target that never answers does not delay the
+/// others' status.
 fn start_tries(
     parts: &Arc<TargetStatusParts>,
     tried: &mut HashMap<ObjectName, Tried>,
@@ -125,7 +126,8 @@ fn start_tries(
 ) {
     let now = parts.clock.now().mono;
     let policy = parts.policy.current();
-    // Its own issuer signs for nobody but allowed pairs, so the canary gets nothing of it.
+    // A managed issuer signs only for granted accesses, so there is no canary token for its
+    // targets.
     let candidates = policy
         .targets
         .values()
@@ -141,7 +143,7 @@ fn start_tries(
             .get(&target.name)
             .filter(|tried| tried.generation == target.generation)
             .and_then(|tried| tried.let_in);
-        // Until it has ended, nothing else is tried there.
+        // No further probe of this target starts until this one has ended.
         tried.insert(
             target.name.clone(),
             Tried {
@@ -183,8 +185,8 @@ async fn bring(
     else {
         return Ok(());
     };
-    // What was found of an earlier spec is not told of this one: a conflict that its status names
-    // is the end of it.
+    // Findings of an earlier spec are not reported for this one: a conflict in the status is final
+    // for its generation.
     let (spec, policy, faults) = (
         record.spec(),
         parts.policy.current(),
@@ -201,7 +203,7 @@ async fn bring(
     let ready = match (target, fault) {
         (Some(target), _) => readiness(parts, target),
         (None, Some(fault)) => Finding::not(fault.reason, fault.message.clone()),
-        // The policy has not caught up with the object yet.
+        // The policy does not include this version of the object yet.
         (None, None) => return Ok(()),
     };
     let conflict = fault.filter(|fault| fault.reason == Reason::AudienceConflict);
@@ -209,8 +211,8 @@ async fn bring(
     let stalled = (!ready.holds() && ready.reason != Reason::TargetNotReady)
         .then(|| Finding::so(ready.reason, ready.message.clone()));
     let client_certificate = parts.targets.last(name).is_some_and(|state| state.client_certificate).then(|| {
-        let message = "the Secret of certSecretRef also holds a client certificate or key; it is never issued, because an apiserver would \
-                       take every tenant for its user";
+        let message = "the Secret of certSecretRef also holds a client certificate or key; it is \
+                       never issued, because an apiserver would authenticate every tenant as its user";
         Finding::so(Reason::ClientCertificateIgnored, message)
     });
     let open = match target {
@@ -242,10 +244,11 @@ async fn bring(
     write(parts, name, &record, target, &findings, summary).await
 }
 
-/// Says at each target that no replica leads. It is the one status that a replica writes that does
-/// not lead; the next leader takes it away.
+/// Reports at each target that no replica leads. This is the only status that a follower writes;
+/// the next leader removes it.
 async fn note_missing_leader(parts: &TargetStatusParts) {
-    let message = "no replica of Keyferry has led for a minute: deliveries and withdrawals wait, and statuses are old; see who holds the Lease \
+    let message = "no replica of Keyferry has led for a minute: deliveries and withdrawals \
+                   wait, and statuses are old; check which process holds the Lease \
                    keyferry in Keyferry's namespace";
     let finding = Finding::so(Reason::LeaderMissing, message);
     for name in parts.store.target_names() {
@@ -282,8 +285,8 @@ async fn note_missing_leader(parts: &TargetStatusParts) {
             )
             .await
         {
-            tracing::debug!(target_cluster = %name, %error, "that no replica leads could not be \
-                written to a TargetCluster");
+            tracing::debug!(target_cluster = %name, %error, "the condition that no replica leads \
+                could not be written to a TargetCluster");
             return;
         }
     }
@@ -318,12 +321,14 @@ fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
     }
 }
 
-/// A finding if the target took a token of the canary, whom no rule of a protected target lets in.
+/// Returns a finding if the target accepted the canary's token, which every rule of a protected
+/// target refuses.
 fn lets_in_anybody(target: &TargetCluster, tried: &HashMap<ObjectName, Tried>) -> Option<Finding> {
     let tried = tried
         .get(&target.name)
         .filter(|tried| tried.generation == target.generation)?;
-    let message = "the target took a token of Keyferry's rightless canary: no rule of its AuthenticationConfiguration holds who may come; \
+    let message = "the target accepted a token of Keyferry's canary, which has no rights: no \
+                   rule of its AuthenticationConfiguration restricts which users it accepts; \
                    keyferry trust prints one";
     (tried.let_in == Some(true)).then(|| Finding::so(Reason::TargetUnrestricted, message))
 }
@@ -397,7 +402,7 @@ async fn write(
     for (kind, finding) in findings {
         let truth = if finding.holds() { "True" } else { "False" };
         let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
-        // An admission policy of the hub concerns every target at once; the log tells of it.
+        // An admission policy of the hub affects all targets at once, so only the log reports it.
         if news
             && !matches!(
                 *kind,

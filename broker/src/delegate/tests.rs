@@ -1,4 +1,4 @@
-//! How long the hub's answer about a delegated caller stands, and for whom.
+//! Tests of how long the hub's answer about a delegated caller is valid, and for whom.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,6 +1,6 @@
-//! The end of an access: its objects outlive it until the last token that was written has expired,
-//! so that whoever uses them can end cleanly. Nothing is minted or written meanwhile; when the
-//! finalizer goes, the objects' owner is gone and the hub collects them.
+//! Drains a deleted access: its objects remain until the last written token has expired, so that
+//! their consumers can finish cleanly. Meanwhile nothing is minted or written. When the finalizer
+//! is removed, the objects lose their owner and the hub garbage-collects them.
 
 use std::time::Duration;
 
@@ -16,25 +16,24 @@ use super::{Deliveries, Next, Round, report};
 use crate::finalizer::{self, Wanted};
 use crate::ports::HubError;
 
-/// How long a token that Flux has minted for itself goes on being used: it asks for the hub's
-/// default.
+/// How long Flux may use a token that it minted itself: it requests the hub's default lifetime.
 pub(super) const FLUX_TOKEN: Duration = Duration::from_secs(3600);
 
-/// How soon it is seen whether Flux still uses an object of a deleted access, at first.
+/// The first pause between checks whether Flux still uses an object of a deleted access.
 const FIRST_LOOK: Duration = Duration::from_secs(10);
 
-/// Whether an access stays when it is deleted.
+/// Whether an access carries the finalizer that keeps it while it drains.
 pub(super) enum Kept {
-    /// It does, or is not to.
+    /// It already does, or its deletion policy needs none.
     Already,
-    /// It does from now on; this is how it stands.
+    /// The finalizer was added; this is the new state.
     Now(Box<StoredAccess>),
-    /// It is gone, or is not what was decided on any more.
+    /// The access is gone, or has changed since the decision.
     Gone,
 }
 
 impl Deliveries {
-    /// Sees to it that the access stays when it is deleted, before anything is written for it.
+    /// Adds the finalizer, if wanted, before anything is written for the access.
     pub(super) async fn keep_for_drain(&self, round: &Round<'_>) -> Result<Kept, HubError> {
         let record = &round.stored.record;
         let wanted = round.access.deletion_policy == DeletionPolicy::Drain;
@@ -52,7 +51,7 @@ impl Deliveries {
             .map_or(Kept::Gone, |kept| Kept::Now(Box::new(kept))))
     }
 
-    /// Lets the access go when its time has come.
+    /// Removes the finalizer of a deleted access when its objects are no longer needed.
     pub(super) async fn drain(
         &self,
         name: &AccessName,
@@ -63,15 +62,15 @@ impl Deliveries {
             return Ok(Next::OnChange);
         }
         let now = self.parts.clock.now().wall;
-        // Nothing that was written lives longer, whatever can be read of it: an access whose
-        // namespace lost Keyferry's rights goes as well.
+        // No written token lives longer, so this needs no read: an access can go even if Keyferry
+        // lost its rights in the namespace.
         if since
             .saturating_add(lifetime::MAX)
             .is_ok_and(|end| end <= now)
         {
             self.set_finalizer(name, stored, Wanted::Absent).await?;
-            tracing::info!(access = %name, "a deleted access may go: no token that was written for \
-                it is valid");
+            tracing::info!(access = %name, "the finalizer of a deleted access was removed: no \
+                token written for it is still valid");
             return Ok(Next::OnChange);
         }
         let until = match self.drains_until(name, stored, since).await? {
@@ -85,13 +84,13 @@ impl Deliveries {
         };
         if until <= now {
             self.set_finalizer(name, stored, Wanted::Absent).await?;
-            tracing::info!(access = %name, "a deleted access may go");
+            tracing::info!(access = %name, "the finalizer of a deleted access was removed");
             return Ok(Next::OnChange);
         }
         self.report_drain(name, stored, until).await?;
         let [left, passed] = [until.duration_since(now), now.duration_since(since)]
             .map(|span| Duration::try_from(span).unwrap_or_default());
-        // Consumers mostly end soon, or not for long.
+        // Most consumers finish soon, or take long.
         Ok(Next::After(
             left.min((passed / 4).clamp(FIRST_LOOK, super::LOOK_AGAIN)),
         ))
@@ -111,8 +110,8 @@ impl Deliveries {
         }
     }
 
-    /// Deletes what policy would not grant an access any more that has no part in it, because it
-    /// goes or has got a mistake; whether nothing is left that may stay.
+    /// For an access that is being deleted or is invalid, deletes every object that policy no
+    /// longer grants. Returns whether none remains that may stay.
     pub(super) async fn take_back(&self, access: &TargetAccess) -> Result<bool, HubError> {
         let Some(owner) = &access.uid else {
             return Ok(false);
@@ -133,8 +132,8 @@ impl Deliveries {
             .filter(refused)
             .filter_map(|delivery| ObjectPlace::of(access, delivery))
         {
-            // An object that is not ours any more is nothing that Keyferry waits for; one that it
-            // may not read may be.
+            // Keyferry does not wait for an object that is not ours any more. One that it may not
+            // read may still be ours.
             stays |= self.remove(&place, owner).await? == Removal::unreadable();
         }
         Ok(!stays && writing().all(|delivery| refused(&delivery)))
@@ -154,8 +153,7 @@ impl Deliveries {
         }
         let mut until = report::exposure(&stored.record.status).unwrap_or(since);
         if let Some(access) = access {
-            // A process that ended between a write and its status has left the time at the object
-            // alone.
+            // If a process ended between a write and its status, only the object has the time.
             until = until.max(self.written_until(access).await?.unwrap_or(since));
             if access
                 .deliveries
@@ -165,7 +163,7 @@ impl Deliveries {
                 until = until.max(since.saturating_add(FLUX_TOKEN).unwrap_or(since));
             }
         }
-        // Nothing that was written lives longer.
+        // No written token lives longer.
         Ok(until.min(since.saturating_add(lifetime::MAX).unwrap_or(until)))
     }
 
@@ -182,7 +180,7 @@ impl Deliveries {
             };
             let read = match self.parts.objects.get(&place.path()).await {
                 Ok(Some(read)) => read,
-                // The status says what is known of it.
+                // The status already covers what is known of it.
                 Ok(None) | Err(HubError::Forbidden(_)) => continue,
                 Err(error) => return Err(error),
             };
@@ -193,8 +191,8 @@ impl Deliveries {
         Ok(until)
     }
 
-    /// The access with or without Keyferry's finalizer; nothing if it is gone or another one by
-    /// now.
+    /// Adds or removes Keyferry's finalizer and returns the new access; `None` if it is gone or was
+    /// replaced.
     async fn set_finalizer(
         &self,
         name: &AccessName,

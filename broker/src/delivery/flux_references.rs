@@ -1,5 +1,5 @@
-//! Whether Flux still uses an object of a deleted access. Then the object stays: a Kustomization
-//! that is being deleted needs it to prune.
+//! Checks whether Flux still uses an object of a deleted access. If so, the object stays: a
+//! Kustomization that is being deleted needs it to prune.
 
 use keyferry_core::config::{DeliveryType, TargetAccess};
 use keyferry_core::delivery::{ObjectPlace, ReadObject};
@@ -8,31 +8,31 @@ use serde_json::Value;
 use super::Deliveries;
 use crate::ports::HubError;
 
-/// The kinds of Flux that take a kubeconfig of their own namespace, by API group and version.
+/// Flux's kinds that refer to a kubeconfig in their own namespace, by API group and version.
 const KINDS: [&str; 2] = [
     "kustomize.toolkit.fluxcd.io/v1/%/kustomizations",
     "helm.toolkit.fluxcd.io/v2/%/helmreleases",
 ];
-/// The most objects of a kind that are read. In a namespace with more, time alone ends a drain.
+/// How many objects of a kind are read. In a namespace with more, only time ends a drain.
 const MOST: usize = 500;
 
-/// What Flux's objects of one kind in a namespace say.
+/// Whether Flux's objects of one kind use an object of the access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// The hub does not serve the kind.
     NotServed,
     /// None names an object of the access.
     Unused,
-    /// One does, or it cannot be known.
+    /// An object uses it, or the answer is unknown.
     MayBeUsed,
 }
 
 impl Deliveries {
-    /// Whether no consumer is left for whom the objects of a deleted access have to stay.
+    /// Whether no consumer needs the objects of a deleted access any more.
     ///
-    /// It can be known only of shapes that Flux alone reads: what uses a Secret of Argo CD or of
-    /// Cluster API is not asked. A plain kubeconfig may have other readers than Flux, so it counts
-    /// as unused only where the hub serves Flux's kinds.
+    /// This can be known only of delivery types that Flux alone reads; consumers of Secrets for
+    /// Argo CD or Cluster API are not checked. A plain kubeconfig may have other readers than Flux,
+    /// so it counts as unused only if the hub serves Flux's kinds.
     pub(super) async fn is_unused(&self, access: &TargetAccess) -> bool {
         let lasting = || {
             access.deliveries.iter().filter(|delivery| {
@@ -71,13 +71,13 @@ impl Deliveries {
         {
             Ok(None) | Err(HubError::NotFound(_)) => Answer::NotServed,
             Ok(Some(list)) if !may_use(&list, places) => Answer::Unused,
-            // Without the right to list them, too, what was promised to stay stays.
+            // Without the right to list them, the objects stay as well, as promised.
             Ok(Some(_)) | Err(_) => Answer::MayBeUsed,
         }
     }
 }
 
-/// Whether an object of a list names one of the places, or the list is not whole or none.
+/// Whether an object of a list names one of the places, or the list is incomplete or malformed.
 fn may_use(list: &ReadObject, places: &[ObjectPlace]) -> bool {
     let list = list.value();
     let more = list

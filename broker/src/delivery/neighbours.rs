@@ -1,4 +1,4 @@
-//! Objects of other makers that a consumer would mistake for one of ours: where one stands, ours is
+//! Finds foreign objects that a consumer would mistake for one of ours; if there is one, ours is
 //! not written.
 
 use keyferry_core::authorise;
@@ -10,7 +10,7 @@ use super::write::{Hindrance, refusal};
 use super::{Deliveries, Round};
 
 impl Deliveries {
-    /// Objects of other makers that would be mistaken for this one.
+    /// Checks that no foreign object would be mistaken for this one.
     pub(super) async fn check_neighbours(
         &self,
         round: &Round<'_>,
@@ -22,7 +22,7 @@ impl Deliveries {
         let paths = match delivery.delivery_type {
             DeliveryType::ClusterAPISecret => {
                 let cluster = delivery::cluster_api_cluster(&place.name);
-                // A release of Cluster API serves one of them, or both.
+                // A release of Cluster API serves one of these versions, or both.
                 ["v1beta2", "v1beta1"]
                     .map(|version| format!("/apis/cluster.x-k8s.io/{version}/namespaces/{namespace}/clusters/{cluster}"))
                     .to_vec()
@@ -30,7 +30,7 @@ impl Deliveries {
             DeliveryType::ArgoCDSecret => {
                 if let Some(other) = self.older_for_same_server(round, delivery, target) {
                     let message = format!(
-                        "TargetAccess {other} writes a Secret for {} already; Argo CD would take \
+                        "TargetAccess {other} writes a Secret for {} already; Argo CD would use \
                          either",
                         target.address
                     );
@@ -62,8 +62,7 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Another access of the namespace that was there before and writes an Argo CD Secret for the
-    /// same server.
+    /// Returns an older access of the namespace that writes an Argo CD Secret for the same server.
     fn older_for_same_server(
         &self,
         round: &Round<'_>,
@@ -84,8 +83,8 @@ impl Deliveries {
                 .get(name)
                 .is_some_and(|other| other.address == target.address)
         };
-        // Only of accesses that are granted themselves: else a tenant could ask by one which
-        // targets have the same address.
+        // Considers only accesses that are granted themselves: else a tenant could find out which
+        // targets share an address.
         let granted = |other: &TargetAccess, one: &Delivery| {
             authorise::delivery_pair(&round.policy, &*self.parts.live, &other.name, &one.name)
                 .is_ok()

@@ -1,4 +1,5 @@
-//! Whether the target takes a token of the access: tried now and then, and remembered.
+//! Probes from time to time whether the target accepts a token of the access, and caches the
+//! answer.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,22 +16,22 @@ use super::{Deliveries, Round};
 use crate::ports::{ProbeAnswer, ProbedTarget};
 use crate::targets::Readiness;
 
-/// How long an answer stands.
+/// How long an accepting answer is cached.
 const WELL: Duration = Duration::from_secs(600);
-/// How long one that is no good stands.
+/// How long a refusal or a failure is cached.
 const UNWELL: Duration = Duration::from_secs(60);
 
-/// Its name in audit records.
+/// The route name in audit records.
 const ROUTE: &str = "probe";
 
-/// What targets last said.
+/// The last answers of the targets.
 #[derive(Default)]
 pub(super) struct Probes(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
     accesses: HashMap<AccessName, Tried>,
-    /// Targets that did not answer, for whichever access: of which generation, when, and why.
+    /// Targets that did not answer, for any access: the generation, when, and why.
     silent: HashMap<ObjectName, (Generation, Duration, &'static str)>,
 }
 
@@ -40,19 +41,19 @@ struct Tried {
     target: Generation,
     at: Duration,
     answer: ProbeAnswer,
-    /// How many keys had been revoked by then: a later revocation may concern the key of the token
-    /// that was tried.
+    /// How many keys were revoked at that time: a later revocation may concern the key of the
+    /// probed token.
     revoked: usize,
 }
 
-/// What is known of the target now.
+/// The result of the last probe of an access.
 #[derive(Clone, Default)]
 pub(super) struct Seen {
     answer: Option<ProbeAnswer>,
-    /// Why nothing was asked.
+    /// Why the target was not probed.
     hindered: Option<(Reason, String)>,
     next: Option<Duration>,
-    /// What is wrong with the user name by which the target knows the token.
+    /// What is wrong with the username by which the target knows the token.
     unexpected: Option<String>,
 }
 
@@ -65,9 +66,9 @@ impl Probes {
         self.known().accesses.get(name).cloned()
     }
 
-    /// Why a target did not answer a while ago, and how long that stands. Once it stands no more,
-    /// one access asks anew and the others go on by it meanwhile: each of them would wait for the
-    /// target's silence.
+    /// Returns why a target did not answer, and how long this is still cached. When the cached
+    /// failure expires, one access probes again while the others keep using it; else each would
+    /// wait for the target's timeout.
     fn silence(&self, target: &TargetCluster, now: Duration) -> Option<(&'static str, Duration)> {
         let mut known = self.known();
         let (_, at, why) = known
@@ -113,7 +114,7 @@ impl Seen {
         Some(match self.answer.as_ref()? {
             ProbeAnswer::Accepted(_) => match &self.unexpected {
                 Some(what) => Finding::not(Reason::IdentityUnexpected, what.clone()),
-                None => Finding::well("the target took a token of this access"),
+                None => Finding::well("the target accepted a token of this access"),
             },
             ProbeAnswer::Refused => Finding::not(
                 Reason::ProbeRefused,
@@ -136,7 +137,7 @@ impl Seen {
         self.next
     }
 
-    /// What keeps an access with `probe: Require` from being delivered.
+    /// Returns what blocks the delivery of an access with `probe: Require`.
     pub(super) fn hindrance(&self) -> Option<(Reason, String)> {
         match &self.answer {
             Some(ProbeAnswer::Accepted(_)) => self
@@ -149,19 +150,19 @@ impl Seen {
             )),
             Some(ProbeAnswer::Unanswered(why)) => Some((
                 Reason::ProbeUnanswered,
-                format!("the target was not asked with success: {why}"),
+                format!("the target could not be probed: {why}"),
             )),
             None => Some(self.hindered.clone().unwrap_or((
                 Reason::ProbeUnanswered,
-                "the target has not been asked yet".to_owned(),
+                "the target has not been probed yet".to_owned(),
             ))),
         }
     }
 }
 
 impl Deliveries {
-    /// What is known of the target, asked anew where that is due. Only for accesses with objects:
-    /// the others' callers see for themselves.
+    /// Returns the last answer of the target, and probes again when that is due. Only for accesses
+    /// with objects: other callers find out for themselves.
     pub(super) async fn probe(
         &self,
         round: &Round<'_>,
@@ -257,7 +258,7 @@ impl Deliveries {
         }
     }
 
-    /// The token goes to the target alone, whose address and CA policy names.
+    /// Sends a token to the target and to no other host; policy names its address and CA.
     async fn try_token(
         &self,
         round: &Round<'_>,
@@ -267,7 +268,7 @@ impl Deliveries {
         let plain = |reason: Reason| {
             (
                 reason,
-                "no token could be minted to try the target with".to_owned(),
+                "no token could be minted to probe the target".to_owned(),
             )
         };
         self.parts
@@ -317,8 +318,8 @@ impl Deliveries {
     }
 }
 
-/// What is wrong with a user name at a target: without the hub's prefix the hub's users are the
-/// target's own, with their rights. The target does not always tell the name.
+/// Returns what is wrong with a username at a target. Without the hub's prefix, the hub's users
+/// become the target's own, with their rights. Some targets do not report the name.
 fn unexpected(username: &str, hub_name: &str) -> Option<String> {
     let begins = username
         .strip_prefix(hub_name)
@@ -330,7 +331,7 @@ fn unexpected(username: &str, hub_name: &str) -> Option<String> {
             .take(120)
             .collect();
         format!(
-            "the target knows the token as {shown:?}; the user name must begin \
+            "the target authenticates the token as {shown:?}; the user name must begin \
             with \"{hub_name}:\": set claimMappings.username.prefix there"
         )
     })

@@ -1,5 +1,4 @@
-//! Deliveries against a small hub that mints, with objects, targets and an audit log of the test's
-//! own.
+//! Tests of deliveries against a small hub that mints, with fake objects, targets and audit log.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,14 +28,14 @@ use crate::random::SystemRandomness;
 use crate::targets::{Readiness, TargetState, TargetWriter};
 use crate::testing::{FakeClock, SmallWorld};
 
-/// What the test's parts have seen.
+/// What the fakes have seen.
 #[derive(Default)]
 struct Seen {
     recorded: Mutex<Vec<&'static str>>,
     audit_fails: AtomicBool,
     created: AtomicUsize,
     asked: AtomicUsize,
-    /// Whom the target takes the token for; without it, it does not answer.
+    /// The username that the target reports for the token; without one, it does not answer.
     known_as: Mutex<Option<&'static str>>,
     conditions: Mutex<Vec<Value>>,
 }

@@ -1,5 +1,5 @@
-//! Objects that are no longer wanted. Only what was written for this very access is deleted, and
-//! only as it was read.
+//! Deletes objects that are no longer wanted: only those that were written for this access, and
+//! only in the version that was read.
 
 use jiff::Timestamp;
 use keyferry_core::access_status::{self, DeliveryReport, TokenReport};
@@ -14,23 +14,23 @@ use super::write::Written;
 use super::{Deliveries, Round};
 use crate::ports::HubError;
 
-/// What became of an object that was to be deleted.
+/// The result of deleting an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Removal {
-    /// There is none now. If there was one, this is when its token expires: no status may have
-    /// reported that yet.
+    /// The object does not exist now. If it was just deleted, this is when its token expires, which
+    /// no status may have reported yet.
     Gone(Option<Timestamp>),
-    /// It is still there, and why. Its token, if it has one, is still in it.
+    /// The object is still there, and why. It still contains its token, if it has one.
     Stays(String),
 }
 
 impl Removal {
-    /// Keyferry has no right to look.
+    /// Keyferry may not read the object.
     pub(super) fn unreadable() -> Self {
         Self::Stays("Keyferry may not read it".to_owned())
     }
 
-    /// When the token expires that was in the deleted object.
+    /// Returns when the token of the deleted object expires.
     pub(super) fn exposed(&self) -> Option<Timestamp> {
         match self {
             Self::Gone(exposed) => *exposed,
@@ -39,9 +39,8 @@ impl Removal {
     }
 }
 
-/// The token that a status says stood at a place, while it has not expired. Whether it still stands
-/// there is not known once the object cannot be read or is no longer ours: until it expires, it is
-/// reported as if it did.
+/// Returns the unexpired token that the status reports for a place. If the object cannot be read or
+/// is no longer ours, the token may have been removed. It is still reported until it expires.
 pub(super) fn earlier_token(
     status: &Value,
     access: &AccessName,
@@ -74,7 +73,7 @@ impl Deliveries {
         if !self.leads() {
             return Err(HubError::Busy);
         }
-        // Others hold it: it would stay with its token for as long as they like.
+        // Finalizers of others keep the object for an unknown time, so its token is removed first.
         let version = if held.has_finalizers() && !held.immutable() {
             self.parts
                 .objects
@@ -96,7 +95,7 @@ impl Deliveries {
         Ok(Removal::Gone(held.expires_at()))
     }
 
-    /// Takes back what a delivery that policy does not grant has written before.
+    /// Deletes what a delivery wrote before policy stopped granting it.
     pub(super) async fn withdraw(
         &self,
         round: &Round<'_>,
@@ -123,14 +122,12 @@ impl Deliveries {
         let earlier = earlier_token(&round.stored.record.status, round.name, &place, now);
         let (retry, exposed) = match self.remove(&place, owner).await {
             Ok(Removal::Gone(exposed)) => (false, exposed),
-            // Tried again while a token may stand in it: the owner can give it back.
-            // Without a token of ours in it, it is none of ours, and a caller that is refused
-            // learns nothing of it.
+            // Retries while a token may be in it, because the owner can give it back. Without our
+            // token in it the object is not ours, so the refused caller learns nothing about it.
             Ok(Removal::Stays(why)) => {
                 if earlier.is_some() {
-                    report.message = format!(
-                        "the object was not deleted: {why}; its token may still stand in it"
-                    );
+                    report.message =
+                        format!("the object was not deleted: {why}; its token may still be in it");
                 }
                 report.token = earlier;
                 (report.token.is_some(), None)
@@ -163,8 +160,8 @@ impl Deliveries {
             .and_then(|access| policy.targets.get(&access.target));
         let mut withdrawn = Vec::new();
         for (place, report) in access_status::places(&stored.record.status, name) {
-            // A status of before key IDs were recorded proves nothing against the token, and who
-            // drains needs it.
+            // A status from before key IDs were recorded does not prove the token revoked, and a
+            // draining consumer needs it.
             if report["keyID"]
                 .as_str()
                 .is_some_and(|key_id| self.is_revoked(Some(key_id), target))
@@ -176,8 +173,8 @@ impl Deliveries {
         Ok(withdrawn)
     }
 
-    /// Deletes what earlier specs of the access had written; what could not be deleted comes back,
-    /// and when the last token ends of what was.
+    /// Deletes objects that only earlier specs of the access wanted. Returns the status entries of
+    /// those that could not be deleted, and the latest expiry of the deleted tokens.
     pub(super) async fn remove_unwanted(
         &self,
         round: &Round<'_>,
@@ -199,8 +196,8 @@ impl Deliveries {
             }
             match self.remove(&place, owner).await {
                 Ok(Removal::Gone(end)) => exposed = exposed.max(end),
-                // One that others made theirs is theirs to delete, unless a token of ours may stand
-                // in it.
+                // An object that others took over is theirs to delete, unless it may still contain
+                // our token.
                 Ok(Removal::Stays(_))
                     if earlier_token(&round.stored.record.status, round.name, &place, now)
                         .is_none() => {}

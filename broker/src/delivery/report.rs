@@ -1,4 +1,4 @@
-//! What became of an access, in its status, its Events and the metrics.
+//! Reports the state of an access in its status, its Events and the metrics.
 
 use jiff::Timestamp;
 use keyferry_core::access_status::{self, AccessReport};
@@ -16,7 +16,7 @@ use crate::event::{self, Subject};
 use crate::ports::HubError;
 use crate::targets::Readiness;
 
-/// The access in the hub's API.
+/// Returns the access's path in the hub's API.
 pub(super) fn path(name: &AccessName) -> String {
     format!(
         "/apis/keyferry.dev/v1alpha1/namespaces/{}/targetaccesses/{}",
@@ -24,13 +24,13 @@ pub(super) fn path(name: &AccessName) -> String {
     )
 }
 
-/// `exposureUntil` of a status.
+/// Reads `exposureUntil` from a status.
 pub(super) fn exposure(status: &Value) -> Option<Timestamp> {
     status.get("exposureUntil")?.as_str()?.parse().ok()
 }
 
 impl Deliveries {
-    /// The target as somebody who may use it is to know it.
+    /// Describes a ready target for the status, as its users need it.
     pub(super) fn cluster(&self, policy: &Policy, pair: &Pair) -> Option<Value> {
         let target = policy.targets.get(pair.target())?;
         match self.parts.targets.readiness(target) {
@@ -39,7 +39,7 @@ impl Deliveries {
         }
     }
 
-    /// Writes the status if it changed, and tells of what became of the access if that changed.
+    /// Writes the status if it changed, and an Event if readiness or its reason changed.
     pub(super) async fn write_status(
         &self,
         name: &AccessName,
@@ -67,9 +67,9 @@ impl Deliveries {
         self.put(name, stored, &status, &ready).await
     }
 
-    /// An access with a mistake has no part in the policy. What it delivered before stays until it
-    /// ends, since a slip of the pen is to cut off nobody, but only as long as policy would grant
-    /// it to what the access was before.
+    /// Reports an invalid access, which is excluded from the policy. Its delivered objects stay
+    /// until their tokens expire, because a typing error must not cut off consumers. They stay only
+    /// while policy would grant them to the last valid spec.
     pub(super) async fn report_fault(
         &self,
         name: &AccessName,
@@ -97,7 +97,7 @@ impl Deliveries {
         self.parts.metrics.access(name, false, None);
         self.put(name, stored, &status, &ready).await?;
         if let Some(before) = &stored.before {
-            // A target that policy has not taken in yet takes nothing back.
+            // Until policy includes the target, nothing is removed.
             if !self
                 .parts
                 .store
@@ -110,7 +110,7 @@ impl Deliveries {
         Ok(Next::OnChange)
     }
 
-    /// A deleted access says how long it stays.
+    /// Reports in the status how long a deleted access stays.
     pub(super) async fn report_drain(
         &self,
         name: &AccessName,
@@ -118,7 +118,7 @@ impl Deliveries {
         until: Timestamp,
     ) -> Result<(), HubError> {
         let until_seconds = seconds(until);
-        // Names of objects of the API hold nothing that a shell would read otherwise.
+        // Names of API objects contain no characters that a shell would interpret.
         let message = format!(
             "deleted; its objects stay until {until_seconds}, when the last written token has expired; to end it now: kubectl patch targetaccess {} \
              -n {} --type=merge -p '{{\"spec\":{{\"deletionPolicy\":\"Immediate\"}}}}'",
@@ -134,7 +134,7 @@ impl Deliveries {
         self.put(name, stored, &status, &ready).await
     }
 
-    /// The status as it stands, with other conditions.
+    /// Returns the current status with other conditions.
     fn with_conditions(
         &self,
         stored: &StoredAccess,
@@ -180,7 +180,7 @@ impl Deliveries {
             .patch(&format!("{}/status", path(name)), &change)
             .await
         {
-            // It is gone, or another status has been written: the watch brings it.
+            // The access is gone, or another status was written: the watch will show it.
             Err(HubError::NotFound(_)) => return Ok(()),
             outcome => drop(self.parts.store.written(&outcome?)),
         }
@@ -202,7 +202,7 @@ impl Deliveries {
     }
 }
 
-/// Takes the reports of withdrawn objects out of a status.
+/// Removes the entries of withdrawn objects from a status.
 fn leave_out(status: &mut Value, access: &AccessName, withdrawn: &[ObjectPlace]) {
     if withdrawn.is_empty() {
         return;

@@ -1,6 +1,6 @@
-//! An access whose TargetCluster is being deleted. Policy grants it nothing any more, so nothing is
-//! minted, written or renewed. What was delivered stays as it is until its token has expired: a
-//! Kustomization that still has to prune needs it.
+//! Drains accesses whose TargetCluster is being deleted. Policy no longer grants them anything, so
+//! nothing is minted, written or renewed. Delivered objects stay until their tokens expire: a
+//! Kustomization that still has to prune needs them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::write::token_report;
 use super::{Deliveries, LOOK_AGAIN, Next, Round, drain, report};
 use crate::ports::HubError;
 
-/// An object that stays for now.
+/// An object that stays for now, at most until `until`.
 struct Standing<'a> {
     delivery: &'a Delivery,
     until: Timestamp,
@@ -24,9 +24,9 @@ struct Standing<'a> {
 }
 
 impl Deliveries {
-    /// Keeps what may stay of an access whose target is being deleted, and takes back the rest.
-    /// Nothing, if no object of it may stay: then it is an access that no target grants, as any
-    /// other.
+    /// Keeps the objects that may stay of an access whose target is being deleted, and removes the
+    /// rest. Returns `None` if no object may stay: then it is an ordinary access that no target
+    /// grants.
     pub(super) async fn outlast(
         &self,
         round: &Round<'_>,
@@ -41,7 +41,8 @@ impl Deliveries {
             .iter()
             .filter(|delivery| delivery.object_name.is_some())
         {
-            // What allow[] of the deleted target does not grant is taken back at once, as ever.
+            // Objects that allow[] of the deleted target does not grant are removed at once, as
+            // always.
             if authorise::delivery_pair(&policy, &*self.parts.live, round.name, &delivery.name)
                 .is_err()
             {
@@ -139,25 +140,26 @@ impl Deliveries {
         let Found::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner) else {
             return Ok(None);
         };
-        // It may lead to a target that the access had before.
+        // The object may lead to the access's previous target.
         if held.target() != Some(draining.target.name.as_str()) {
             return Ok(None);
         }
-        // No target accepts it, so it is of no use to those who still have to prune.
+        // No target accepts a revoked token, so consumers that still have to prune cannot use it.
         if delivery.holds_token() && self.holds_revoked(&held, Some(&draining.target)) {
             return Ok(None);
         }
         let until = match delivery.delivery_type {
-            // Flux mints by itself, and goes on with the token that it has.
+            // Flux mints its own tokens and continues to use the current one.
             DeliveryType::FluxConfigMap => draining
                 .since
                 .saturating_add(drain::FLUX_TOKEN)
                 .unwrap_or(draining.since),
             _ if delivery.holds_token() => held.expires_at().unwrap_or(draining.since),
-            // Who comes by it asks Keyferry, which refuses.
+            // Its consumer asks Keyferry for tokens, and Keyferry refuses.
             _ => draining.since,
         };
-        // The annotation is the tenant's to change: it delays nobody's deletion.
+        // Tenants can edit the annotation, so it is capped: it must not delay the target's
+        // deletion.
         Ok(Some(Standing {
             delivery,
             until: until.min(draining.ends()),
@@ -165,8 +167,8 @@ impl Deliveries {
         }))
     }
 
-    /// The policy as far as it concerns this access, as if the access had a part in it and its
-    /// target were not being deleted.
+    /// Returns the part of the policy for this access, as if the access were valid and its target
+    /// were not being deleted.
     pub(super) fn policy_for(&self, access: &TargetAccess) -> Policy {
         let current = self.parts.policy.current();
         let mut policy = Policy {

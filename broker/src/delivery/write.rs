@@ -1,4 +1,4 @@
-//! One object of one access.
+//! Writes one object of one access.
 
 use std::time::Duration;
 
@@ -20,24 +20,24 @@ use crate::advice;
 use crate::ports::HubError;
 use crate::targets::Readiness;
 
-/// A token is written anew no sooner than this after it was written.
+/// The shortest time between two writes of a token.
 const LEAST_REST: Duration = Duration::from_secs(60);
 
-/// Its name in audit records.
+/// The route name in audit records.
 const ROUTE: &str = "delivery";
 
-/// What became of one delivery.
+/// The result of one delivery.
 pub(super) struct Written {
     pub(super) report: DeliveryReport,
-    /// Whether what stands in the way may pass by itself.
+    /// Whether the obstacle may pass by itself.
     pub(super) retry: bool,
-    /// When it passes, where that is known.
+    /// When the obstacle passes, if known.
     pub(super) retry_after: Option<Duration>,
-    /// When the last of the tokens ends that stand in its object or stood there at the beginning.
+    /// The latest expiry of the tokens that the object contains now or contained at the start.
     pub(super) exposed: Option<Timestamp>,
 }
 
-/// What is found out on the way of a delivery, whether or not it comes to its end.
+/// What a delivery learns while it runs, whether or not it succeeds.
 struct Progress {
     token: Option<TokenReport>,
     exposed: Option<Timestamp>,
@@ -54,7 +54,7 @@ impl Progress {
     }
 }
 
-/// Why an object is not as it should be.
+/// Why an object cannot be reconciled.
 pub(super) struct Hindrance {
     pub(super) reason: Reason,
     message: String,
@@ -70,7 +70,7 @@ impl Hindrance {
         }
     }
 
-    /// Whether it may pass without a change that Keyferry would see.
+    /// Whether the obstacle may pass without a change that Keyferry would notice.
     fn passes(&self) -> bool {
         !matches!(
             self.reason,
@@ -80,7 +80,7 @@ impl Hindrance {
 }
 
 impl Deliveries {
-    /// Brings the object of one delivery to what it should be.
+    /// Reconciles the object of one delivery.
     pub(super) async fn write(
         &self,
         round: &Round<'_>,
@@ -147,7 +147,7 @@ impl Deliveries {
             return Ok(());
         };
         if let Err(gap) = delivery::express(delivery.delivery_type, target) {
-            // What an earlier target could say may stand there still, and would lead elsewhere.
+            // The object may still contain the data of an earlier target, and would lead there.
             progress.exposed = self
                 .remove(&place, owner)
                 .await
@@ -157,7 +157,7 @@ impl Deliveries {
         }
         let read = self.parts.objects.get(&place.path()).await;
         if !matches!(read, Ok(None)) {
-            // Until the object says more, it holds what was written to it.
+            // Until the object has been read, assume the token that was last written to it.
             progress.holds(earlier_token(
                 &round.stored.record.status,
                 round.name,
@@ -178,8 +178,8 @@ impl Deliveries {
                     .target()
                     .is_some_and(|earlier| earlier != target.name.as_str()))
         {
-            // What leads to the target that the access had before does not wait until the new one
-            // can be used. Nor does a token of a revoked key, which a tenant could otherwise keep
+            // An object that leads to the access's previous target is removed now, even if the new
+            // one is not ready. So is a token of a revoked key, which a tenant could otherwise keep
             // by suspending its access.
             if let Removal::Gone(_) = self
                 .remove(&place, owner)
@@ -209,7 +209,7 @@ impl Deliveries {
             Step::Leave(why) => {
                 return Err(Hindrance::new(
                     Reason::ObjectNotOurs,
-                    format!("{place} stands there, and {why}"),
+                    format!("{place} already exists, and {why}"),
                 ));
             }
             Step::Keep(held) => return self.kept(&snapshot, delivery, &place, &held).await,
@@ -223,7 +223,7 @@ impl Deliveries {
                 Removal::Stays(why) => {
                     return Err(Hindrance::new(
                         Reason::ObjectNotOurs,
-                        format!("{place} stands there, and {why}"),
+                        format!("{place} already exists, and {why}"),
                     ));
                 }
             },
@@ -233,7 +233,8 @@ impl Deliveries {
             .await?;
         let (body, token) = if delivery.holds_token() {
             let (body, token) = self.with_token(round, delivery, pair, &snapshot).await?;
-            // Whether or not the write succeeds: it may have, though its answer was lost.
+            // Set whether or not the write succeeds: it may have succeeded although its answer was
+            // lost.
             progress.exposed = progress.exposed.max(Some(token.expires_at));
             (body, Some(token))
         } else {
@@ -243,7 +244,7 @@ impl Deliveries {
         if !self.leads() {
             return Err(Hindrance::new(
                 Reason::DeliveryFailed,
-                "another replica leads by now",
+                "another replica leads now",
             ));
         }
         let version = match held {
@@ -265,7 +266,7 @@ impl Deliveries {
             .await
     }
 
-    /// The target's CA, if the target can be used now.
+    /// Returns the target's CA certificates, if the target is ready.
     fn usable(
         &self,
         round: &Round<'_>,
@@ -307,7 +308,8 @@ impl Deliveries {
         Ok(ca_pem)
     }
 
-    /// A body with a token that the authoriser has granted and that still may leave.
+    /// Renders an object body with a token that the authoriser granted and that may still be
+    /// issued.
     async fn with_token(
         &self,
         round: &Round<'_>,
@@ -319,7 +321,7 @@ impl Deliveries {
             let message = advice::on(reason, pair, round.policy.own_namespace.as_ref());
             Hindrance::new(
                 reason,
-                message.unwrap_or_else(|| "no token could be minted; the log says more".to_owned()),
+                message.unwrap_or_else(|| "no token could be minted; see the log".to_owned()),
             )
         };
         let requester = Requester::Delivery(delivery.name.clone());
@@ -336,8 +338,8 @@ impl Deliveries {
             .token(&grant, lifetime::greatest_min_ttl(pair.lifetime()))
             .await;
         let minted = minted.map_err(|reason| Hindrance {
-            // A key is active at a known time, and until then the object may hold a token that no
-            // target accepts.
+            // A key becomes active at a known time, and until then the object may contain a token
+            // that no target accepts.
             retry_after: (reason == Reason::KeySettling)
                 .then(|| self.parts.mint.retry_after(&grant))
                 .flatten(),
@@ -357,7 +359,8 @@ impl Deliveries {
             .saturating_add(rest)
             .unwrap_or(expires_at)
             .min(expires_at);
-        // Only a record that was written lets the token leave, and only a grant that still holds.
+        // The token is issued only after its record is written, and only if the grant is still
+        // allowed.
         self.record(ROUTE, round, delivery, pair, Some((&grant, &token)))
             .await?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
@@ -379,15 +382,15 @@ impl Deliveries {
         Ok((render(snapshot, delivery, Some(&bearer))?, report))
     }
 
-    /// Whether a token at rest was signed by a revoked key of the hub. One whose key the object
-    /// does not name may have been.
+    /// Whether a delivered token was signed by a revoked key of the hub. A token whose key is not
+    /// named may have been.
     pub(super) fn is_revoked(&self, key_id: Option<&str>, target: Option<&TargetCluster>) -> bool {
         let revoked = self.parts.published.revoked();
         let of_hub = target.is_none_or(|target| target.issuer == TokenIssuer::Hub);
         of_hub && !revoked.is_empty() && key_id.is_none_or(|key_id| revoked.contains(key_id))
     }
 
-    /// Whether an object holds a token that a revoked key of the hub signed, or may hold one.
+    /// Whether an object contains a token that a revoked key of the hub signed, or may contain one.
     pub(super) fn holds_revoked(&self, held: &Held<'_>, target: Option<&TargetCluster>) -> bool {
         let tokens = held.tokens();
         if !tokens.complete || tokens.key_ids.is_empty() {
@@ -399,7 +402,7 @@ impl Deliveries {
             .any(|key_id| self.is_revoked(Some(key_id), target))
     }
 
-    /// Before anything leaves; what cannot be recorded does not.
+    /// Writes an audit record before an issuance; without a record nothing is issued.
     pub(super) async fn record(
         &self,
         route: &'static str,
@@ -433,13 +436,14 @@ impl Deliveries {
         let failed = |_| {
             Hindrance::new(
                 Reason::AuditUnavailable,
-                "the audit record could not be written, so nothing was",
+                "the audit record could not be written, so no object was",
             )
         };
         self.parts.audit.record(&record).await.map_err(failed)
     }
 
-    /// What is right as it stands may still lack its status.
+    /// Checks the status of an object whose content is already right, and applies it if it is
+    /// missing.
     async fn kept(
         &self,
         snapshot: &Snapshot<'_>,
@@ -470,8 +474,8 @@ impl Deliveries {
         }
     }
 
-    /// The status of the object of this version. Another one that somebody made in its place is not
-    /// ours, and is looked at anew.
+    /// Applies the status to the object of this version. An object that replaced it is not ours,
+    /// and is read again first.
     async fn apply_profile(
         &self,
         snapshot: &Snapshot<'_>,
@@ -502,7 +506,7 @@ fn render(
     delivery: &Delivery,
     bearer: Option<&Bearer<'_>>,
 ) -> Result<ObjectBody, Hindrance> {
-    let failed = || Hindrance::new(Reason::DeliveryFailed, "the object could not be made");
+    let failed = || Hindrance::new(Reason::DeliveryFailed, "the object could not be created");
     delivery::render(snapshot, delivery, bearer)
         .map_err(|_| failed())?
         .ok_or_else(failed)
@@ -520,7 +524,8 @@ pub(super) fn token_report(held: &Held<'_>) -> Option<TokenReport> {
     })
 }
 
-/// What the hub's refusal of an object means. Quotas and namespaces that go answer 403 as well.
+/// Explains the hub's refusal of an object. Exceeded quotas and terminating namespaces answer 403
+/// as well.
 pub(super) fn refusal(error: &HubError) -> Hindrance {
     let reason = match error {
         HubError::Forbidden(message) if message.contains("exceeded quota") => Reason::QuotaExceeded,

@@ -1,10 +1,10 @@
-//! The clock that the embedded servers read: injected, so that a test can move it.
+//! The clock of the embedded servers, injected so that a test can move it.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// Tells the time to an embedded server. Token times are read from it; TLS and timeouts are not.
+/// The clock of an embedded server. Token times are read from it; TLS and timeouts are not.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The clock of this machine.

@@ -41,17 +41,17 @@ pub(super) use kubeconfig::document as kubeconfig_document;
 use state::HubState;
 pub(super) use state::random_token;
 
-/// Who may read the hub's discovery documents without proving an identity.
+/// Which callers may read the hub's discovery documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiscoveryAccess {
-    /// Everybody, so that a target can read them straight from the hub.
+    /// All callers, so that a target can read them directly from the hub.
     #[default]
     Anonymous,
     /// Only callers with a token, as Kubernetes ships; others get 403.
     Authenticated,
 }
 
-/// How a hub is made. `HubOptions::default()` is a hub of today with everything on.
+/// The options of a hub. `HubOptions::default()` is a current hub with everything enabled.
 #[derive(Clone)]
 pub struct HubOptions {
     /// `--service-account-issuer`; none = the hub's own URL.
@@ -62,12 +62,12 @@ pub struct HubOptions {
     pub checks_uid: bool,
     /// `--service-account-max-token-expiration`; longer requests are shortened. Default none.
     pub max_token_lifetime: Option<Duration>,
-    /// Who may read discovery and JWKS. Default everybody.
+    /// Which callers may read discovery and JWKS. Default all.
     pub discovery_access: DiscoveryAccess,
     /// The CA that signs the hub's server certificate, and so the one a target needs to read
     /// discovery from this hub; none = a new one, readable as [`EmbeddedHub::ca_pem`].
     pub discovery_ca: Option<Authority>,
-    /// Where the hub takes the time of tokens and objects from. Default the machine's clock.
+    /// The clock for tokens and objects. Default the machine's clock.
     pub clock: Clock,
 }
 
@@ -155,12 +155,12 @@ impl EmbeddedHub {
         locked(&self.state.grants).push(grant);
     }
 
-    /// Takes back every grant equal to this one.
+    /// Revokes every grant equal to this one.
     pub fn revoke(&self, grant: &Grant) {
         locked(&self.state.grants).retain(|held| held != grant);
     }
 
-    /// Makes `route` misbehave until it is told otherwise.
+    /// Makes `route` misbehave until another fault is set or all are cleared.
     pub fn set_fault(&self, route: Route, fault: Fault) {
         self.state.faults.set(route, fault);
     }

@@ -1,4 +1,4 @@
-//! Compact JWS (RFC 7515): taking apart, and verifying against one JWK.
+//! Compact JWS (RFC 7515): parsing, and verifying against one JWK.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,7 +6,7 @@ use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::{Map, Value};
 
-/// A token taken apart, not yet verified.
+/// A parsed token, not yet verified.
 pub(super) struct Jws<'a> {
     pub(super) header: Map<String, Value>,
     pub(super) claims: Map<String, Value>,
@@ -15,7 +15,8 @@ pub(super) struct Jws<'a> {
 }
 
 impl<'a> Jws<'a> {
-    /// Three dot parts, a JSON object in each of the first two; else nothing.
+    /// Parses three parts separated by dots, with a JSON object in each of the first two; else
+    /// `None`.
     pub(super) fn parse(token: &'a str) -> Option<Self> {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
@@ -71,8 +72,8 @@ impl<'a> Jws<'a> {
         }
     }
 
-    /// Whether `jwk` made the signature. A key only ever answers for algorithms of its own type,
-    /// and a token with critical headers is refused (RFC 7515 4.1.11: none is understood here).
+    /// Whether the signature is by `jwk`. A key is only used for algorithms of its own type, and a
+    /// token with critical headers is refused (RFC 7515 4.1.11: none is understood here).
     pub(super) fn verified_by(&self, jwk: &Value) -> bool {
         if self.header.contains_key("crit") {
             return false;

@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::EmbeddedError;
 
-/// A self-made CA. Clones share one key, so one CA can stand behind hub, broker and target.
+/// A self-signed CA. Clones share one key, so hub, broker and target can use the same CA.
 #[derive(Clone)]
 pub struct Authority {
     issuer: Arc<Issuer<'static, KeyPair>>,

@@ -14,11 +14,11 @@ use tokio::task::JoinHandle;
 use super::pki::ServerIdentity;
 use super::{EmbeddedError, locked};
 
-/// Response extension: the connection is to be cut instead of answered.
+/// Response extension: close the connection instead of answering.
 #[derive(Clone, Copy)]
 pub(super) struct CutConnection;
 
-/// A bound port that does not answer yet, so that its URL can go into what it will serve.
+/// A bound port that does not answer yet, so that its URL can become part of what it serves.
 pub(super) struct Bound {
     listener: TcpListener,
     address: SocketAddr,
@@ -65,7 +65,7 @@ impl Bound {
     }
 }
 
-/// What a service may fail with: tower asks for a type that `Infallible` turns into.
+/// The error of a service: tower needs a type that `Infallible` converts into.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn cut_if_marked(answer: Result<Response, Infallible>) -> Result<Response, Failure> {
@@ -82,7 +82,7 @@ impl Running {
         self.handle.shutdown();
         let task = locked(&self.task).take();
         if let Some(task) = task {
-            // The task ends with the listener's own result; after a shutdown there is none to tell.
+            // The task returns the listener's result; after a shutdown there is none to report.
             let _ = task.await;
         }
     }

@@ -1,11 +1,11 @@
-//! Refusals as Kubernetes writes them: a `Status` object of v1.
+//! Refusals in the form of Kubernetes: a `Status` object of v1.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-/// One refusal. Its message is public and never holds a token.
+/// A refusal. Its message is public and never contains a token.
 #[derive(Debug)]
 pub(super) struct ApiError {
     code: StatusCode,
@@ -66,7 +66,7 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message.into())
     }
 
-    /// A watch or list from a resourceVersion that is no longer kept.
+    /// A watch or list from a resourceVersion that is no longer stored.
     pub(super) fn expired(version: u64) -> Self {
         Self::new(
             StatusCode::GONE,
@@ -83,7 +83,7 @@ impl ApiError {
         )
     }
 
-    /// Any code, for faults. `retry_after` is in seconds.
+    /// A refusal with any code, for faults. `retry_after` is in seconds.
     pub(super) fn fault(code: u16, retry_after: Option<u64>) -> Self {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let reason = match code.as_u16() {
@@ -101,7 +101,7 @@ impl ApiError {
         error
     }
 
-    /// The `Status` object itself, as it also stands in an ERROR event of a watch.
+    /// Returns the `Status` object itself, as in an ERROR event of a watch.
     pub(super) fn to_status(&self) -> Value {
         let mut status = json!({
             "kind": "Status",

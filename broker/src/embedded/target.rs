@@ -1,5 +1,5 @@
-//! The embedded target: a server that authenticates bearer tokens as a kube-apiserver with one
-//! JWT authenticator in its AuthenticationConfiguration does, and tells why it refused.
+//! The embedded target: a server that authenticates bearer tokens like a kube-apiserver with one
+//! JWT authenticator in its AuthenticationConfiguration, and reports why it refused.
 
 mod keys;
 mod provider;
@@ -37,13 +37,13 @@ pub struct TargetOptions {
     pub allowed_subjects: Vec<String>,
     /// The CA that signs the target's own server certificate; none = a new one.
     pub authority: Option<Authority>,
-    /// Where the time for `exp`, `nbf` and key expiry comes from.
+    /// The clock for `exp`, `nbf` and key expiry.
     pub clock: Clock,
 }
 
 impl TargetOptions {
-    /// Trusts `issuer` for `audience`, with the hub's name prefix, nobody allowed yet, discovery
-    /// below the issuer and the machine's clock.
+    /// Trusts `issuer` for `audience`, with the hub's name prefix, no allowed subject, discovery
+    /// below the issuer, and the machine's clock.
     #[must_use]
     pub fn new(
         issuer: &str,
@@ -64,7 +64,7 @@ impl TargetOptions {
     }
 }
 
-/// What the target read from the issuer.
+/// A document that the target reads from the issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchedDocument {
     /// The OpenID discovery document.
@@ -78,15 +78,15 @@ pub enum FetchedDocument {
 pub struct Fetch {
     /// Which document.
     pub document: FetchedDocument,
-    /// From where.
+    /// The URL that was read.
     pub url: String,
     /// When, by the target's clock.
     pub at: Timestamp,
-    /// Nothing when it was good, else what was wrong with it.
+    /// `None` when the document was good, else what was wrong with it.
     pub failure: Option<String>,
 }
 
-/// How the target judged a request that carried a bearer token, or a token under review.
+/// The target's decision on a request with a bearer token, or on a token under review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Accepted as this user.
@@ -110,7 +110,7 @@ pub struct SeenRequest {
     pub method: String,
     /// Path without query.
     pub path: String,
-    /// The judgement.
+    /// The decision.
     pub outcome: Outcome,
 }
 

@@ -1,4 +1,4 @@
-//! Both servers against the clients that the broker really uses.
+//! Tests of both servers with the clients that the broker really uses.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod faults;
@@ -20,7 +20,7 @@ use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Every wait of a test ends here.
+/// Limits every wait of a test to 20 s.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future)
         .await
@@ -63,7 +63,7 @@ fn code_of<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> u16 {
     }
 }
 
-/// A clock that stands until it is moved.
+/// A clock that stands still until a test moves it.
 struct Hands(Arc<AtomicI64>);
 
 impl Hands {

@@ -1,5 +1,4 @@
-//! Writes below one open folder: no name in it leads out of it, and no file in it is ever half
-//! written.
+//! Writes below one open folder: no name in it leads out of it, and no file is ever half written.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -13,13 +12,12 @@ use rustix::io::Errno;
 
 use super::ExportError;
 
-/// Where a file is written before it gets its name. One export writes at a time, so one name is
-/// enough.
+/// The temporary name of a file. One export writes at a time, so one name is enough.
 const UNFINISHED: &str = ".keyferry-export-unfinished";
-/// More than any file of an export.
+/// The size limit, larger than any file of an export.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// See the module. It is locked while this lives.
+/// An open folder, locked until this is dropped.
 pub(super) struct Folder(OwnedFd);
 
 impl Folder {
@@ -37,7 +35,7 @@ impl Folder {
         }
     }
 
-    /// The bytes of a file, if there is one.
+    /// Reads a file; `None` if there is none.
     pub(super) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, ExportError> {
         read(&self.0, path).map_err(|source| ExportError::Write {
             path: path.to_owned(),
@@ -45,7 +43,7 @@ impl Folder {
         })
     }
 
-    /// Puts these bytes in the place of a file, in one step. False if it holds them already.
+    /// Replaces a file by these bytes atomically. Returns false if it already has them.
     pub(super) fn replace(&self, path: &str, bytes: &[u8]) -> Result<bool, ExportError> {
         self.try_replace(path, bytes)
             .map_err(|source| ExportError::Write {
@@ -63,7 +61,7 @@ impl Folder {
         if read(&folder, name)?.is_some_and(|there| there == bytes) {
             return Ok(false);
         }
-        // What an export that was killed left is no file of anybody's.
+        // A leftover of a killed export belongs to no other process.
         match unlinkat(&self.0, UNFINISHED, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
@@ -79,7 +77,7 @@ impl Folder {
         file.write_all(bytes)?;
         file.sync_all()?;
         renameat(&self.0, UNFINISHED, &folder, name)?;
-        // The name is on the disk only now.
+        // Only this makes the new name durable.
         fsync(&folder)?;
         Ok(true)
     }
@@ -95,9 +93,9 @@ fn subfolder(folder: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
     Ok(openat(folder, name, flags, Mode::empty())?)
 }
 
-/// Nothing for what is not there, and for a link, which is replaced and not followed.
+/// Reads a file; `None` if it does not exist or is a link, which is replaced and not followed.
 fn read(folder: impl AsFd, name: &str) -> std::io::Result<Option<Vec<u8>>> {
-    // A pipe in its place must not hold us up.
+    // A pipe with this name must not block the read.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(folder, name, flags, Mode::empty()) {
         Ok(file) => File::from(file),

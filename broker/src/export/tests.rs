@@ -15,7 +15,7 @@ use crate::publication::{KeyRecords, Publisher, PublisherParts};
 
 const MAX_AGE: Duration = Duration::from_secs(60);
 
-/// A hub with these keys, by kid.
+/// A hub that publishes these keys, by kid.
 struct Hub(&'static str, &'static [&'static str]);
 
 impl IssuerDocuments for Hub {
@@ -36,7 +36,7 @@ impl IssuerDocuments for Hub {
     }
 }
 
-/// The base point of P-256 (SEC 2, 2.4.2) is a point as good as any other.
+/// Uses the base point of P-256 (SEC 2, 2.4.2), which is as good as any other point.
 fn key(kid: &str) -> serde_json::Value {
     let coordinate = |hex: &str| {
         let bytes: Vec<u8> = (0..32)

@@ -1,5 +1,5 @@
-//! Takes connections in: through the gate, through the handshake, and with what each request is
-//! checked for first.
+//! Accepts connections: passes the gate, performs the handshake, and wraps the service in the
+//! checks that each request gets first.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -24,7 +24,7 @@ use super::gate::{Gate, Refused};
 use super::listener::{Bounds, HttpService};
 use crate::source::Source;
 
-/// Lets another acceptor make the handshake, within the listener's bounds.
+/// Performs the handshake with another acceptor, within the listener's limits.
 #[derive(Clone)]
 pub(super) struct BoundedAcceptor<A> {
     inner: A,
@@ -64,7 +64,7 @@ where
                 ..
             },
         ) = (Arc::clone(&self.gate), self.bounds);
-        // Before the handshake, which is the dearest part.
+        // Checked before the handshake, which is the most expensive part.
         let entered = stream
             .peer_addr()
             .map(|peer| Source::of(peer.ip()))
@@ -105,13 +105,15 @@ where
     }
 }
 
-/// Has the kernel give up a client that acknowledges nothing or keeps its window shut, also after
-/// the process has closed its end: what it holds for such a client is no longer ours to bound then.
+/// Sets the kernel's timeout for a client that acknowledges nothing or keeps its window shut. It
+/// also applies after the process has closed its end, when the process can no longer limit what the
+/// kernel buffers for the client.
 #[cfg(target_os = "linux")]
 fn bound_kernel(stream: &TcpStream, times: Times) {
-    // Later than the connection's own time, which is counted when it ends.
+    // Longer than the connection's own limit, which ends the connection first and is counted in a
+    // metric.
     let limit = u32::try_from((times.progress * 2).as_millis()).unwrap_or(u32::MAX);
-    // Only a limit less if it cannot be set; the connection's own time holds anyway.
+    // A failure only loses this extra limit; the connection's own limit still applies.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, limit);
 }
 
@@ -122,16 +124,16 @@ fn bound_kernel(_: &TcpStream, _: Times) {}
 #[derive(Clone)]
 pub(super) struct ConnectionService<S> {
     inner: S,
-    /// Where the connection comes from, if what answers is told.
+    /// The source of the connection, if the service receives it.
     told: Option<Source>,
     answers: Arc<Answers>,
 }
 
 type Outcome = std::result::Result<Response<Body>, Infallible>;
 
-/// What is still to be done when a request has its answer.
+/// What remains to be done once a request has its response.
 pub(super) struct Finish {
-    /// Where the answer is followed: under HTTP/2.
+    /// Where to track the response; set under HTTP/2 only.
     follow: Option<Arc<Answers>>,
     close: bool,
 }
@@ -164,7 +166,8 @@ impl<S: HttpService<Incoming>> Service<Request<Incoming>> for ConnectionService<
         if let Some(source) = self.told {
             request.extensions_mut().insert(source);
         }
-        // Nothing that has to be named, boxed or pinned by hand: both are there when the answer is.
+        // `join` with a ready future needs no named, boxed or hand-pinned future: it completes with
+        // the response.
         Either::Right(
             join(self.inner.call(request), ready(finish))
                 .map(finished as fn((Outcome, Finish)) -> Outcome),

@@ -1,5 +1,5 @@
-//! What has become of a connection's requests: when the last one began, and which answers the
-//! client has not taken yet.
+//! The state of a connection's requests: when the last one began, and which responses the client
+//! has not received yet.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -17,9 +17,9 @@ use tokio::time::{Duration, Instant};
 pub(super) struct Answers {
     begun: Instant,
     asked: AtomicBool,
-    /// When a request last began or an answer last left, in milliseconds after `begun`.
+    /// When a request last began or a response was last sent, in milliseconds after `begun`.
     last: AtomicU64,
-    /// The answers that were given to HTTP/2 and have not left it, each with when that was.
+    /// Responses that HTTP/2 has not sent completely, each with the time at which it was queued.
     waiting: Mutex<Waiting>,
 }
 
@@ -39,31 +39,31 @@ impl Answers {
         })
     }
 
-    /// A request began.
+    /// Records that a request began.
     pub(super) fn request(&self) {
         self.asked.store(true, Ordering::Relaxed);
         self.progress();
     }
 
-    /// Whether there has been a request.
+    /// Whether a request has ever begun.
     pub(super) fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// A request's answer got on.
+    /// Records progress on a response.
     pub(super) fn progress(&self) {
         let passed = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(passed, Ordering::Relaxed);
     }
 
-    /// When something last happened.
+    /// When a request last began or a response last made progress.
     pub(super) fn last(&self) -> Instant {
         self.begun + Duration::from_millis(self.last.load(Ordering::Relaxed))
     }
 
-    /// Since when the oldest of the answers waits that the client does not take.
+    /// Since when the oldest unsent response has been waiting.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
-        // They are numbered in the order in which they came.
+        // Responses are numbered in order of arrival.
         self.waiting
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -72,11 +72,11 @@ impl Answers {
             .map(|(_, since)| *since)
     }
 
-    /// The answer, followed until HTTP/2 has sent its last byte.
+    /// Tracks a response until HTTP/2 has sent its last byte.
     ///
-    /// A client may open no window for a stream and keep the connection busy otherwise: then
-    /// nothing shows at the socket, and the body lies in the library's buffer. So each of its bytes
-    /// carries a note that is dropped when they have left, or when the stream is reset.
+    /// A client may open no window for a stream and still keep the connection busy. The socket then
+    /// shows nothing unusual, and the body stays in the library's buffer. So each piece of the body
+    /// carries a marker that is dropped once its bytes are sent or the stream is reset.
     pub(super) fn follow(self: &Arc<Self>, response: Response<Body>) -> Response<Body> {
         if response.body().is_end_stream() {
             return response;
@@ -94,7 +94,7 @@ impl Answers {
     }
 }
 
-/// Stands for an answer until all of it has left.
+/// Marks a response as unsent until all of it is sent.
 struct NotLeft {
     answers: Arc<Answers>,
     number: u64,

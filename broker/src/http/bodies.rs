@@ -1,20 +1,19 @@
-//! What the requests under way hold of memory, bounded for all of them together and for each
-//! source.
+//! Memory of the requests under way, limited in all and per source.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::shares::{Limits, Pool, Sources, Taken};
 use crate::source::Source;
 
-/// For all requests together, in KiB. Ten thousand callers at once take 60 MiB.
+/// Limit for all requests together, in KiB. Ten thousand callers at once take 60 MiB.
 const ALL: u32 = 96 * 1024;
-/// For those of one source.
+/// Limit for the requests of one source, in KiB.
 const OF_SOURCE: u32 = ALL / 4;
-/// A source that holds so much, as one request of the greatest size does, still gets of what is
-/// kept.
+/// A source that uses at most this much, which is one request of the greatest size, may use the
+/// reserved part. In KiB.
 const FEW: u32 = 68;
 
-/// The memory for the requests of one listener.
+/// The memory budget for the requests of one listener.
 pub(super) struct Bodies(Mutex<Room>);
 
 struct Room {
@@ -22,26 +21,26 @@ struct Room {
     pool: Pool,
 }
 
-/// What one request holds. It is given back when this is dropped.
+/// The memory of one request, which is returned on drop.
 pub(super) struct Share {
     bodies: Arc<Bodies>,
     source: Source,
     taken: Taken,
 }
 
-/// There is no room, in all or for the source.
+/// The memory is exhausted, in all or for the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
 impl Bodies {
-    /// Room for everybody. Where all clients come from one address, sources are not counted.
+    /// Creates the full budget. `counts_sources` is off where all clients come from one address.
     pub(super) fn new(counts_sources: bool) -> Arc<Self> {
         let sources = Sources::new(counts_sources.then(|| Limits::of(OF_SOURCE, ALL, FEW)));
         let pool = Pool::of(ALL, &sources);
         Arc::new(Self(Mutex::new(Room { sources, pool })))
     }
 
-    /// A share that holds nothing yet.
+    /// Creates an empty share for a source.
     pub(super) fn share(self: &Arc<Self>, source: Source) -> Share {
         Share {
             bodies: Arc::clone(self),
@@ -56,7 +55,7 @@ impl Bodies {
 }
 
 impl Share {
-    /// Takes `kib` more. Nothing is taken where there is no room for all of it.
+    /// Takes `kib` more, or nothing if there is no room for all of it.
     pub(super) fn grow(&mut self, kib: u32) -> Result<(), Full> {
         if kib == 0 {
             return Ok(());
@@ -77,7 +76,7 @@ impl Share {
         }
     }
 
-    /// How much it holds, in KiB.
+    /// The size of the share, in KiB.
     #[cfg(test)]
     pub(super) fn kib(&self) -> u32 {
         self.taken.all()
@@ -107,7 +106,7 @@ mod tests {
         Source::of([192, 0, 2, last].into())
     }
 
-    /// Requests of the greatest size, as many as a source gets.
+    /// As many requests of the greatest size as a source gets.
     fn all_of(bodies: &Arc<Bodies>, source: Source) -> Vec<Share> {
         let greatest = || {
             let mut share = bodies.share(source);

@@ -1,4 +1,5 @@
-//! An open connection: none that stays silent, none whose answers nobody takes.
+//! Time limits of an open connection: ends those that stay silent and those whose responses the
+//! client does not read.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -13,32 +14,32 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::answers::Answers;
 use super::gate::Place;
 
-/// What a client has to take, in the time for progress, of what is ready for it: one TLS record.
-/// Who takes everything needs to take no more.
+/// Bytes of a pending response that a client must read within [`Times::progress`]: one TLS record.
+/// A client that has read everything pending owes nothing more.
 const PROGRESS: usize = 16 * 1024;
 
-/// After so many reads that did not wait, the time is looked at: a client that keeps the socket
-/// full never makes a read wait.
+/// Number of reads without waiting after which the time limits are checked. A client that keeps the
+/// socket full never makes a read wait, so the timer alone would never run.
 const LOOK_EVERY: u32 = 32;
 
-/// How long a client may take.
+/// Time limits for the client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
-    /// Over the TLS handshake.
+    /// For the TLS handshake.
     pub(super) handshake: Duration,
-    /// To its first byte after that.
+    /// From the handshake to the first byte.
     pub(super) first_byte: Duration,
-    /// Over the head of a request, to the first request, and between two requests under HTTP/1.1.
+    /// For a request head, for the first request, and between two requests under HTTP/1.1.
     pub(super) head: Duration,
-    /// Over [`PROGRESS`] bytes of what is ready for it, and over an answer under HTTP/2.
+    /// For reading [`PROGRESS`] bytes of a pending response, and under HTTP/2 for a whole response.
     pub(super) progress: Duration,
-    /// Without a request or an answer. Longer than any request may take, which is 30 s for its body
-    /// and 30 s for the decision.
+    /// Without a request or a response. It exceeds the longest request: 30 s for the body and 30 s
+    /// for the decision.
     pub(super) idle: Duration,
 }
 
 impl Times {
-    /// Those of every listener.
+    /// The limits of every listener.
     pub(super) const USUAL: Self = Self {
         handshake: Duration::from_secs(3),
         first_byte: Duration::from_secs(10),
@@ -48,28 +49,29 @@ impl Times {
     };
 }
 
-/// Why a connection is ended, as the metric says it.
+/// Why a connection is ended, as a metric label.
 type Why = &'static str;
 
-/// A stream that ends when its client gets nowhere.
+/// A stream that fails when its client makes no progress in time.
 ///
-/// Every way of waiting for the client looks at the time: a connection whose answers nobody takes
-/// is never read from again. So does a client that never has to be waited for, now and then.
+/// Reads and writes both check the time limits: a connection whose responses nobody reads is never
+/// read from again. Reads that never wait check them too, every few reads.
 pub(super) struct BoundedStream<T> {
     inner: T,
     times: Times,
     opened: Instant,
     heard: bool,
-    /// Reads since the connection began that did not wait.
+    /// Number of reads since the connection began that did not wait.
     reads: u32,
     blocked: Option<Blocked>,
     answers: Arc<Answers>,
-    /// When to look next. Progress is only noted, so that it costs no timer.
+    /// When to check the limits next. Progress is only recorded and does not reset the timer, which
+    /// would cost more.
     timer: Pin<Box<Sleep>>,
     place: Place,
 }
 
-/// What is ready and cannot be sent.
+/// Response bytes that are pending and cannot be sent.
 struct Blocked {
     since: Instant,
     sent: usize,
@@ -97,10 +99,10 @@ impl<T> BoundedStream<T> {
         }
     }
 
-    /// Waits on, unless the client has had its time.
+    /// Keeps waiting, unless a time limit has passed.
     fn wait<R>(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
-        // A read that waits may be one that tokio has put off, because its task did much already.
-        // The timer would be put off with it, again and again.
+        // tokio may have deferred this read because its task used up its budget. Without
+        // `unconstrained`, the timer would be deferred with it every time.
         while Pin::new(&mut unconstrained(self.timer.as_mut()))
             .poll(context)
             .is_ready()
@@ -110,7 +112,7 @@ impl<T> BoundedStream<T> {
         Poll::Pending
     }
 
-    /// Ends the connection if the client has had its time.
+    /// Ends the connection if a time limit has passed.
     fn look(&mut self) -> Result<()> {
         let now = Instant::now();
         if now < self.timer.deadline() {
@@ -128,7 +130,7 @@ impl<T> BoundedStream<T> {
         }
     }
 
-    /// When the client's time may be over at the earliest.
+    /// Returns the earliest time at which a limit may have passed.
     fn next_look(&self, now: Instant) -> std::result::Result<Instant, Why> {
         let Times {
             first_byte,
@@ -152,7 +154,7 @@ impl<T> BoundedStream<T> {
             ("unread", self.answers.waiting_since(), progress),
             ("idle", Some(self.answers.last()), idle),
         ];
-        // What begins to wait meanwhile is seen soon enough.
+        // Half of `progress` is soon enough to notice a wait that begins meanwhile.
         let mut next = now + progress / 2;
         for (why, since, limit) in limits {
             let Some(end) = since.map(|since| since + limit) else {
@@ -289,7 +291,7 @@ mod tests {
 
     const TIMES: Times = Times::USUAL;
 
-    /// The client's end, the server's, and what is known of the requests.
+    /// The client's end, the server's end, and the state of the connection's requests.
     fn connection(buffer: usize) -> (DuplexStream, BoundedStream<DuplexStream>, Arc<Answers>) {
         let (client, server) = duplex(buffer);
         let gate = Gate::new(
@@ -420,7 +422,7 @@ mod tests {
         drop(stuck);
     }
 
-    /// A preface, SETTINGS and PINGs are no request.
+    /// A preface, SETTINGS and PINGs are not a request.
     #[tokio::test(start_paused = true)]
     async fn the_first_request_has_the_time_of_a_head() {
         let (mut client, mut stream, _) = connection(64);
@@ -443,7 +445,7 @@ mod tests {
         assert_eq!(before.elapsed(), TIMES.head);
     }
 
-    /// As with a client that keeps the socket full of what is no request.
+    /// Simulates a client that keeps the socket full of bytes that are not a request.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_never_lets_a_read_wait_is_left() {
         let (_client, stream, answers) = connection(64);
@@ -473,7 +475,7 @@ mod tests {
         );
     }
 
-    /// tokio makes a task pause that has read much: such a read waits, and so would a timer.
+    /// tokio defers a task that has read much: such a read waits, and the timer would wait with it.
     #[tokio::test(start_paused = true)]
     async fn a_task_that_has_to_pause_still_sees_the_time() {
         let (_client, mut stream, answers) = connection(64);

@@ -1,5 +1,4 @@
-//! The published documents: anonymous, prebuilt, cacheable. No request causes anything but an
-//! answer.
+//! The published documents: anonymous, prebuilt and cacheable. No request has side effects.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -18,17 +17,17 @@ use super::managed_issuers;
 use crate::managed_issuer::ManagedIssuers;
 use crate::publication::{Document, PublicationReader, Published};
 
-/// Where the provider metadata is served.
+/// The path of the provider metadata.
 pub const METADATA_PATH: &str = "/.well-known/openid-configuration";
-/// Its media type.
+/// The media type of the provider metadata.
 pub const METADATA_TYPE: &str = "application/json";
-/// Where the key set is served.
+/// The path of the key set.
 pub const KEYS_PATH: &str = "/openid/v1/jwks";
-/// Its media type (RFC 7517 section 8.5.2).
+/// The media type of the key set (RFC 7517 section 8.5.2).
 pub const KEYS_TYPE: &str = "application/jwk-set+json";
 
-/// The `Cache-Control` of both documents. It is explicit, so that no verifier guesses, and the same
-/// in every answer.
+/// The `Cache-Control` value of all documents. It is explicit, so that verifiers need not guess,
+/// and the same in every response.
 pub fn cache_control(max_age: Duration) -> String {
     format!("public, max-age={}", max_age.as_secs())
 }
@@ -38,11 +37,11 @@ struct Shared {
     cache_control: HeaderValue,
 }
 
-/// What answers on the discovery listener: the hub's documents and those of managed issuers. `max_age`
-/// is the same in every answer.
+/// The service of the discovery listener: the hub's documents and those of managed issuers.
+/// `max_age` is the same in every response.
 ///
-/// A GET of one of the hub's documents goes past the router, which would cost more than the answer
-/// does.
+/// A GET of one of the hub's documents bypasses the router, which would cost more than the response
+/// itself.
 pub fn service<B>(
     published: PublicationReader,
     own: ManagedIssuers,
@@ -93,7 +92,7 @@ fn jwks<B>(hub: &Shared, request: &Request<B>) -> Response<Body> {
     answer(hub, request, KEYS_TYPE, |published| &published.jwks)
 }
 
-/// What is not there, for whatever reason.
+/// The response for everything that does not exist, for whatever reason.
 pub(super) fn not_found() -> Response<Body> {
     plain(StatusCode::NOT_FOUND, "not found\n")
 }
@@ -132,8 +131,8 @@ fn refused_method(method: &Method) -> Option<Response<Body>> {
     Some(refused)
 }
 
-/// Whatever the client accepts, it gets the one form there is: verifiers ask for all kinds of
-/// things here.
+/// Responds with a document in its only form. `Accept` is ignored, because verifiers send all kinds
+/// of values here.
 pub(super) fn respond<B>(
     document: &Document,
     content_type: &'static str,
@@ -148,7 +147,7 @@ pub(super) fn respond<B>(
         .get_all(header::IF_NONE_MATCH)
         .iter()
         .any(|value| names(value, &document.etag));
-    // The router leaves the body away for HEAD and keeps its length.
+    // The router drops the body for HEAD and keeps its length.
     let (status, body) = if unchanged {
         (StatusCode::NOT_MODIFIED, Bytes::new())
     } else {
@@ -175,7 +174,7 @@ pub(super) fn respond<B>(
     response
 }
 
-/// Weak comparison (RFC 9110 section 13.1.2).
+/// Whether `If-None-Match` contains this ETag, by weak comparison (RFC 9110 section 13.1.2).
 fn names(if_none_match: &HeaderValue, etag: &str) -> bool {
     let Ok(list) = if_none_match.to_str() else {
         return false;
@@ -185,7 +184,7 @@ fn names(if_none_match: &HeaderValue, etag: &str) -> bool {
         .any(|item| item == "*" || item.strip_prefix("W/").unwrap_or(item) == etag)
 }
 
-/// A short text that no cache keeps.
+/// A short text response that caches must not store.
 pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;

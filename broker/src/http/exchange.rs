@@ -26,22 +26,22 @@ use crate::broker::{self, Broker, Issuance};
 use crate::in_time::in_time;
 use crate::source::Source;
 
-/// Its name in audit records.
+/// The route's name in audit records.
 const ROUTE: &str = "exchange";
 
 /// How long a request's body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Bytes of an answer beside its token.
+/// Bytes of a response beside its token.
 const ROUND_THE_TOKEN: usize = 160;
 
-/// What a request under HTTP/2 takes beside its body, in KiB. Under HTTP/1.1 its connection has
-/// that.
+/// Memory that an HTTP/2 request takes beside its body, in KiB. Under HTTP/1.1 the connection's own
+/// memory covers it.
 const STREAM: u32 = 4;
 
 const KIB: usize = 1024;
 
-/// Answers an exchange. What its body holds counts until the answer is there.
+/// Answers a token exchange. The memory of the request body counts until the response exists.
 pub(super) async fn answer(
     bodies: Arc<Bodies>,
     broker: Arc<Broker>,
@@ -62,7 +62,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Where a request comes from, as its connection says.
+/// Returns the source of a request, which its connection recorded.
 pub(super) fn source_of<B>(request: &Request<B>) -> Source {
     request.extensions().get().copied().unwrap_or_default()
 }
@@ -80,8 +80,8 @@ async fn refuse(
             description,
         } => (status, error, description),
         Unreadable::NoRoom => {
-            // Recorded and counted as any request too many. The answer is the same if the rate is
-            // used up too.
+            // Recorded and counted like any rate-limited request. The response is the same if that
+            // rate limit is exhausted too.
             let _ = broker.refuse(ROUTE, Reason::RateLimited, id, source).await;
             return refusal::busy(id.as_str());
         }
@@ -106,7 +106,7 @@ async fn exchange(
         caller_token: form.subject_token,
         access: form.access,
         min_ttl: form.min_ttl,
-        // An exec plugin fetches by this route too; the shape it makes of the token is its own.
+        // An exec plugin uses this route too and formats the token itself.
         deliveries: &[DeliveryType::HTTP, DeliveryType::Exec],
         request_id: id,
         source,
@@ -131,8 +131,8 @@ async fn exchange(
     }
 }
 
-/// The answer of RFC 8693 section 2.2.1. The token goes in as it stands: a JWT that was read holds
-/// nothing that JSON would escape.
+/// Renders the response of RFC 8693 section 2.2.1. The token needs no escaping: a parsed JWT has no
+/// character that JSON escapes.
 fn rendered(token: &BoundToken, usable: Duration, cluster: Option<&PublicCluster>) -> String {
     let token = token.secret().expose_secret();
     let mut body = String::with_capacity(token.len() + ROUND_THE_TOKEN);
@@ -151,14 +151,14 @@ fn rendered(token: &BoundToken, usable: Duration, cluster: Option<&PublicCluster
     body
 }
 
-/// Why a request is no exchange.
+/// Why a request is not a valid exchange.
 enum Unreadable {
     Malformed {
         status: StatusCode,
         error: &'static str,
         description: String,
     },
-    /// All memory for requests is taken, or all that its source may have.
+    /// The memory for requests is exhausted, in all or for this source.
     NoRoom,
 }
 
@@ -180,7 +180,7 @@ fn invalid(description: impl Into<String>) -> Unreadable {
     malformed(StatusCode::BAD_REQUEST, description)
 }
 
-/// The body of a request that has the look of an exchange.
+/// Reads the body of a request whose head is that of an exchange.
 async fn read<B: HttpBody<Data = Bytes>>(
     request: Request<B>,
     share: &mut Share,
@@ -189,11 +189,11 @@ async fn read<B: HttpBody<Data = Bytes>>(
         share.grow(STREAM)?;
     }
     let (head, body) = request.into_parts();
-    // Looked at before the body comes, so that nothing of it is kept meanwhile.
+    // Checked before the body arrives, so that the head is not kept in memory meanwhile.
     let fit = check(&head);
     drop(head);
-    // Read before anything is refused: an answer beside an unread body breaks the stream under
-    // HTTP/2.
+    // The body is read before any refusal: under HTTP/2, a response beside an unread body breaks
+    // the stream.
     let body = in_time(BODY_DEADLINE, pin!(collect(pin!(body), share))).await;
     let body = body.ok_or_else(|| {
         malformed(
@@ -204,8 +204,8 @@ async fn read<B: HttpBody<Data = Bytes>>(
     fit.map(|()| body)
 }
 
-/// The bytes of a body in one piece. A frame is never kept: it may be one byte of a buffer of many
-/// KiB.
+/// Collects a body into one buffer. Frames are copied and never kept, because one byte of a frame
+/// can keep a buffer of many KiB alive.
 async fn collect<B: HttpBody<Data = Bytes>>(
     mut body: Pin<&mut B>,
     share: &mut Share,
@@ -230,7 +230,7 @@ async fn collect<B: HttpBody<Data = Bytes>>(
             room = append(&mut form, &data, share);
         }
         if room.is_err() {
-            // The rest is read and dropped, so that the answer can be taken.
+            // The rest is read and dropped, so that the client can receive the response.
             form = Vec::new();
         }
     }
@@ -238,7 +238,8 @@ async fn collect<B: HttpBody<Data = Bytes>>(
     Ok(form)
 }
 
-/// Grows in steps that double, and takes the memory for it first.
+/// Appends to the form, doubling its capacity as needed. Accounts for the memory before it
+/// allocates.
 fn append(form: &mut Vec<u8>, data: &[u8], share: &mut Share) -> Result<(), Full> {
     let needed = form.len() + data.len();
     if needed > form.capacity() {
@@ -253,7 +254,7 @@ fn append(form: &mut Vec<u8>, data: &[u8], share: &mut Share) -> Result<(), Full
     Ok(())
 }
 
-/// Whether what comes before the body is that of an exchange.
+/// Checks that the request head is that of an exchange.
 fn check(request: &Parts) -> Result<(), Unreadable> {
     if request.uri.query().is_some() {
         return Err(invalid(
@@ -262,7 +263,7 @@ fn check(request: &Parts) -> Result<(), Unreadable> {
     }
     if request.headers.contains_key(header::AUTHORIZATION) {
         return Err(invalid(
-            "the caller proves itself by subject_token alone; send no Authorization header",
+            "the caller authenticates with subject_token alone; send no Authorization header",
         ));
     }
     if !is_form(&request.headers) {
@@ -364,7 +365,7 @@ mod tests {
             .unwrap()
     }
 
-    /// A body of frames of one byte, each a piece of a larger buffer, as HTTP/2 brings them.
+    /// A body of one-byte frames, each a slice of a larger buffer, as HTTP/2 delivers them.
     fn in_bytes(count: usize) -> Body {
         let buffer = Bytes::from(vec![b'x'; 16 * 1024]);
         let frames = (0..count).map(move |_| Ok::<_, std::io::Error>(buffer.slice(..1)));
@@ -422,8 +423,7 @@ mod tests {
         assert_eq!(share.kib(), 1 + STREAM, "a stream counts beside its body");
     }
 
-    /// As many as one address could have under way: what it says of its bodies' lengths reserves
-    /// nothing.
+    /// As many bodies as one address can have under way. A declared body length reserves no memory.
     #[tokio::test]
     async fn bodies_that_do_not_end_leave_room_to_others() {
         let bodies = Bodies::new(true);
@@ -461,8 +461,8 @@ mod tests {
         assert_eq!(ask(1).await, Ok(2000));
     }
 
-    /// A client whose request has no room can take the answer, because its body is read all the
-    /// same.
+    /// A client whose request gets no memory can still receive the response, because its body is
+    /// read anyway.
     #[tokio::test]
     async fn what_has_no_room_is_read_to_its_end() {
         let bodies = Bodies::new(false);

@@ -1,9 +1,8 @@
-//! Requests whose head two readers could understand differently, refused before anything is made of
-//! them.
+//! Refuses requests whose head two readers could interpret differently, before they are processed.
 //!
-//! hyper refuses what has no reading at all, such as two different lengths. What is left here is
-//! what it would read in its own way, while a proxy in front may read it in another and so take
-//! part of one client's body for another client's request.
+//! hyper refuses what has no valid reading at all, such as two different lengths. These checks
+//! cover what hyper reads in one way and a proxy in front may read in another. The proxy could then
+//! take part of one client's body for another client's request.
 
 use axum::body::Body;
 use axum::http::uri::Authority;
@@ -11,20 +10,20 @@ use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version,
 
 use super::discovery::plain;
 
-/// The answer to a request that is not to be read, if it is one. The connection ends with it.
+/// Returns the refusal if the request is ambiguous. Under HTTP/1, the connection ends with it.
 pub(super) fn refused<B>(request: &Request<B>) -> Option<Response<Body>> {
     let headers = request.headers();
     let mut response = if !is_framed_plainly(headers) {
         // RFC 9112 section 6.1.
         plain(
             StatusCode::NOT_IMPLEMENTED,
-            "no transfer coding but chunked is understood\n",
+            "only the transfer coding chunked is supported\n",
         )
     } else if !names_one_host(request.version(), headers) {
         // RFC 9112 section 3.2.
         plain(
             StatusCode::BAD_REQUEST,
-            "exactly one Host header with a host and nothing else is needed\n",
+            "exactly one Host header that holds only a host is required\n",
         )
     } else {
         return None;
@@ -35,14 +34,13 @@ pub(super) fn refused<B>(request: &Request<B>) -> Option<Response<Body>> {
     Some(response)
 }
 
-/// Whether the connection must not be used again after this request (RFC 9112 section 6.1): a
-/// length that stood beside the transfer coding was dropped before the request got here, and who
-/// forwarded it may have gone by that.
+/// Whether the connection must not be reused after this request (RFC 9112 section 6.1). hyper drops
+/// a length that came beside the transfer coding, and a proxy in front may have used that length.
 pub(super) fn ends_connection<B>(request: &Request<B>) -> bool {
     request.headers().contains_key(header::TRANSFER_ENCODING)
 }
 
-/// Has the connection closed after this answer.
+/// Closes the connection after this response.
 pub(super) fn close(response: &mut Response<Body>) {
     response
         .headers_mut()
@@ -61,17 +59,17 @@ fn is_framed_plainly(headers: &HeaderMap) -> bool {
 fn names_one_host(version: Version, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
-        // HTTP/2 says it in `:authority`; HTTP/1.0 needs none.
+        // HTTP/2 names the host in `:authority`; HTTP/1.0 needs none.
         (None, _) => version != Version::HTTP_11,
         (Some(host), None) => is_host(host),
         (Some(_), Some(_)) => false,
     }
 }
 
-/// `uri-host [ ":" port ]` (RFC 9110 section 7.2).
+/// Matches `uri-host [ ":" port ]` (RFC 9110 section 7.2).
 fn is_host(value: &HeaderValue) -> bool {
     let authority = Authority::try_from(value.as_bytes());
-    // A comma may stand in a name, but what puts it there is a proxy that made one header of two.
+    // A comma is valid in a name, but in practice it comes from a proxy that merged two headers.
     authority.is_ok_and(|authority| {
         !authority.as_str().contains(['@', ',']) && !authority.host().is_empty()
     })

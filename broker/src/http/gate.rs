@@ -1,4 +1,4 @@
-//! Admits connections: so many of one source, so many in a handshake, so many in all.
+//! Limits connections per source, in their handshake, and in all.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,17 +7,19 @@ use super::shares::{Limits, Pool, Sources, Taken};
 use crate::metrics::Metrics;
 use crate::source::Source;
 
-/// A source with so many connections still gets a place that is kept for sources with few.
+/// Sources with at most this many connections may use the places that are reserved for small
+/// sources.
 const FEW: u32 = 8;
 
-/// Why a connection is not served. It is closed without a word: an answer would need the handshake.
+/// Why a connection is not served. It is closed without a response, because a response would need
+/// the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// Its source has as many connections as one may have.
+    /// The source has reached its connection limit.
     Source,
-    /// As many connections as may be are in their handshake.
+    /// The limit of concurrent handshakes is reached.
     Handshakes,
-    /// As many connections as may be are open.
+    /// The limit of open connections is reached.
     Connections,
     /// The handshake failed or took too long.
     Handshake,
@@ -35,17 +37,17 @@ impl Refused {
     }
 }
 
-/// How many connections one listener admits.
+/// Connection limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
-    /// Open ones.
+    /// Open connections.
     pub(super) connections: u32,
-    /// Those in their handshake. They are no open ones yet, so that clients who never finish it
-    /// keep nobody out who is connected.
+    /// Connections in their handshake. They are counted apart from open ones, so that clients that
+    /// never finish the handshake cannot take the places of connected ones.
     pub(super) handshakes: u32,
-    /// Of one source, in both. Where it is an IPv6 address, its /64 has a bound too. A quarter of
-    /// each of the two is kept for sources with few connections. None: nobody is counted, and
-    /// nothing is kept.
+    /// Connections of one source, open or in their handshake. The /64 of an IPv6 address has a
+    /// limit too. A quarter of each of the two pools is reserved for sources with few connections.
+    /// With `None`, sources are not counted and nothing is reserved.
     pub(super) per_source: Option<NonZeroU32>,
 }
 
@@ -62,13 +64,13 @@ struct Places {
     handshakes: Pool,
 }
 
-/// The right to a handshake.
+/// The right to perform a handshake.
 pub(super) struct Handshake(Admitted);
 
 /// The right to be an open connection.
 pub(super) struct Place(Admitted);
 
-/// Counts for its source until it is dropped.
+/// A connection that counts for its source until it is dropped.
 struct Admitted {
     gate: Arc<Gate>,
     source: Source,
@@ -97,7 +99,7 @@ impl Gate {
         })
     }
 
-    /// Lets a connection begin its handshake.
+    /// Admits a connection to its handshake.
     pub(super) fn enter(self: &Arc<Self>, source: Source) -> Result<Handshake, Refused> {
         let taken = self
             .places()
@@ -111,7 +113,7 @@ impl Gate {
         }))
     }
 
-    /// Counts a refusal.
+    /// Counts a refusal in the metrics.
     pub(super) fn refuse(&self, refused: Refused) -> Refused {
         self.metrics
             .connection_refused(self.listener, refused.as_str());
@@ -136,7 +138,7 @@ impl Places {
             })
     }
 
-    /// Takes a place of a connection in exchange for one of a handshake.
+    /// Exchanges a handshake place for one of an open connection.
     fn open(&mut self, source: Source, handshake: Taken) -> Option<Taken> {
         let taken = self.connections.take(&mut self.sources, source, 1)?;
         self.handshakes
@@ -156,7 +158,7 @@ impl Places {
 }
 
 impl Handshake {
-    /// Makes the connection an open one, after its handshake.
+    /// Turns the connection into an open one after its handshake.
     pub(super) fn done(self) -> Result<Place, Refused> {
         let Self(mut admitted) = self;
         let gate = Arc::clone(&admitted.gate);
@@ -169,7 +171,7 @@ impl Handshake {
 }
 
 impl Place {
-    /// Counts that Keyferry ended the connection, and why.
+    /// Counts that Keyferry ended the connection, by reason.
     pub(super) fn ended(&self, reason: &'static str) {
         self.0
             .gate
@@ -272,8 +274,7 @@ mod tests {
         assert_eq!((all.len(), gate.places().sources.len()), (3, 0));
     }
 
-    /// Sixteen addresses with all that each may have fill the API listener, and eight the other
-    /// one.
+    /// Sixteen addresses at their limit fill the API listener, and eight fill the other one.
     #[test]
     fn a_few_addresses_that_hold_all_they_may_keep_nobody_else_out() {
         for (connections, addresses) in [(4096, 16), (2048, 8)] {

@@ -1,4 +1,4 @@
-//! Health and metrics, on a plain listener that is not meant to be reached from outside.
+//! Health and metrics, on a plain listener that must not be reachable from outside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,22 +13,22 @@ use crate::live::LiveObjects;
 use crate::metrics::Metrics;
 use crate::publication::PublicationReader;
 
-/// What readiness looks at.
+/// The state that the health routes report.
 #[derive(Clone)]
 pub struct HealthParts {
-    /// Set once the token API may answer.
+    /// Set once the token API is ready to serve.
     pub serving: Arc<AtomicBool>,
     /// Set at shutdown.
     pub stopping: Arc<AtomicBool>,
     /// The published documents.
     pub published: PublicationReader,
-    /// The watches.
+    /// The watched hub objects.
     pub live: Arc<LiveObjects>,
-    /// Metrics.
+    /// The metrics to expose.
     pub metrics: Metrics,
 }
 
-/// `/livez`, `/readyz` and `/metrics`.
+/// Builds the routes `/livez`, `/readyz` and `/metrics`.
 pub fn routes(parts: HealthParts) -> Router {
     Router::new()
         .route("/livez", get(live))
@@ -37,7 +37,8 @@ pub fn routes(parts: HealthParts) -> Router {
         .with_state(parts)
 }
 
-/// The process runs. It has nothing to do with the hub: a restart would only lose what is held.
+/// Reports that the process runs. It does not depend on the hub: a restart would only lose cached
+/// state.
 async fn live() -> &'static str {
     "ok\n"
 }
@@ -46,10 +47,10 @@ async fn ready(State(parts): State<HealthParts>) -> (StatusCode, &'static str) {
     if parts.stopping.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "not serving: stopping\n")
     } else if parts.published.is_cut_off() && parts.published.current().is_some() {
-        // Targets need the documents most while the hub is away, whatever else has to wait for it.
+        // Targets need the documents most while the hub is away, even if other parts are not ready.
         (
             StatusCode::OK,
-            "ok: the hub is away, the documents are served\n",
+            "ok: the hub does not answer, the documents are served\n",
         )
     } else if !parts.serving.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "not serving yet\n")

@@ -20,7 +20,7 @@ use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, Issuance};
 use crate::source::Source;
 
-/// Its name in audit records.
+/// The route's name in audit records.
 const ROUTE: &str = "kubeconfig";
 
 /// Answers with a kubeconfig.
@@ -36,7 +36,7 @@ pub(super) async fn answer(
     if request.uri().query().is_some() {
         return malformed(
             &broker,
-            "no query is taken; the token goes into Authorization",
+            "query parameters are not accepted; send the token in Authorization",
             id,
             source,
         )
@@ -52,7 +52,7 @@ pub(super) async fn answer(
             };
         }
     };
-    // A name needs no escape, and two spellings of one path are one too many.
+    // A name needs no percent-encoding, and one path must not have two spellings.
     let path = Some(path).filter(|_| !request.uri().path().contains('%'));
     let Some(access) = path.and_then(access) else {
         return malformed(
@@ -131,7 +131,7 @@ fn access(path: Result<Path<(String, String)>, PathRejection>) -> Option<AccessN
     })
 }
 
-/// The one bearer token of the request (RFC 6750 section 2.1).
+/// Returns the request's single bearer token (RFC 6750 section 2.1).
 fn bearer(headers: &HeaderMap) -> Result<PresentedToken<'_>, Reason> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().ok_or(Reason::CallerMissing)?;

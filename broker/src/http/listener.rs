@@ -1,5 +1,5 @@
-//! The listeners, with limits on everything a client can hold open, and certificates that are read
-//! again when they change.
+//! The listeners: limits on everything that a client can keep open, and serving certificates that
+//! are reloaded when they change.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -33,43 +33,43 @@ use crate::clock::{Clock, SystemClock};
 use crate::metrics::Metrics;
 use crate::reload_signal::ReloadSignal;
 
-/// What a client may send over HTTP/2 before it is read: the least that the protocol knows, and as
-/// much as one form. Each frame that waits costs some hundred bytes more than it holds.
+/// How many bytes a client may send over HTTP/2 before they are read. It is the protocol's default
+/// and about as much as one form. Each waiting frame costs some hundred bytes beside its content.
 const WINDOW: u32 = 65_535;
-/// How often the certificate's files are looked at.
+/// How often the certificate files are checked for changes.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long accepted requests get to finish at shutdown.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
-/// What the clients of one listener can hold at once. A connection costs 38 KiB, 58 KiB while a
-/// head of 15 KB is on its way and 76 KiB with one of 31 KB.
+/// Limits on what the clients of one listener can occupy. A connection costs 38 KiB, 58 KiB while
+/// it sends a head of 15 KB, and 76 KiB with a head of 31 KB.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The listener, as metrics name it.
+    /// The listener's name in metrics.
     name: &'static str,
-    /// Connections.
+    /// Open connections.
     connections: u32,
-    /// Connections in their handshake, beside those.
+    /// Connections in their handshake, in addition to the open ones.
     handshakes: u32,
-    /// HTTP/2 streams that one connection may have open.
+    /// Open HTTP/2 streams of one connection.
     streams: u32,
-    /// Connections of one source, where no configuration says it.
+    /// Connections of one source, where the configuration sets no limit.
     per_source: Option<NonZeroU32>,
-    /// Whether each IPv6 address is a source, and not its /64: where clients are in the cluster,
-    /// the Pods of a node often share a /64.
+    /// Whether each IPv6 address is a source of its own, and not its /64. Set where clients are in
+    /// the cluster: the Pods of a node often share a /64.
     pub(super) each_address: bool,
-    /// Bytes of a request's head, and of a header list under HTTP/2.
+    /// Bytes of a request head, or of a header list under HTTP/2.
     head: u32,
-    /// The versions of TLS that are spoken.
+    /// The supported TLS versions.
     versions: &'static [&'static SupportedProtocolVersion],
-    /// Whether what answers is told where a request comes from.
+    /// Whether the service receives the source of each request.
     pub(super) tells_source: bool,
     pub(super) times: Times,
 }
 
 impl Bounds {
-    /// For the token API: a head holds a token and what a client says beside it. Its clients are
-    /// ours or new, so that they speak TLS 1.3.
+    /// For the token API, whose heads carry a token. Its clients are Keyferry's own or new, so TLS
+    /// 1.3 is required.
     pub const TOKENS: Self = Self {
         name: "api",
         connections: 4096,
@@ -82,8 +82,8 @@ impl Bounds {
         tells_source: true,
         times: Times::USUAL,
     };
-    /// For the published documents, which anybody may read: a head says little, and all connections
-    /// together cost some 80 MiB. Old verifiers may know nothing newer than TLS 1.2.
+    /// For the published documents, which are public. Heads are small, and all connections together
+    /// cost some 80 MiB. Old verifiers may not support more than TLS 1.2.
     pub const DOCUMENTS: Self = Self {
         name: "discovery",
         connections: 2048,
@@ -96,7 +96,7 @@ impl Bounds {
         tells_source: false,
         times: Times::USUAL,
     };
-    /// For health and metrics, which nobody but the kubelet and a scraper reaches.
+    /// For health and metrics, which only the kubelet and a scraper reach.
     pub const HEALTH: Self = Self {
         name: "health",
         connections: 256,
@@ -110,21 +110,21 @@ impl Bounds {
         times: Times::USUAL,
     };
 
-    /// The file descriptors that it needs when everything is taken.
+    /// The file descriptors that the listener needs at full load.
     pub const fn descriptors(&self) -> u32 {
         self.connections + self.handshakes
     }
 }
 
-/// The listener could not be opened.
+/// A listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The address cannot be bound.
     #[error("listening on {address}: {source}")]
     Bind {
-        /// Where.
+        /// The address to listen on.
         address: SocketAddr,
-        /// What the system says.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The certificate or key cannot be used.
@@ -132,7 +132,7 @@ pub enum ListenError {
     Certificate(#[from] ServingCertificateError),
 }
 
-/// What answers a listener's requests: a router, or something before one.
+/// A service that answers a listener's requests: a router, or a layer in front of one.
 pub trait HttpService<B>:
     Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send>
     + Clone
@@ -149,7 +149,7 @@ impl<B, S> HttpService<B> for S where
 {
 }
 
-/// A bound listener without TLS that does not answer yet.
+/// A bound listener without TLS that does not serve yet.
 pub struct PlainListener {
     socket: TcpListener,
     bounds: Bounds,
@@ -157,7 +157,7 @@ pub struct PlainListener {
     handle: Handle<SocketAddr>,
 }
 
-/// A bound TLS listener that does not answer yet.
+/// A bound TLS listener that does not serve yet.
 pub struct TlsListener {
     plain: PlainListener,
     tls: RustlsConfig,
@@ -201,10 +201,10 @@ impl PlainListener {
         })
     }
 
-    /// Answers by `service` until the process ends.
+    /// Serves requests with `service` until the process ends.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub async fn serve(self, service: impl HttpService<Incoming>) -> std::io::Result<()> {
         self.serve_through(NoDelayAcceptor::new(), service).await
     }
@@ -252,8 +252,8 @@ impl PlainListener {
 }
 
 impl TlsListener {
-    /// Binds the address and reads the certificate, which has to be for `host` where clients are
-    /// known to ask for that.
+    /// Binds the address and reads the serving certificate. If `host` is known, the certificate
+    /// must be valid for it.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -285,11 +285,11 @@ impl TlsListener {
         })
     }
 
-    /// The same socket once more, with an end of its own: for what answers until the real thing
-    /// can.
+    /// Clones the listener: the same socket with its own shutdown handle. A temporary service
+    /// answers on it until the real one can.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn try_clone(&self) -> std::io::Result<Self> {
         let PlainListener {
             socket,
@@ -317,24 +317,24 @@ impl TlsListener {
         })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.plain.socket.local_addr()
     }
 
-    /// What ends it.
+    /// The handle that shuts the listener down.
     pub fn handle(&self) -> Handle<SocketAddr> {
         self.plain.handle.clone()
     }
 
-    /// Answers by `service` until the handle ends it. The certificate is looked at every half
-    /// minute and when ordered.
+    /// Serves requests with `service` until the handle shuts it down. The certificate files are
+    /// checked for changes every 30 seconds and on each reload signal.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub async fn serve(
         self,
         service: impl HttpService<Incoming>,
@@ -400,7 +400,8 @@ fn now() -> Timestamp {
     SystemClock::start().now().wall
 }
 
-/// Follows the files of one listener's certificate. A bad new one leaves the old one serving.
+/// Reloads the certificate of one listener when its files change. If the new certificate is
+/// invalid, the old one stays active.
 struct Reload {
     listener: &'static str,
     files: TlsFiles,
@@ -431,7 +432,7 @@ impl Reload {
                     self.tls.reload_from_config(certificate.config);
                     self.metrics
                         .serving_certificate(self.listener, certificate.not_after.as_second());
-                    tracing::info!(certificate = %self.files.certificate.display(), "the serving certificate was read again");
+                    tracing::info!(certificate = %self.files.certificate.display(), "the serving certificate was reloaded");
                 }
                 Err(error) => tracing::error!(
                     reason = %Reason::ServingCertificateInvalid, listener = self.listener, %error,

@@ -1,5 +1,5 @@
-//! The documents of Keyferry's managed issuers, by the same rules as the hub's. A name that has none is
-//! not found, whatever the reason.
+//! Serves the documents of managed issuers by the same rules as the hub's. A name without documents
+//! gives 404, whatever the reason.
 
 use axum::Router;
 use axum::body::Body;
@@ -18,8 +18,8 @@ struct Shared {
     cache_control: HeaderValue,
 }
 
-/// The routes below `/issuers/{target}`, and the same documents where RFC 8414 section 3.1 looks
-/// for those of an issuer with a path.
+/// Builds the routes below `/issuers/{target}`. The same documents are also served where RFC 8414
+/// section 3.1 looks for those of an issuer with a path.
 pub(super) fn routes(issuers: ManagedIssuers, cache_control: HeaderValue) -> Router {
     Router::new()
         .route(
@@ -41,7 +41,7 @@ pub(super) fn routes(issuers: ManagedIssuers, cache_control: HeaderValue) -> Rou
         })
 }
 
-/// The name in the path; one that is not even text is not found either.
+/// The target name in the path. A name that is not valid text gives 404 too.
 type Named = Result<Path<String>, PathRejection>;
 
 async fn metadata(State(shared): State<Shared>, target: Named, request: Request) -> Response<Body> {

@@ -1,4 +1,4 @@
-//! How a refusal looks from outside: few bodies, the same bytes for the absent and the forbidden.
+//! Renders refusals for clients: few bodies, and the same bytes for the absent and the forbidden.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::broker::Refusal;
 
-/// On which route a refusal is answered: OAuth's token endpoint has other codes than a resource.
+/// The kind of route that refuses: OAuth's token endpoint has other error codes than a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {
     /// `POST /v1/token` (RFC 8693 section 2.2.2, RFC 6749 section 5.2).
@@ -18,21 +18,21 @@ pub enum Surface {
     Resource,
 }
 
-/// Seconds until an unavailable answer is worth asking for again, where nothing better is known.
+/// Seconds after which to retry an unavailable service, where nothing better is known.
 const RETRY_AFTER: u64 = 5;
 
 enum Outside {
     /// The caller's token was not accepted.
     Caller,
-    /// Denied, for whatever reason.
+    /// Access is denied, for whatever reason.
     Denied,
-    /// The hub is needed and does not answer.
+    /// The hub is needed and does not respond.
     Unavailable,
-    /// Too many requests of callers that are not known yet.
+    /// Too many requests of callers that are not identified yet.
     Limited,
-    /// The request itself.
+    /// The request itself is invalid.
     Request,
-    /// Allowed, but it cannot be carried out; only an authorised caller gets here.
+    /// Allowed, but it cannot be carried out. Only an authorised caller sees this.
     NotReady,
 }
 
@@ -53,7 +53,7 @@ fn outside(reason: Reason) -> Outside {
     }
 }
 
-/// The answer to a refusal.
+/// Renders the response to a refusal.
 pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response<Body> {
     let detail = refusal.detail.as_deref();
     let exchange = surface == Surface::Exchange;
@@ -84,8 +84,7 @@ pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response
             "try again shortly".to_owned(),
         ),
         Outside::Limited => {
-            let text =
-                "too many requests of callers that are not known yet; try again shortly".to_owned();
+            let text = "too many requests from unknown callers; try again shortly".to_owned();
             (
                 StatusCode::TOO_MANY_REQUESTS,
                 "temporarily_unavailable",
@@ -112,7 +111,7 @@ pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response
     );
     let headers = response.headers_mut();
     if status == StatusCode::UNAUTHORIZED {
-        // Without a code where no token was sent (RFC 6750 section 3).
+        // No error code where no token was sent (RFC 6750 section 3).
         let missing = refusal.reason == Reason::CallerMissing;
         let challenge = if missing {
             "Bearer"
@@ -136,7 +135,7 @@ pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response
     response
 }
 
-/// A malformed request, told by the name of its parameter.
+/// Renders the response to a malformed request.
 pub fn malformed(
     status: StatusCode,
     error: &'static str,
@@ -150,10 +149,10 @@ pub fn malformed(
     )
 }
 
-/// The answer to an exchange where all memory for requests is taken: the bytes of every other 503
-/// that has nothing to do with the caller.
+/// Renders the response to an exchange when the memory for requests is exhausted. Its bytes equal
+/// those of every other 503 that is not about the caller.
 pub fn busy(request_id: &str) -> Response<Body> {
-    // The reason is not in the answer; it only picks it.
+    // The reason selects the response and is not sent.
     answer(
         &Reason::DecisionTimedOut.into(),
         Surface::Exchange,
@@ -161,7 +160,7 @@ pub fn busy(request_id: &str) -> Response<Body> {
     )
 }
 
-/// A 405 that says what is allowed (RFC 9110 section 15.5.6).
+/// A 405 that lists the allowed method (RFC 9110 section 15.5.6).
 pub fn not_allowed(allow: &'static str) -> Response<Body> {
     let mut response = malformed(
         StatusCode::METHOD_NOT_ALLOWED,
@@ -175,7 +174,7 @@ pub fn not_allowed(allow: &'static str) -> Response<Body> {
     response
 }
 
-/// A JSON body under the headers of everything that may hold a secret.
+/// A JSON body with the headers of every response that may contain a secret.
 pub fn json_answer(
     status: StatusCode,
     body: &serde_json::Value,
@@ -184,11 +183,11 @@ pub fn json_answer(
     secret_answer(status, "application/json", body.to_string(), request_id)
 }
 
-/// Joins an answer to its audit record.
+/// The header that links a response to its audit record.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The headers of everything that may hold a secret, with places for the type and the id. To copy
-/// them costs less than to put them together.
+/// The headers of every response that may contain a secret, with placeholders for the type and the
+/// id. Copying them costs less than building them.
 static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
     let headers = [
         (header::CONTENT_TYPE, ""),
@@ -211,7 +210,7 @@ static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
         .collect()
 });
 
-/// A body that must not be stored, sniffed, framed or passed on.
+/// Renders a body that must not be stored, sniffed, framed or passed on.
 pub fn secret_answer(
     status: StatusCode,
     content_type: &'static str,

@@ -1,4 +1,4 @@
-//! The serving certificate of a listener, from its files to what the TLS library takes.
+//! Loads the serving certificate of a listener from its files into a TLS configuration.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rustls::{ServerConfig, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-/// The largest file that is read: a chain takes some kilobytes.
+/// The largest file that is read. A certificate chain takes a few kilobytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A serving certificate cannot be used: what, where, and what to do about it.
@@ -27,36 +27,36 @@ pub struct ServingCertificateError {
 }
 
 impl ServingCertificateError {
-    /// The file that is not there, if that is all: it may be on another machine.
+    /// The missing file, if that is the only problem: it may exist on another machine.
     pub fn absent(&self) -> Option<&Path> {
         self.absent.then_some(self.file.as_path())
     }
 }
 
-/// What a serving certificate must hold for its listener.
+/// What a serving certificate must satisfy for its listener.
 #[derive(Clone, Debug)]
 pub(super) struct Requirements {
-    /// The host that clients ask for, where that is known.
+    /// The host name that clients use, if known.
     pub(super) host: Option<String>,
-    /// The versions of TLS that are spoken.
+    /// The supported TLS versions.
     pub(super) versions: &'static [&'static SupportedProtocolVersion],
 }
 
-/// The bytes of both files.
+/// The content of both files.
 #[derive(PartialEq, Eq)]
 pub(super) struct Files {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
-/// A certificate that can be served.
+/// A checked certificate that is ready to serve.
 pub(super) struct ServingCertificate {
     pub(super) config: Arc<ServerConfig>,
     pub(super) not_after: Timestamp,
 }
 
 impl Files {
-    /// Reads both.
+    /// Reads both files.
     pub(super) fn read(files: &TlsFiles) -> Result<Self, ServingCertificateError> {
         Ok(Self {
             certificate: bytes(&files.certificate)?,
@@ -66,7 +66,7 @@ impl Files {
 }
 
 impl ServingCertificate {
-    /// Checks what was read from `files`.
+    /// Checks and loads the content of `files`.
     pub(super) fn of(
         read: &Files,
         files: &TlsFiles,
@@ -89,7 +89,7 @@ impl ServingCertificate {
         };
         let not_after = serving_certificate::check(leaf, requirements.host.as_deref(), now)
             .map_err(|error| wrong(&files.certificate, error.to_string(), error.fix()))?;
-        // What the library says of a key is not passed on.
+        // The library's error is dropped, because it may describe the private key.
         let key = PrivateKeyDer::from_pem_slice(&read.key).map_err(|_| {
             wrong(
                 &files.key,
@@ -104,7 +104,7 @@ impl ServingCertificate {
         let builder = builder.map_err(|_| {
             in_certificate(
                 "TLS cannot be set up for it",
-                "report this as a fault of Keyferry",
+                "report this as a bug in Keyferry",
             )
         })?;
         let config = builder.with_no_client_auth().with_single_cert(chain, key);
@@ -121,8 +121,8 @@ impl ServingCertificate {
             ),
         })?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // A resumed session would go by what was checked when it began. Without tickets, each
-        // handshake takes a tenth less CPU time, too.
+        // A resumed session would rely on checks made when it began. Without tickets, each
+        // handshake also takes a tenth less CPU time.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self {
@@ -155,7 +155,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
         )
     };
     let metadata = std::fs::metadata(path).map_err(|error| unread(&error))?;
-    // Anything else could keep a start waiting for ever.
+    // Anything else, such as a named pipe, could block the start for ever.
     if !metadata.is_file() {
         return Err(wrong(path, "it is no regular file", "name a file"));
     }

@@ -1,30 +1,30 @@
-//! Divides what there is little of among sources: so much for each, and a part that only sources
-//! with little get.
+//! Divides a scarce resource among sources: a limit for each source, and a reserved part that only
+//! small sources get.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::source::Source;
 
-/// A /64 may have so many times what one of its addresses may have.
+/// The limit of a /64, as a multiple of the limit of one of its addresses.
 const NETWORK: u32 = 8;
-/// One part in so many is kept for sources with little, and one part in so many of that is the most
-/// for one /64.
+/// A quarter of a pool is reserved for small sources, and one /64 gets at most a quarter of that.
 const KEPT: u32 = 4;
 
-/// How much one source may have.
+/// Limits of one source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// In all.
+    /// The limit of one source.
     pub(super) per_source: u32,
-    /// All addresses of one /64, where its addresses are sources.
+    /// The limit of all addresses of one /64, where single addresses are sources.
     pub(super) per_network: u32,
-    /// With so much, a source still gets of what is kept.
+    /// A source with at most this much may use the reserved part.
     pub(super) few: u32,
 }
 
 impl Limits {
-    /// `per_source` of `all`: a /64 gets eight times that, but at most half of all.
+    /// Limits for `per_source` out of `all`: a /64 gets eight times as much as a source, but at
+    /// most half of all.
     pub(super) fn of(per_source: u32, all: u32, few: u32) -> Self {
         let per_network = per_source
             .saturating_mul(NETWORK)
@@ -38,10 +38,11 @@ impl Limits {
     }
 }
 
-/// What each source has. An entry without anything is never left behind.
+/// What each source uses. Entries are removed when they reach zero, so the map does not grow with
+/// every source ever seen.
 #[derive(Debug)]
 pub(super) struct Sources {
-    /// None: nobody is counted, because all clients come from one address.
+    /// With `None`, sources are not counted, because all clients come from one address.
     limits: Option<Limits>,
     held: HashMap<Source, Held>,
 }
@@ -60,7 +61,8 @@ impl Sources {
         }
     }
 
-    /// Counts `amount` more for a source, unless it then had more than it may have.
+    /// Counts `amount` more for a source. Returns false, and counts nothing, if that would exceed a
+    /// limit.
     pub(super) fn count(&mut self, source: Source, amount: u32) -> bool {
         let Some(limits) = self.limits else {
             return true;
@@ -107,8 +109,8 @@ impl Sources {
     }
 }
 
-/// What is divided. A quarter of it is kept for sources that have little: those who take everything
-/// else cannot have that too.
+/// The shared resource. A quarter is reserved for small sources, so that sources which exhaust the
+/// rest cannot take that too.
 #[derive(Debug)]
 pub(super) struct Pool {
     shared: Part,
@@ -131,7 +133,7 @@ impl Part {
     }
 }
 
-/// What was taken of a pool.
+/// Amounts taken from the two parts of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     shared: u32,
@@ -139,12 +141,12 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Of both parts together.
+    /// The sum of both parts.
     pub(super) fn all(self) -> u32 {
         self.shared + self.kept
     }
 
-    /// This and what was taken later.
+    /// Adds what was taken later.
     pub(super) fn and(self, later: Self) -> Self {
         Self {
             shared: self.shared + later.shared,
@@ -154,7 +156,7 @@ impl Taken {
 }
 
 impl Pool {
-    /// A pool for these sources. Where they are not counted, nothing is kept.
+    /// A pool for these sources. Nothing is reserved where sources are not counted.
     pub(super) fn of(size: u32, sources: &Sources) -> Self {
         let kept = sources.limits.map_or(0, |_| size / KEPT);
         Self {
@@ -163,7 +165,7 @@ impl Pool {
         }
     }
 
-    /// Takes `amount` for a source that it is counted for.
+    /// Takes `amount` for a source that was already counted for it.
     pub(super) fn take(
         &mut self,
         sources: &mut Sources,
@@ -194,7 +196,7 @@ impl Pool {
         })
     }
 
-    /// Gives back what was taken, before the source is no longer counted for it.
+    /// Returns what was taken. Call it before [`Sources::uncount`].
     pub(super) fn give_back(&mut self, sources: &mut Sources, source: Source, taken: Taken) {
         self.shared.taken = self.shared.taken.saturating_sub(taken.shared);
         self.kept.taken = self.kept.taken.saturating_sub(taken.kept);
@@ -216,7 +218,7 @@ mod tests {
         Source::of(text.parse().unwrap())
     }
 
-    /// One address at a time takes one at a time; how many it got.
+    /// Takes one unit at a time for one source; returns how many it got.
     fn taken_by(pool: &mut Pool, sources: &mut Sources, source: Source) -> u32 {
         let one = |_: &u32| {
             if !sources.count(source, 1) {

@@ -1,4 +1,4 @@
-//! The token API's listener: which paths there are, and what no request can do to another.
+//! The token API's listener: its routes, and the isolation of each request from the others.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::broker::Broker;
 
 const EXCHANGE_PATH: &str = "/v1/token";
 
-/// What answers on the API listener. Where all clients come from one address, `counts_sources` is
-/// off.
+/// The service of the API listener. `counts_sources` is off where all clients come from one
+/// address.
 ///
-/// An exchange goes past the router, which would box its body and its future.
+/// An exchange bypasses the router, which would box its body and its future.
 pub fn service(broker: Arc<Broker>, counts_sources: bool) -> impl HttpService<Incoming> {
     let bodies = Bodies::new(counts_sources);
     let routes = Router::new()
@@ -49,8 +49,8 @@ pub fn service(broker: Arc<Broker>, counts_sources: bool) -> impl HttpService<In
     )
 }
 
-/// What the API listener answers before it is known who calls: a caller that waited for it would
-/// wait for the hub.
+/// Answers on the API listener before callers can be identified. It refuses at once, because a
+/// caller that had to wait would wait for the hub.
 pub fn closed() -> Router {
     Router::new().fallback(async || {
         refusal::answer(
@@ -61,8 +61,9 @@ pub fn closed() -> Router {
     })
 }
 
-/// Lets a panic end one request and nothing else. A layer around the router would do the same, with
-/// an allocation for each request; an async function would keep the answer's state twice.
+/// Limits a panic to the request that caused it. A layer around the router would do the same at the
+/// cost of one allocation per request. An async function would store the response future's state
+/// twice.
 fn contained(answer: impl Future<Output = Response<Body>>) -> impl Future<Output = Response<Body>> {
     AssertUnwindSafe(answer)
         .catch_unwind()
@@ -78,7 +79,7 @@ async fn not_found() -> Response<Body> {
     )
 }
 
-/// A panic's message may hold anything, so it goes nowhere.
+/// A panic message may contain secrets, so it is neither logged nor sent.
 fn panicked() -> Response<Body> {
     tracing::error!("a request handler panicked");
     refusal::malformed(
@@ -101,7 +102,7 @@ mod tests {
     use crate::http::bodies::Bodies;
     use crate::http::exchange;
 
-    /// hyper keeps room for it on each connection, also between requests.
+    /// hyper reserves space for this future on each connection, also between requests.
     #[test]
     fn an_exchange_under_way_is_small() {
         fn size<F>(_: impl FnOnce(Arc<Bodies>, Arc<Broker>, Request<Incoming>) -> F) -> usize {

@@ -1,5 +1,5 @@
-//! SubjectAccessReview (authorization.k8s.io/v1): may this caller mint for that ServiceAccount by
-//! the hub's own RBAC?
+//! SubjectAccessReview (authorization.k8s.io/v1): whether the hub's own RBAC lets this caller mint
+//! for that ServiceAccount.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ struct SubjectAccessReview<'a> {
     spec: Spec<'a>,
 }
 
-// The user goes in whole: leaving out the groups would lose a right that was granted to one, and
-// ask another question.
+// The user is sent whole. Without the groups, the review would miss rights that are granted to a
+// group.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec<'a> {

@@ -1,4 +1,4 @@
-//! `certSecretRef`: of the Secret only `ca.crt` is ever read out.
+//! Reads `certSecretRef` Secrets; only `ca.crt` is ever read out.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use serde::Deserialize;
 use super::client::HubClient;
 use crate::ports::{CertificateEntry, CertificateSecrets, HubError};
 
-/// The Secrets of Keyferry's namespace.
+/// Reads CA certificates from Secrets in Keyferry's namespace.
 pub struct KubeCertificateSecrets {
     client: HubClient,
     namespace: Namespace,
 }
 
 impl KubeCertificateSecrets {
-    /// The Secrets of `namespace`.
+    /// Creates the reader for Secrets in `namespace`.
     pub fn new(client: HubClient, namespace: Namespace) -> Self {
         Self { client, namespace }
     }

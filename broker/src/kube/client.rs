@@ -1,5 +1,5 @@
-//! The client of the hub's API: bounded in time and size, never retried by the library, and with
-//! errors that repeat nothing secret.
+//! The client of the hub's API: limited in time and size, without retries by the library, and with
+//! errors that never repeat a secret.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,66 +17,68 @@ use crate::connection_fault::{ConnectionFault, Place};
 use crate::ports::HubError;
 use crate::regular_file;
 
-/// How long one call may take.
+/// The longest time that one call may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
-/// How long a connection may be silent. The library counts from the last byte that came, also while
-/// nobody waits for one, and then breaks off the call that has begun since. So this is longer than
-/// a connection is kept for another call (hyper-util: 90 s) and that call.
+/// How long a connection may be silent. The library counts from the last received byte, even while
+/// no call is waiting, and would abort a call that began since. So this exceeds the time for which
+/// an idle connection is kept (hyper-util: 90 s) plus one call.
 const SILENCE: Duration = Duration::from_secs(100);
-/// The most bytes of an answer that are read.
+/// The largest response body that is read, in bytes.
 const MAX_ANSWER_BYTES: usize = 3 * 1024 * 1024;
-/// More than a kubeconfig of a thousand clusters with their CA certificates has.
+/// The largest kubeconfig that is read: more than a thousand clusters with their CA certificates
+/// need.
 const MAX_KUBECONFIG_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Where the hub is and as whom to speak to it.
+/// Where the hub is, and which identity to use there.
 #[derive(Clone, Debug, Default)]
 pub struct HubAccess {
     /// A kubeconfig file.
     pub kubeconfig: Option<PathBuf>,
-    /// A context of the kubeconfig, instead of its current one.
+    /// A context of the kubeconfig that replaces its current one.
     pub context: Option<String>,
-    /// The kubeconfig files that a person's kubectl merges, where `kubeconfig` names none. Without
-    /// any, the Pod's own ServiceAccount. Empty for a server, which takes nothing from the
-    /// environment that is not its own.
+    /// The kubeconfig files that the user's kubectl merges, used where `kubeconfig` is absent.
+    /// Without any file, the Pod's own ServiceAccount is used. Empty for a server, which reads only
+    /// its own environment variables.
     pub search: Vec<PathBuf>,
 }
 
-/// The client could not be made. The texts name the file and the step, never what stands in it.
+/// The client could not be created. The messages name the file and the step, never the file's
+/// content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The kubeconfig cannot be read. The library's own message is withheld: it prints the lines
-    /// around a fault, tokens included.
+    /// The kubeconfig cannot be read. The library's own message is withheld, because it prints the
+    /// lines around a fault, tokens included.
     #[error("reading the kubeconfig {0}: it is missing, no regular file, or not a kubeconfig")]
     Kubeconfig(PathBuf),
     /// The kubeconfig has no such context, or the context names no usable cluster or user.
     #[error("reading the kubeconfig {0}: its context names no usable cluster and user")]
     Context(PathBuf),
-    /// No kubeconfig, and not in a Pod.
+    /// There is no kubeconfig, and the process is not in a Pod.
     #[error(
         "finding the hub: no kubeconfig is named and this is not a Pod with a ServiceAccount; fix: give --kubeconfig FILE, or set \
          KEYFERRY_KUBECONFIG; commands other than serve and credential also read KUBECONFIG and ~/.kube/config"
     )]
     NotInCluster,
-    /// A context was named, but there is no kubeconfig that could have it.
+    /// A context is named, but there is no kubeconfig to contain it.
     #[error(
         "finding the hub: the context {0:?} is named, but no kubeconfig; fix: give --kubeconfig \
          FILE"
     )]
     ContextAlone(String),
-    /// None of the files of `KUBECONFIG` is there. The Pod's ServiceAccount would be somebody else
-    /// than the user meant.
+    /// None of the files of `KUBECONFIG` exists. Falling back to the Pod's ServiceAccount would use
+    /// another identity than the user meant.
     #[error(
         "finding the hub: KUBECONFIG names {0}, and no such file is there; fix: correct or unset \
          KUBECONFIG, or give --kubeconfig FILE"
     )]
     NoneThere(String),
-    /// One file is needed, and `KUBECONFIG` names several.
+    /// One file is needed, but `KUBECONFIG` names several.
     #[error(
         "finding the hub: KUBECONFIG names several files ({0}), but an exec stanza holds one; fix: \
          give --kubeconfig FILE"
     )]
     Several(String),
-    /// The hub would be spoken to without knowing that it is the hub.
+    /// The configuration does not verify that the server is the hub.
     #[error(
         "preparing the client of the hub: its address must be https and its certificate must be \
          verified; remove insecure-skip-tls-verify and give its CA"
@@ -88,8 +90,8 @@ pub enum ClientError {
 }
 
 impl HubAccess {
-    /// The library's configuration, without retries. Addresses and identities come from the
-    /// kubeconfig or the Pod alone: the library's own search also takes
+    /// Builds the library's configuration, without retries. Addresses and identities come only from
+    /// the kubeconfig or the Pod. The library's own search would also use
     /// `KUBE_RS_DEBUG_OVERRIDE_URL` and `KUBE_RS_DEBUG_IMPERSONATE_*` from the environment.
     ///
     /// # Errors
@@ -111,7 +113,7 @@ impl HubAccess {
                 let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
                 let mut config = config.map_err(|_| ClientError::Context(path))?;
                 if !proxied {
-                    // The library would take one from the environment.
+                    // The library would take a proxy from the environment.
                     config.proxy_url = None;
                 }
                 config
@@ -126,7 +128,8 @@ impl HubAccess {
         Ok(config)
     }
 
-    /// The hub for a person: the kubeconfig files, the context and the address, or the Pod.
+    /// Describes the hub to a person: its address, with the kubeconfig files and the context or the
+    /// Pod.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -146,8 +149,8 @@ impl HubAccess {
         ))
     }
 
-    /// The same hub, named by one file and one context, so that neither `KUBECONFIG` nor `kubectl
-    /// config use-context` leads elsewhere later.
+    /// Pins the hub to one file and one context, so that neither `KUBECONFIG` nor `kubectl config
+    /// use-context` can redirect it later.
     ///
     /// # Errors
     /// [`ClientError`]: several files would have to be merged.
@@ -172,12 +175,12 @@ impl HubAccess {
         }
     }
 
-    /// The files that count; none for the Pod's own ServiceAccount.
+    /// Returns the kubeconfig files to use; empty for the Pod's own ServiceAccount.
     fn files(&self) -> Result<Vec<PathBuf>, ClientError> {
         if let Some(path) = &self.kubeconfig {
             return Ok(vec![path.clone()]);
         }
-        // As kubectl does, files of the list that are not there do not count.
+        // Missing files of the list are ignored, as in kubectl.
         let there: Vec<PathBuf> = self
             .search
             .iter()
@@ -193,8 +196,8 @@ impl HubAccess {
         }
     }
 
-    /// The kubeconfig, merged as kubectl does: of each name, the first file that has it counts.
-    /// With the file that a message names.
+    /// Reads the kubeconfig, merged as kubectl does: for each name, the first file that has it
+    /// wins. Also returns the file to name in messages.
     fn kubeconfig(&self) -> Result<Option<(PathBuf, Kubeconfig)>, ClientError> {
         let mut merged: Option<(PathBuf, Kubeconfig)> = None;
         for path in self.files()? {
@@ -218,16 +221,16 @@ fn listed(files: &[PathBuf]) -> String {
         .join(", ")
 }
 
-/// A bounded client.
+/// A client of the hub's API with limits on time and size.
 #[derive(Clone)]
 pub struct HubClient {
     client: kube::Client,
-    /// Where the connections lead; none through a proxy.
+    /// Where the connections lead; `None` through a proxy.
     place: Option<Place>,
 }
 
 impl HubClient {
-    /// A client with its own connections.
+    /// Creates a client with its own connections.
     ///
     /// # Errors
     /// [`ClientError::Credentials`].
@@ -248,10 +251,10 @@ impl HubClient {
         Ok(Self { client, place })
     }
 
-    /// GET, for the bytes of the answer.
+    /// Sends a GET and returns the bytes of the response.
     ///
     /// # Errors
-    /// [`HubError`] by the status of the answer or the lack of one.
+    /// [`HubError`] by the status of the response or the lack of one.
     pub async fn get(&self, path: &str, accept: &'static str) -> Result<Vec<u8>, HubError> {
         let request = Request::builder()
             .method(Method::GET)
@@ -261,10 +264,10 @@ impl HubClient {
         self.call(request, "GET").await
     }
 
-    /// GET of a JSON object.
+    /// Sends a GET and parses the response as a JSON object.
     ///
     /// # Errors
-    /// As [`HubClient::get`]; [`HubError::Unreadable`] if it is no such object.
+    /// As [`HubClient::get`]; [`HubError::Unreadable`] if it is not such an object.
     pub async fn get_object<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -274,7 +277,7 @@ impl HubClient {
         serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
     }
 
-    /// POST of a JSON object, for the object that comes back.
+    /// Sends a POST of a JSON object and returns the created object.
     ///
     /// # Errors
     /// As [`HubClient::get_object`].
@@ -288,10 +291,10 @@ impl HubClient {
             .await
     }
 
-    /// PUT of a JSON object in the place of the one whose `resourceVersion` it holds.
+    /// Sends a PUT of a JSON object, which replaces the version named by its `resourceVersion`.
     ///
     /// # Errors
-    /// As [`HubClient::get_object`]; [`HubError::Conflict`] if that one is not there any more.
+    /// As [`HubClient::get_object`]; [`HubError::Conflict`] if that version is no longer current.
     pub async fn replace<Q: Serialize, T: DeserializeOwned>(
         &self,
         path: &str,
@@ -302,7 +305,7 @@ impl HubClient {
             .await
     }
 
-    /// PATCH by a JSON merge patch (RFC 7396).
+    /// Sends a PATCH with a JSON merge patch (RFC 7396).
     ///
     /// # Errors
     /// As [`HubClient::get_object`].
@@ -322,8 +325,8 @@ impl HubClient {
         .await
     }
 
-    /// PATCH by server-side apply of an object's fields, in the name of `manager`; fields that
-    /// others own are taken over.
+    /// Sends a PATCH by server-side apply of an object's fields, as field manager `manager`. Takes
+    /// over fields that others own.
     ///
     /// # Errors
     /// As [`HubClient::get_object`].
@@ -334,7 +337,7 @@ impl HubClient {
         object: &Q,
         what: &'static str,
     ) -> Result<T, HubError> {
-        // JSON is YAML, which is what this content type wants.
+        // JSON is valid YAML, which this content type requires.
         let path = format!("{path}?fieldManager={manager}&force=true");
         self.send(
             Method::PATCH,
@@ -346,7 +349,7 @@ impl HubClient {
         .await
     }
 
-    /// DELETE with preconditions.
+    /// Sends a DELETE with preconditions.
     ///
     /// # Errors
     /// As [`HubClient::get_object`].
@@ -386,8 +389,8 @@ impl HubClient {
         what: &'static str,
     ) -> Result<Vec<u8>, HubError> {
         let request = request.map_err(|_| HubError::Unreadable(what))?;
-        // One deadline over the whole call: a byte a second would keep any timeout between bytes
-        // content.
+        // One deadline for the whole call. A per-read timeout would never fire for a server that
+        // sends one byte per second.
         let answered = tokio::time::timeout(CALL_DEADLINE, self.exchange(request)).await;
         let (status, bytes) = answered.map_err(|_| {
             HubError::Unreachable(format!("{what} took longer than {CALL_DEADLINE:?}"))
@@ -415,11 +418,11 @@ impl HubClient {
     }
 }
 
-/// Says what kind of fault it was without repeating a library's text, which may quote credentials
-/// of the configuration.
+/// Names the kind of fault without repeating the library's text, which may quote credentials of the
+/// configuration.
 async fn transport_fault(error: &kube::Error, place: Option<&Place>) -> HubError {
     match error {
-        // Ours to fix, and no proof of anything about the hub.
+        // Keyferry's own configuration is at fault, so this proves nothing about the hub.
         kube::Error::Auth(_) => {
             HubError::Unauthenticated("Keyferry's own credentials could not be read".to_owned())
         }
@@ -628,7 +631,7 @@ mod tests {
     use super::{CALL_DEADLINE, HubAccess, HubClient};
     use crate::embedded::{EmbeddedHub, Fault, HubOptions, Route};
 
-    /// Together the pause and the second call are longer than a call may take; each of them is not.
+    /// The pause and the second call together take longer than one call may; each alone does not.
     #[tokio::test]
     async fn a_call_has_its_whole_time_however_long_ago_the_one_before_it_was() {
         let hub = EmbeddedHub::start(HubOptions::default()).await.unwrap();

@@ -1,5 +1,4 @@
-//! The addresses of the hub's apiservers, as the hub lists them in EndpointSlice
-//! `default/kubernetes`.
+//! Reads the addresses of the hub's apiservers from EndpointSlice `default/kubernetes`.
 
 use http::Uri;
 use serde::Deserialize;
@@ -8,7 +7,7 @@ use super::client::HubClient;
 use crate::ports::HubError;
 
 const PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
-/// A hub has three apiservers, or five.
+/// The most addresses that are read. A hub has three apiservers, or five.
 const MOST: usize = 16;
 
 #[derive(Deserialize)]
@@ -35,10 +34,11 @@ struct Port {
     port: Option<u16>,
 }
 
-/// The addresses; none where the object is absent, may not be read or names none.
+/// Returns the apiservers' addresses. The list is empty if the object is absent, unreadable or
+/// names none.
 ///
 /// # Errors
-/// The hub did not answer: then it is not known how many there are.
+/// The hub did not respond, so the number of apiservers is unknown.
 pub(super) async fn addresses(config: &kube::Config) -> Result<Vec<Uri>, HubError> {
     let client =
         HubClient::new(config.clone()).map_err(|error| HubError::Unreachable(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! The hub's token and review APIs behind one port: a common limit on calls in flight, and a
-//! circuit each for mints and reviews.
+//! The hub's token and review APIs behind one port. Mints and reviews each have a limit on
+//! concurrent calls and a circuit breaker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::circuit::Circuit;
 use crate::clock::Clock;
 use crate::ports::{Hub, HubError};
 
-/// Calls in flight at most, mints and reviews apart: well under the 200 mutating requests that an
-/// apiserver takes at once.
+/// The most concurrent calls, for mints and reviews apart. It is well below the 200 mutating
+/// requests that an apiserver serves concurrently.
 const IN_FLIGHT: usize = 16;
-/// How long a call waits for its turn.
+/// How long a call waits for a free slot.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The real hub.
@@ -33,7 +33,7 @@ pub struct KubeHub {
     reviews: Gate,
 }
 
-/// What each call passes on its way.
+/// The limits that each call passes.
 struct Gate {
     circuit: Circuit,
     in_flight: Semaphore,
@@ -49,7 +49,7 @@ impl Gate {
 }
 
 impl KubeHub {
-    /// The hub that `client` speaks to.
+    /// Creates the hub behind `client`.
     pub fn new(client: HubClient, clock: Arc<dyn Clock>) -> Self {
         Self {
             client,

@@ -1,4 +1,4 @@
-//! What the hub says of itself: the audiences that it accepts, and as whom it knows this client.
+//! Asks the hub about itself: which audiences it accepts, and which user this client is there.
 
 use futures::future::BoxFuture;
 use keyferry_core::service_account::ServiceAccount;
@@ -9,7 +9,7 @@ use super::client::HubClient;
 use super::token_request;
 use crate::ports::{HubError, HubFacts};
 
-/// Asks one hub.
+/// Reads the facts of one hub.
 pub struct KubeHubFacts {
     client: HubClient,
     canary: ServiceAccount,
@@ -32,7 +32,8 @@ struct UserInfo {
 }
 
 impl KubeHubFacts {
-    /// By way of this client, and with tokens of this rightless ServiceAccount.
+    /// Creates the reader. `canary` is a ServiceAccount without rights, whose tokens reveal the
+    /// hub's audiences.
     pub fn new(client: HubClient, canary: ServiceAccount) -> Self {
         Self { client, canary }
     }

@@ -1,5 +1,5 @@
-//! The hub's discovery documents, at each of its endpoints, over connections made anew for each
-//! reading.
+//! Reads the hub's discovery documents from each of its endpoints, over new connections for each
+//! read.
 
 use futures::future::{BoxFuture, join_all};
 use http::Uri;
@@ -9,15 +9,16 @@ use super::client::{HubAccess, HubClient};
 use super::endpoint_slice;
 use crate::ports::{EndpointAnswer, HubError, IssuerDocuments, UpstreamDocuments};
 
-/// The documents as the hub's apiservers serve them.
+/// Reads the discovery documents that the hub's apiservers serve.
 pub struct KubeIssuerDocuments {
     access: HubAccess,
     endpoints: Vec<HubEndpoint>,
 }
 
 impl KubeIssuerDocuments {
-    /// The documents of the hub that `access` leads to, at these endpoints; without any, at those
-    /// that the hub itself lists where we run in it, else at the client's own address.
+    /// Creates the reader for the hub of `access`. It reads from `endpoints` if there are any.
+    /// Otherwise it reads from the endpoints that the hub lists, if this process runs in the hub,
+    /// else from the client's own address.
     pub fn new(access: HubAccess, endpoints: Vec<HubEndpoint>) -> Self {
         Self { access, endpoints }
     }
@@ -70,13 +71,12 @@ impl IssuerDocuments for KubeIssuerDocuments {
     }
 }
 
-/// Kept-alive connections stick to one replica, which may lag behind the others for ever: each
-/// reading has its own.
+/// Reads both documents over a new connection. A kept-alive connection sticks to one replica, which
+/// may lag behind the others for ever.
 async fn read(mut config: kube::Config, address: Uri) -> EndpointAnswer {
     let endpoint = address.to_string();
     if config.tls_server_name.is_none() && address.host() != config.cluster_url.host() {
-        // Replicas are told apart by their addresses and known by the one name that the client
-        // trusts.
+        // Replicas have different addresses, but all present the one name that the client trusts.
         config.tls_server_name = config
             .cluster_url
             .host()

@@ -14,26 +14,26 @@ use zeroize::Zeroizing;
 use super::client::HubClient;
 use crate::ports::{HubError, IssuerKeyStore, StoredKeys, StoredObject};
 
-/// The annotation by which a rotation is asked for; any text that it did not have before.
+/// The annotation that requests a rotation. Any text that differs from the previous one counts.
 pub const ROTATE_ANNOTATION: &str = "keyferry.dev/rotate-requested-at";
 
-/// The one entry of `data`.
+/// The only entry of `data`.
 const DOCUMENT: &str = "keys.json";
 const TYPE: &str = "keyferry.dev/issuer-keys";
 
-/// The Secrets `keyferry-issuer-<target>` of one namespace.
+/// Stores key sets in the Secrets `keyferry-issuer-<target>` of one namespace.
 pub struct KubeIssuerKeys {
     client: HubClient,
     namespace: Namespace,
 }
 
 impl KubeIssuerKeys {
-    /// Those of `namespace`.
+    /// Creates the store in `namespace`.
     pub fn new(client: HubClient, namespace: Namespace) -> Self {
         Self { client, namespace }
     }
 
-    /// Asks for a rotation of a target's key, whoever carries it out.
+    /// Requests a rotation of a target's key; a running Keyferry carries it out.
     ///
     /// # Errors
     /// [`HubError`]; [`HubError::NotFound`] where the target has no key set.
@@ -64,7 +64,7 @@ fn name(target: &ObjectName) -> Result<ObjectName, HubError> {
         .map_err(|_| HubError::Refused("the target's name is too long for a Secret's".to_owned()))
 }
 
-/// The answer to a patch, of which nothing is read.
+/// The response to a patch, whose content is ignored.
 #[derive(Deserialize)]
 struct Marked {}
 
@@ -134,8 +134,8 @@ impl IssuerKeyStore for KubeIssuerKeys {
                 data,
             };
             let _: Marked = match replaces {
-                // The UID and the resourceVersion that were read go along: another object, or a
-                // newer one, is a conflict.
+                // The UID and the resourceVersion that were read are sent back: another object or a
+                // newer version is a conflict.
                 Some(_) => {
                     self.client
                         .replace(&self.path(target)?, &secret, "Secret")
@@ -168,7 +168,7 @@ fn stored(secret: Secret) -> Result<StoredKeys, HubError> {
     let uid = text(&metadata, "uid")
         .filter(|uid| !uid.is_empty())
         .ok_or(UNREADABLE)?;
-    // Without it the write would replace whatever is there.
+    // Without a resourceVersion, the write would replace whatever is there.
     text(&metadata, "resourceVersion")
         .filter(|version| !version.is_empty())
         .ok_or(UNREADABLE)?;

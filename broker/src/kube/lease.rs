@@ -1,5 +1,5 @@
-//! The Lease by which one replica leads. It is no admission policy: it only keeps replicas from doing the same
-//! thing at once.
+//! The Lease that elects the leading replica. It is not a lock for safety: it only keeps replicas
+//! from doing the same work concurrently.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::client::HubClient;
 use crate::ports::HubError;
 
 const NAME: &str = "keyferry";
-/// How long a holder leads without renewing.
+/// How long a holder leads without a renewal.
 pub const TERM: Duration = Duration::from_secs(30);
-/// The longest term of another holder that is believed. A Lease says what its writer likes: one of
-/// a year would stop deliveries, withdrawals and the AudiencePairing for a year.
+/// The longest term of another holder that is accepted. The writer of a Lease chooses its term. A
+/// term of a year would stop deliveries, withdrawals and the AudiencePairing for a year.
 const LONGEST_TERM: Duration = Duration::from_secs(60);
 
 /// One replica's side of the Lease.
@@ -26,8 +26,8 @@ pub struct Lease {
     other: OtherHolder,
 }
 
-/// What another holder's Lease looked like and since when, on our own clock: its times are by the
-/// holder's.
+/// The last seen Lease of another holder, and since when, by this replica's own clock. The times in
+/// the Lease come from the holder's clock, which may differ.
 #[derive(Default)]
 struct OtherHolder {
     seen: Option<(Spec, Duration)>,
@@ -60,19 +60,19 @@ struct Spec {
 #[derive(Deserialize)]
 struct Ignored {}
 
-/// Who leads, as one look at the Lease shows it.
+/// Which replica leads, as one read of the Lease shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leader {
-    /// This replica, for the next [`TERM`], counted from before the call.
+    /// This replica leads for the next [`TERM`], counted from before the call.
     This,
-    /// Another one, which has renewed since the last look.
+    /// Another replica leads and has renewed since the last read.
     Another,
-    /// Another one holds the Lease still, or has just taken it, and has not been seen to renew.
+    /// Another replica still has the Lease or has just taken it, and no renewal has been seen yet.
     Unseen,
 }
 
 impl Lease {
-    /// The Lease in `namespace`, for the replica of this name.
+    /// Creates this replica's side of the Lease in `namespace`; `holder` is the replica's name.
     pub fn new(client: HubClient, namespace: Namespace, holder: String) -> Self {
         Self {
             client,
@@ -82,10 +82,10 @@ impl Lease {
         }
     }
 
-    /// Takes or renews the Lease, and says who leads.
+    /// Takes or renews the Lease and returns which replica leads.
     ///
     /// # Errors
-    /// [`HubError`]; then nothing is known.
+    /// [`HubError`]; then the leader is unknown.
     pub async fn take(&mut self, wall: Timestamp, mono: Duration) -> Result<Leader, HubError> {
         let collection = format!(
             "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
@@ -133,7 +133,7 @@ impl Lease {
 }
 
 impl OtherHolder {
-    /// Who leads by this Lease; nothing if it is free for the taking.
+    /// Returns the leader according to this Lease, or `None` if the Lease is free.
     fn leader(&mut self, own: &str, spec: &Spec, mono: Duration) -> Option<Leader> {
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         if holder.is_empty() || holder == own {
@@ -142,8 +142,8 @@ impl OtherHolder {
         }
         match &self.seen {
             Some((seen, since)) if seen == spec => {
-                // Neither longer than is believed, nor shorter than this replica leads itself after
-                // a renewal that others undercut.
+                // At most the longest accepted term. At least the term for which this replica leads
+                // after a renewal, even if the Lease states less.
                 let term = spec
                     .lease_duration_seconds
                     .map_or(TERM, Duration::from_secs)
@@ -220,7 +220,7 @@ mod tests {
             by(&mut other, 10, &spec("another", Some(30), 10)),
             Some(Leader::Another)
         );
-        // A new name each time is nobody's renewal.
+        // A new name each time is not a renewal.
         assert_eq!(
             by(&mut other, 20, &spec("a-third", Some(30), 20)),
             Some(Leader::Unseen)

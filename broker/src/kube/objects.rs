@@ -1,5 +1,4 @@
-//! Reading and writing the objects of deliveries, statuses and the pairing object: one call each,
-//! by path.
+//! Reads and writes delivery objects, statuses and the AudiencePairing: one call each, by path.
 
 use futures::future::BoxFuture;
 use keyferry_core::delivery::{FIELD_MANAGER, ObjectBody, ReadObject};
@@ -12,13 +11,13 @@ use crate::ports::{HubError, HubObjects};
 
 const WHAT: &str = "object";
 
-/// The objects of a hub.
+/// Reads and writes objects of a hub.
 pub struct KubeObjects {
     client: HubClient,
 }
 
 impl KubeObjects {
-    /// By way of this client.
+    /// Creates the reader and writer for the hub behind this client.
     pub fn new(client: HubClient) -> Self {
         Self { client }
     }

@@ -14,14 +14,14 @@ use zeroize::Zeroizing;
 use super::client::HubClient;
 use crate::ports::{HubError, SecretData, SecretStore, StoredSecret};
 
-/// The Secrets of Keyferry's namespace.
+/// Stores Secrets in Keyferry's namespace.
 pub struct KubeSecretStore {
     client: HubClient,
     namespace: Namespace,
 }
 
 impl KubeSecretStore {
-    /// The Secrets of `namespace`.
+    /// Creates the store in `namespace`.
     pub fn new(client: HubClient, namespace: Namespace) -> Self {
         Self { client, namespace }
     }
@@ -44,7 +44,7 @@ struct Metadata {
     resource_version: String,
 }
 
-/// Written anew; the answer is of no use.
+/// The response to a write, whose content is ignored.
 #[derive(Deserialize)]
 struct Ignored {}
 

@@ -19,8 +19,8 @@ struct Status {
     allowed: bool,
 }
 
-/// Whether our account may mint for every ServiceAccount of a namespace, or of the hub: more than a
-/// configuration file should be trusted with. A Role with `resourceNames` answers no.
+/// Whether Keyferry's account may mint for every ServiceAccount of a namespace, or of the hub. That
+/// is more than a configuration file should be trusted with. A Role with `resourceNames` gives no.
 ///
 /// # Errors
 /// [`HubError`].

@@ -1,7 +1,6 @@
-//! TokenRequest (authentication.k8s.io/v1), for exactly one audience. Every token that Keyferry
-//! asks for, server and commands, is asked for here. Two requests are of another form, and give
-//! nobody a token: what the hub fills in where no audience is named, and a dry run by which an
-//! admission policy is tried.
+//! TokenRequest (authentication.k8s.io/v1), for exactly one audience. Server and commands request
+//! every token here. Two more requests exist, whose tokens are never read: one without an audience,
+//! which reveals the hub's own, and a dry run that tries an admission policy.
 
 use std::time::Duration;
 
@@ -17,25 +16,25 @@ use serde_json::{Value, json};
 use super::client::HubClient;
 use crate::ports::HubError;
 
-/// A TokenRequest. Its audience cannot be left out: without one the hub would issue a credential of
-/// its own API.
+/// A TokenRequest. The audience is required: without one, the hub would issue a credential for its
+/// own API.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenRequest<'a> {
-    /// Whose token.
+    /// The ServiceAccount that the token is for.
     pub account: &'a ServiceAccount,
-    /// The ServiceAccount's UID, where the caller has seen the object.
+    /// The ServiceAccount's UID, if the caller has seen the object.
     pub uid: Option<&'a Uid>,
-    /// The one audience.
+    /// The token's only audience.
     pub audience: &'a Audience,
-    /// How long the token is to live.
+    /// The requested lifetime of the token.
     pub lifetime: Duration,
 }
 
 impl TokenRequest<'_> {
-    /// Sends it.
+    /// Sends the request.
     ///
     /// # Errors
-    /// [`HubError`]. The answer still has to be compared with the request.
+    /// [`HubError`]. The caller still has to compare the token with the request.
     pub async fn send(self, client: &HubClient) -> Result<MintAnswer, HubError> {
         let (namespace, name) = (self.account.namespace.as_str(), self.account.name.as_str());
         let request = Object {
@@ -60,8 +59,8 @@ impl TokenRequest<'_> {
     }
 }
 
-// Written out rather than taken from the library: there the audiences are optional and the token
-// prints itself.
+// Defined here, because the library's type makes the audiences optional and its token can be
+// printed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Object<'a> {
@@ -75,8 +74,8 @@ struct Object<'a> {
 struct Metadata<'a> {
     name: &'a str,
     namespace: &'a str,
-    // A hub from 1.34 on answers 409 when the live ServiceAccount has another UID; an older one
-    // ignores it.
+    // From 1.34 on, a hub answers 409 if the live ServiceAccount has another UID. Older hubs ignore
+    // it.
     #[serde(skip_serializing_if = "Option::is_none")]
     uid: Option<&'a str>,
 }
@@ -100,19 +99,19 @@ struct Status {
     expiration_timestamp: Timestamp,
 }
 
-/// The shortest life that the API allows, in seconds.
+/// The shortest lifetime that the API allows, in seconds.
 const SHORTEST: i64 = 600;
 
-/// What the hub says of itself in the answer to a TokenRequest without audiences.
+/// Facts about the hub from the response to a TokenRequest without audiences.
 #[derive(Clone, Debug)]
 pub struct OwnAudiences {
-    /// All that it accepts.
+    /// All audiences that the hub accepts.
     pub audiences: Vec<String>,
-    /// Its clock.
+    /// The time by the hub's clock.
     pub now: Timestamp,
 }
 
-/// A TokenRequest as it comes back, without its token: what is not read cannot leave.
+/// The response to a TokenRequest without its token: what is never parsed cannot leak.
 #[derive(Deserialize)]
 struct Filled {
     spec: FilledSpec,
@@ -130,9 +129,9 @@ struct FilledStatus {
     expiration_timestamp: Timestamp,
 }
 
-/// Asks for the hub's own audiences. It is the one TokenRequest without an audience: kube-apiserver
-/// fills in all of its own (pkg/registry/core/serviceaccount/storage/token.go). `canary` is to be a
-/// ServiceAccount without rights, and the token is not read.
+/// Asks for the hub's own audiences. This is the only TokenRequest without an audience:
+/// kube-apiserver fills in all of its own (pkg/registry/core/serviceaccount/storage/token.go).
+/// `canary` must be a ServiceAccount without rights. The token is not read.
 ///
 /// # Errors
 /// [`HubError`].
@@ -153,11 +152,11 @@ pub async fn own_audiences(
     })
 }
 
-/// Whether the hub would grant a token for this audience, or for it and another one. A dry run
-/// issues one all the same, which is not read.
+/// Tries whether the hub would grant a token for this audience, or for it and another one. The hub
+/// issues a token even for a dry run; it is not read.
 ///
 /// # Errors
-/// [`HubError`]: that it would not.
+/// [`HubError`]: the hub would not grant it.
 pub async fn dry_run(
     client: &HubClient,
     account: &ServiceAccount,

@@ -48,10 +48,11 @@ struct User {
     extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Asks the hub whose token it is; without an audience, whether it is good for the hub itself.
+/// Asks the hub which user a token belongs to. Without an audience, asks whether the token is valid
+/// for the hub itself.
 ///
 /// # Errors
-/// [`HubError`]. A token that the hub does not accept is an answer, not an error.
+/// [`HubError`]. A token that the hub rejects is a result, not an error.
 pub(super) async fn create(
     client: &HubClient,
     token: &SecretString,

@@ -1,5 +1,5 @@
-//! Watches of the hub: of ServiceAccounts and Namespaces metadata only, of TargetClusters and
-//! TargetAccesses the objects.
+//! Watches of the hub: metadata only for ServiceAccounts and Namespaces, whole objects for
+//! TargetClusters and TargetAccesses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -22,22 +22,22 @@ use crate::clock::Clock;
 use crate::live::{LiveObjects, Watched};
 use crate::object_store::{Collection, Listing, ObjectStore};
 
-/// How long the hub keeps a watch open. Shorter than the idle limit of common load balancers, which
-/// cut a watch without a word.
+/// How long the hub keeps a watch open, in seconds. It is shorter than the idle limit of common
+/// load balancers, which drop a watch silently.
 const WATCH_SECONDS: u32 = 200;
-/// How long after a failure the next try comes, at first.
+/// The first pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause, after several failures in a row: as long as a hub that is back may go
-/// unnoticed.
+/// The longest pause, after several failures in a row. A recovered hub can go unnoticed for this
+/// long.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long a watch may be silent. The hub sends a bookmark about once a minute, so a longer
 /// silence is a dead connection.
 const SILENCE: Duration = Duration::from_secs(90);
-/// Objects per page of a list: tenants can make each of them large.
+/// Objects per page of a list. Kept small because tenants can make each object large.
 const PAGE: u32 = 100;
 
-/// The client for watches: no deadline over the whole, one for each silence.
+/// Creates the client for watches: with a deadline for each silence, but none for the whole watch.
 ///
 /// # Errors
 /// [`ClientError::Credentials`].
@@ -46,7 +46,7 @@ pub fn client(mut config: kube::Config) -> Result<Client, ClientError> {
     Client::try_from(config).map_err(|_| ClientError::Credentials)
 }
 
-/// Keeps `live` current until the task is dropped.
+/// Keeps the ServiceAccounts of `live` current until the task is dropped.
 pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
     let api: Api<PartialObjectMeta<v1::ServiceAccount>> = Api::all(client);
     let mut listing = HashMap::new();
@@ -78,7 +78,7 @@ pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc
     .await;
 }
 
-/// Keeps `live` current until the task is dropped.
+/// Keeps the Namespaces of `live` current until the task is dropped.
 pub async fn namespaces(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
     let api: Api<PartialObjectMeta<v1::Namespace>> = Api::all(client);
     let mut listing = HashMap::new();
@@ -167,7 +167,7 @@ enum Change<T> {
     Gone(T),
 }
 
-/// What the library can watch.
+/// An object type that the library can watch.
 trait Followed:
     Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static
 {
@@ -178,8 +178,8 @@ impl<T: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send 
 {
 }
 
-/// After a failure it lists anew instead of going on with the watch: a watch that works again says
-/// nothing until something changes, so nobody would know that it does.
+/// Follows a collection for ever. After a failure it lists again instead of resuming the watch. A
+/// resumed watch reports nothing until an object changes, so its recovery would go unnoticed.
 async fn follow<T: Followed>(
     api: &Api<T>,
     watched: Watched,
@@ -203,7 +203,7 @@ enum Listed {
     No,
 }
 
-/// Until the first failure; says whether a whole list came before it.
+/// Watches until the first failure; returns whether a complete list came before it.
 async fn follow_once<T: Followed>(
     api: &Api<T>,
     watched: Watched,
@@ -247,8 +247,8 @@ async fn follow_once<T: Followed>(
     listed
 }
 
-/// The labels of a namespace that a TargetCluster may select by. Its owner may add any number of
-/// others.
+/// Returns the labels that a TargetCluster may select by. The namespace's owner may add any number
+/// of others, which are not stored.
 fn selected_by(namespace: &PartialObjectMeta<v1::Namespace>) -> BTreeMap<String, String> {
     namespace
         .labels()
@@ -258,7 +258,7 @@ fn selected_by(namespace: &PartialObjectMeta<v1::Namespace>) -> BTreeMap<String,
         .collect()
 }
 
-/// Being deleted is as good as gone.
+/// An object that is being deleted counts as gone.
 fn is_live<K>(object: &PartialObjectMeta<K>) -> bool {
     object.metadata.deletion_timestamp.is_none()
 }

@@ -1,5 +1,5 @@
-//! Why a watch of the hub failed, for the log. The library's own texts may quote objects and
-//! credentials, so none is repeated.
+//! Describes for the log why a watch of the hub failed. The library's own messages may quote
+//! objects and credentials, so none is repeated.
 
 use std::error::Error;
 use std::io;
@@ -7,10 +7,10 @@ use std::io;
 use kube::core::Status;
 use kube::runtime::watcher;
 
-/// The most characters of a text of the hub.
+/// The most characters of a hub message that are logged.
 const LONGEST: usize = 300;
 
-/// What failed, and why.
+/// Describes what failed and why.
 pub(super) fn describe(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(error) => format!("listing: {}", cause(error)),
@@ -35,13 +35,13 @@ fn cause(error: &kube::Error) -> String {
     }
 }
 
-/// The hub's own words are about what Keyferry asked for. They are bounded and on one line.
+/// The hub's own message concerns only what Keyferry asked for. It is shortened to one line.
 fn answer(status: &Status) -> String {
     let text = keyferry_core::foreign_text::one_line(&status.message, LONGEST);
     format!("the hub answered {}: {text}", status.code)
 }
 
-/// The kind of the innermost fault that is known.
+/// Returns the kind of the innermost known fault.
 fn connection(error: &(dyn Error + 'static)) -> String {
     let mut found = "the connection failed".to_owned();
     let mut next = Some(error);
@@ -56,7 +56,7 @@ fn connection(error: &(dyn Error + 'static)) -> String {
                     .collect();
             }
             match fault.kind() {
-                // They say nothing more.
+                // These kinds carry no further information.
                 io::ErrorKind::Other | io::ErrorKind::InvalidData => {}
                 kind => found = kind.to_string(),
             }

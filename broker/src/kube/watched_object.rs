@@ -1,9 +1,8 @@
-//! A TargetCluster or a TargetAccess as a watch brings it, without what Keyferry does not read of
-//! its metadata.
+//! A TargetCluster or TargetAccess from a watch, without the metadata that Keyferry does not read.
 //!
-//! Labels, annotations, managedFields and ownerReferences are as long as their writers like, and
-//! are skipped while the answer is parsed: a tenant that fills them must not make Keyferry hold
-//! them, not even for the time of a list.
+//! Labels, annotations, managedFields and ownerReferences can be as long as their writers like.
+//! They are skipped during parsing, so that a tenant cannot fill Keyferry's memory with them, not
+//! even during a list.
 
 use std::borrow::Cow;
 
@@ -13,10 +12,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-/// The one annotation of our objects that means something.
+/// The only annotation of Keyferry's objects that has a meaning.
 const REQUESTED_AT: &str = "keyferry.dev/requestedAt";
 
-/// See the module.
+/// A watched object with the metadata that Keyferry reads.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct WatchedObject {
     #[serde(rename = "apiVersion", default)]
@@ -31,7 +30,7 @@ pub(super) struct WatchedObject {
     status: Option<Value>,
 }
 
-/// What is read of the metadata. The rest is skipped without being stored.
+/// The metadata that Keyferry reads. Everything else is skipped without being stored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptMetadata {
@@ -75,7 +74,7 @@ fn kept_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMet
 }
 
 impl WatchedObject {
-    /// The object as JSON. Its parts are moved, not copied.
+    /// Converts the object to JSON, moving its parts instead of copying them.
     pub(super) fn into_value(self) -> Value {
         let metadata = serde_json::to_value(self.metadata).unwrap_or_default();
         let text = |text: Option<String>| text.map(Value::String);

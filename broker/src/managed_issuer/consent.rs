@@ -1,4 +1,5 @@
-//! The hub's word that the ServiceAccount is there, by its UID, and that Keyferry may mint for it.
+//! The hub's consent: it confirms that the ServiceAccount exists, by its UID, and that Keyferry may
+//! mint for it.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use crate::clock::Clock;
 use crate::ports::Hub;
 use crate::publication::Publisher;
 
-/// How old the hub's word may be when a token is signed.
+/// How old the consent may be when a token is signed.
 const GOOD_FOR: Duration = Duration::from_secs(10);
 
 /// Proof that a UID-pinned TokenRequest for the grant's ServiceAccount has just succeeded. Only
-/// [`HubsConsent::ask`] makes it; it is good for one signature.
+/// [`HubsConsent::ask`] creates it; it allows one signature.
 #[derive(Debug)]
 pub struct HubsConsent {
     identity: ServiceAccountIdentity,
@@ -27,10 +28,11 @@ pub struct HubsConsent {
 }
 
 impl HubsConsent {
-    /// Asks the hub for a token that is good nowhere, compares it with the grant, and drops it.
+    /// Requests a token from the hub that no cluster accepts, checks it against the grant, and
+    /// drops it.
     ///
     /// # Errors
-    /// What the hub or the comparison says: the same reasons as for a token of the hub's own.
+    /// The error of the hub or of the check: the same reasons as for a token of the hub's own.
     pub async fn ask(
         hub: &dyn Hub,
         publisher: &Publisher,
@@ -48,18 +50,18 @@ impl HubsConsent {
         })
     }
 
-    /// Whether it is about this ServiceAccount, and not too old.
+    /// Whether the consent covers this ServiceAccount and is recent enough.
     pub fn covers(&self, identity: &ServiceAccountIdentity, now: Moment) -> bool {
         self.identity == *identity && !self.until.passed(now)
     }
 
-    /// How far the hub's clock was ahead of ours, in seconds.
+    /// Returns the seconds that the hub's clock was ahead of ours.
     pub fn skew_seconds(&self) -> i64 {
         self.skew_seconds
     }
 }
 
-/// See [`INERT_AUDIENCE`].
+/// Returns [`INERT_AUDIENCE`] as an [`Audience`].
 pub(super) fn inert_audience() -> Result<Audience, AudienceError> {
     Audience::new(INERT_AUDIENCE)
 }

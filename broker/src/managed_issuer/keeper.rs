@@ -1,5 +1,5 @@
-//! Reads every target's key set, makes those that are missing, and rotates those that are due. Each
-//! write names what it replaces, so of several replicas one wins and the others read again.
+//! Reads every target's key set, creates missing ones, and rotates those that are due. Each write
+//! names the version that it replaces, so of several replicas one wins and the others reload.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,38 +18,39 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::ports::{HubError, IssuerKeyStore, StoredKeys, StoredObject};
 
-/// Key sets that are read at once.
+/// How many key sets are read at once.
 const AT_ONCE: usize = 8;
-/// How often one round reads one set again, after it wrote or lost a race.
+/// How often one round reads the same set, again after a write or a lost race.
 const TRIES: usize = 4;
-/// The longest text that counts as a request for a rotation.
+/// The maximum length of a rotation request.
 const MAX_REQUEST_BYTES: usize = 256;
 
-/// What the keeper works with.
+/// The dependencies of a [`Keeper`].
 pub struct KeeperParts {
-    /// Where key sets are stored.
+    /// The store of the key sets.
     pub store: Arc<dyn IssuerKeyStore>,
-    /// Where they are put for readers.
+    /// The issuers that readers see.
     pub issuers: ManagedIssuers,
-    /// Time.
+    /// The clock for activation and rotation.
     pub clock: Arc<dyn Clock>,
-    /// Metrics.
+    /// Counts reads and writes of key sets.
     pub metrics: Metrics,
-    /// What issuers begin with.
+    /// The URL prefix of all issuers.
     pub public_url: PublicUrl,
-    /// When keys settle and are rotated.
+    /// When keys become active and when they are rotated.
     pub rotation: RotationPolicy,
-    /// Whether it may write: not before the start's checks have found the clock to be right.
+    /// Whether the keeper may write: only after the startup checks have found the clock to be
+    /// right.
     pub may_write: Arc<AtomicBool>,
 }
 
-/// Keeps the key sets. There is one per process.
+/// Maintains the key sets. Each process has one.
 pub struct Keeper {
     parts: KeeperParts,
     rings: BTreeMap<ObjectName, Keyring>,
 }
 
-/// Why one look at a key set failed.
+/// Why the check of a key set failed.
 #[derive(Debug, thiserror::Error)]
 enum KeepError {
     #[error(transparent)]
@@ -59,11 +60,11 @@ enum KeepError {
     #[error("the Secret is there, but holds no key set; remove it, or move it away")]
     Foreign,
     #[error(
-        "the key set is for another issuer or another audience; delete the Secret to have one made \
-         for this TargetCluster"
+        "the key set is for another issuer or another audience; delete the Secret, and Keyferry \
+         creates one for this TargetCluster"
     )]
     OtherBinding,
-    #[error("the target's name leaves no room for the name of a Secret")]
+    #[error("the target's name is too long for the name of a Secret")]
     Name,
     #[error("the operating system gave no randomness for a key")]
     Random,
@@ -86,12 +87,12 @@ impl KeepError {
 enum Next {
     /// Nothing more to do in this round.
     Rest,
-    /// Something was stored, by this replica or another: read it.
+    /// A set was stored, by this replica or another: read it.
     Again,
 }
 
 impl Keeper {
-    /// A keeper that has read nothing yet.
+    /// Creates a keeper that has read nothing yet.
     pub fn new(parts: KeeperParts) -> Self {
         Self {
             parts,
@@ -99,7 +100,7 @@ impl Keeper {
         }
     }
 
-    /// Looks at every target's key set once.
+    /// Checks every target's key set once.
     pub async fn round(&mut self, policy: &Policy) {
         let own = |target: &&TargetCluster| target.issuer == TokenIssuer::Keyferry;
         let wanted: BTreeMap<ObjectName, Binding> = policy
@@ -115,7 +116,7 @@ impl Keeper {
                 .entry(target.clone())
                 .or_insert_with(|| Keyring::new(binding.clone()));
             if ring.binding != *binding {
-                // Tokens for the other audience may still be good: what is published stays, and
+                // Tokens for the other audience may still be valid: the published keys stay, but
                 // nothing is signed.
                 ring.binding = binding.clone();
                 ring.lose();
@@ -151,7 +152,7 @@ async fn keep(parts: &KeeperParts, target: &ObjectName, ring: &mut Keyring) {
             Ok(Next::Again) => {}
             Err(error) => {
                 if ring.fail(error.reason()) {
-                    tracing::error!(reason = %error.reason(), %error, target_cluster = %target, "the keys of the target's own issuer stay as they are");
+                    tracing::error!(reason = %error.reason(), %error, target_cluster = %target, "the keys of the managed issuer are unchanged");
                 }
             }
         }
@@ -178,8 +179,8 @@ async fn look(
             fresh_key().ok_or(KeepError::Random)?,
         );
         let set = KeySet::first(ring.binding.clone(), current, next, parts.clock.now());
-        tracing::info!(target_cluster = %target, issuer = %ring.binding.issuer, "making the first \
-            keys of the target's own issuer");
+        tracing::info!(target_cluster = %target, issuer = %ring.binding.issuer, "creating the \
+            first keys of the managed issuer");
         return write(parts, target, &set, None, "first").await;
     };
     let StoredKeys {
@@ -189,11 +190,12 @@ async fn look(
     } = stored;
     let set = managed_issuer::read(&document.ok_or(KeepError::Foreign)?)?;
     if set.binding != ring.binding {
-        // Not even the keys that were good before: the object is not this target's any more.
+        // Stops signing with the earlier keys as well: the object no longer belongs to this target.
         ring.lose();
         return Err(KeepError::OtherBinding);
     }
-    // The clock is read after the answer: what is published now was stored before.
+    // The clock is read after the answer, so that a key's publication is never dated before its
+    // storage.
     let now = parts.clock.now();
     ring.take(&set, &object.uid, &parts.rotation, now);
     parts.issuers.put(target, &ring.face);
@@ -204,7 +206,7 @@ async fn look(
     };
     let (change, label) = match due {
         Change::Promote => {
-            tracing::info!(target_cluster = %target, from = set.current.key.kid(), to = set.next.key.kid(), "rotating the key of the target's own issuer");
+            tracing::info!(target_cluster = %target, from = set.current.key.kid(), to = set.next.key.kid(), "rotating the key of the managed issuer");
             (
                 ReadyChange::Promote {
                     fresh: fresh_key().ok_or(KeepError::Random)?,

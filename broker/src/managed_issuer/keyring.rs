@@ -1,5 +1,5 @@
-//! One target's keys in the memory of one replica: what it has seen, what it publishes, and the one
-//! key that it may sign with.
+//! One target's keys in the memory of one replica: the keys that it has seen, those that it
+//! publishes, and the single key that it may sign with.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use zeroize::Zeroizing;
 use super::{ManagedIssuer, OwnDocuments};
 use crate::publication::Document;
 
-/// A private key in use, with what it signs for. It cannot be printed or copied; the library wipes
-/// it.
+/// A loaded private key, with the issuer and audience that it signs for. It cannot be printed or
+/// copied; the library wipes it.
 pub(super) struct SigningKey {
     binding: Binding,
     kid: String,
@@ -41,7 +41,7 @@ impl SigningKey {
         &self.kid
     }
 
-    /// ES256 (RFC 7518 section 3.4): the two numbers, each 32 bytes.
+    /// Signs with ES256 (RFC 7518 section 3.4): the signature is two numbers of 32 bytes each.
     pub(super) fn sign(&self, input: &[u8]) -> Option<Vec<u8>> {
         Some(
             self.pair
@@ -61,7 +61,7 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// A new key from the system's randomness; nothing if it has none to give.
+/// Generates a new key; `None` if the system's randomness failed.
 pub(super) fn fresh_key() -> Option<PrivateKey> {
     let pkcs8 =
         EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
@@ -69,7 +69,6 @@ pub(super) fn fresh_key() -> Option<PrivateKey> {
     PrivateKey::from_pkcs8(Zeroizing::new(pkcs8.as_ref().to_vec())).ok()
 }
 
-/// See the module.
 pub(super) struct Keyring {
     pub(super) binding: Binding,
     pub(super) seen: Sightings,
@@ -88,7 +87,7 @@ impl Keyring {
         }
     }
 
-    /// Takes a reading in: publishes its keys, and lets the current one sign if it has settled.
+    /// Processes a reading: publishes its keys, and lets the current key sign once it is active.
     pub(super) fn take(
         &mut self,
         set: &KeySet,
@@ -113,7 +112,7 @@ impl Keyring {
         face.origin = Some(origin.into());
         face.read_at = Some(now.mono);
         face.fault = None;
-        // There is always a key: the set has two.
+        // Cannot fail: a set always has two keys.
         let Ok(keys) = self.seen.published() else {
             return;
         };
@@ -129,7 +128,7 @@ impl Keyring {
                 &keys,
             ));
             let jwks = Document::new(keys.to_bytes());
-            tracing::info!(%issuer, keys = keys.len(), etag = %jwks.etag, current = set.current.key.kid(), "publishing the keys of an own issuer");
+            tracing::info!(%issuer, keys = keys.len(), etag = %jwks.etag, current = set.current.key.kid(), "publishing the keys of a managed issuer");
             face.documents = Some(Arc::new(OwnDocuments {
                 keys,
                 metadata,
@@ -138,21 +137,21 @@ impl Keyring {
         }
     }
 
-    /// The stored object is gone, and with it the right to sign. What is published stays until
-    /// there is another set.
+    /// Stops signing, because the stored object is gone. The published keys stay until there is
+    /// another set.
     pub(super) fn lose(&mut self) {
         self.face.signing = None;
         self.face.origin = None;
     }
 
-    /// A reading or a writing failed: what was read before holds for as long as it may. Tells
-    /// whether this is news.
+    /// Notes a failed read or write. What was read before stays valid for its time. Returns whether
+    /// the reason is new.
     pub(super) fn fail(&mut self, reason: Reason) -> bool {
         self.face.fault = Some(reason);
         self.told.replace(reason) != Some(reason)
     }
 
-    /// All went well: the next failure is news again.
+    /// Notes a success: the next failure is reported again.
     pub(super) fn is_well(&mut self) {
         self.told = None;
     }

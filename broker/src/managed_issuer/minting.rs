@@ -1,5 +1,5 @@
-//! A token of an own issuer: the hub consents, the signer signs, and the result is compared like
-//! any minted token.
+//! Mints tokens of managed issuers: the hub consents, the signer signs, and the token is checked
+//! like any minted one.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{HubsConsent, ManagedIssuer, ManagedIssuers};
 use crate::mint::MintParts;
 use crate::ports::Signer;
 
-/// What signs, and what is published of it.
+/// The signer of managed issuers, with their published documents.
 #[derive(Clone)]
 pub struct OwnMint {
     issuers: ManagedIssuers,
@@ -22,7 +22,7 @@ pub struct OwnMint {
 }
 
 impl OwnMint {
-    /// A mint of these issuers.
+    /// Creates a mint for these issuers.
     pub fn new(issuers: ManagedIssuers, signer: Arc<dyn Signer>) -> Self {
         Self {
             issuers,
@@ -30,7 +30,7 @@ impl OwnMint {
         }
     }
 
-    /// Where managed issuers are not enabled.
+    /// Creates a mint for a process without managed issuers; it refuses every request.
     pub fn none() -> Self {
         Self {
             issuers: ManagedIssuers::default(),
@@ -38,10 +38,11 @@ impl OwnMint {
         }
     }
 
-    /// The issuer of a target and the stored object of its keys, by which its tokens are held.
+    /// Returns the issuer of a target and the stored object of its keys: parts of the cache key for
+    /// its tokens.
     ///
     /// # Errors
-    /// The reason why there is none yet.
+    /// The reason why there are no keys yet.
     pub fn holding_key(&self, target: &ObjectName) -> Result<(Issuer, Arc<str>), Reason> {
         let own = self.issuers.get(target).ok_or(Reason::IssuerKeysSettling)?;
         let ManagedIssuer {
@@ -56,10 +57,11 @@ impl OwnMint {
         Ok((issuer.clone(), origin))
     }
 
-    /// A token for what is granted, and how far the hub's clock is ahead of ours.
+    /// Mints a token for the grant, and returns it with the seconds that the hub's clock is ahead
+    /// of ours.
     ///
     /// # Errors
-    /// A reason of the hub, of the key set, or of the comparison.
+    /// A reason of the hub, of the key set, or of the token check.
     pub async fn mint(
         &self,
         parts: &MintParts,
@@ -67,7 +69,7 @@ impl OwnMint {
     ) -> Result<(BoundToken, i64), Reason> {
         let pair = grant.pair();
         let signer = self.signer.as_ref().ok_or(Reason::IssuerKeysSettling)?;
-        // Before the hub is asked: keys that cannot sign must cost it nothing.
+        // Checked before any call to the hub: keys that cannot sign must cost it nothing.
         self.issuers
             .get(pair.target())
             .ok_or(Reason::IssuerKeysSettling)?
@@ -93,7 +95,7 @@ impl OwnMint {
         };
         let token = bound_token::check(answer, &expected, parts.clock.now()).map_err(|fault| {
             let reason = fault.reason();
-            tracing::error!(%reason, %fault, target_cluster = %pair.target(), "a token of an own issuer was dropped");
+            tracing::error!(%reason, %fault, target_cluster = %pair.target(), "a token of a managed issuer was dropped");
             reason
         })?;
         Ok((token, skew))

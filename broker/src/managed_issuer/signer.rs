@@ -1,4 +1,4 @@
-//! The signer whose keys lie in this process.
+//! The signer whose keys are in this process.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::ports::Signer;
 use crate::random::Random;
 
-/// Signs with the keys that this replica has read.
+/// Signs with the keys that this replica has loaded.
 pub struct LocalSigner {
     issuers: ManagedIssuers,
     clock: Arc<dyn Clock>,
@@ -25,7 +25,7 @@ pub struct LocalSigner {
 }
 
 impl LocalSigner {
-    /// A signer for these issuers.
+    /// Creates a signer for these issuers.
     pub fn new(issuers: ManagedIssuers, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         Self {
             issuers,
@@ -44,7 +44,8 @@ impl LocalSigner {
             .get(pair.target())
             .ok_or(Reason::IssuerKeysSettling)?;
         let key = issuer.signing_key(now)?;
-        // The key set's own audience is what is signed; a grant for another one is for another set.
+        // The signed audience is that of the key set; a grant for another audience belongs to
+        // another set.
         if key.binding().audience != *pair.audience() || key.binding().target != *pair.target() {
             return Err(Reason::IssuerKeysInvalid);
         }

@@ -1,4 +1,4 @@
-//! Managed issuers over a store that the tests hold, by a clock that they move.
+//! Tests of managed issuers with a fake store and a clock that the tests move.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -35,7 +35,7 @@ struct Object {
     request: Option<String>,
 }
 
-/// One object with compare-and-swap.
+/// A store of one object with compare-and-swap.
 #[derive(Default)]
 struct FakeStore {
     object: Mutex<Option<Object>>,
@@ -107,7 +107,7 @@ impl IssuerKeyStore for FakeStore {
                         .then(|| Zeroizing::new(object.document.into_bytes())),
                     rotation_request: object.request,
                 });
-            // Another replica may come between this answer and the write that follows from it.
+            // Another replica may write between this answer and the write that depends on it.
             tokio::task::yield_now().await;
             Ok(found)
         })
@@ -152,7 +152,7 @@ impl IssuerKeyStore for FakeStore {
     }
 }
 
-/// One replica's keeper and what it shows.
+/// One replica's keeper and the issuers that it publishes.
 struct Replica {
     keeper: Keeper,
     issuers: ManagedIssuers,
@@ -206,7 +206,7 @@ impl Replica {
     }
 }
 
-/// A world whose one target has an issuer of its own.
+/// Creates a world whose only target has a managed issuer.
 async fn world() -> (SmallWorld, Arc<FakeStore>, Replica) {
     let mut world = SmallWorld::start().await;
     make_own(&mut world.policy);

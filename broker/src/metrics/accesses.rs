@@ -1,5 +1,5 @@
-//! Each access as gauges, by cert-manager's habits: whether it is ready, when its token ends,
-//! whether the target took one.
+//! Gauges of each access, after cert-manager's conventions: whether it is ready, when its token
+//! expires, and whether the target accepted one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicI64;
@@ -13,10 +13,10 @@ use prometheus_client::registry::Registry;
 type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<i64, AtomicI64>>;
 
-/// Most accesses that have series of their own: tenants decide how many there are.
+/// How many accesses get their own series: tenants decide how many there are.
 const MOST: usize = 10_000;
 
-/// See the module. A clone writes into the same series.
+/// The gauges of all accesses. A clone updates the same series.
 #[derive(Clone, Default)]
 pub(super) struct Accesses {
     ready: Gauges,
@@ -30,17 +30,17 @@ impl Accesses {
         let this = Self::default();
         registry.register(
             "access_ready_status",
-            "Whether a TargetAccess is ready: 1 for the condition that it is in, 0 for the other",
+            "Whether a TargetAccess is ready: 1 for its current condition, 0 for the other",
             this.ready.clone(),
         );
         registry.register(
             "access_token_expiration_timestamp_seconds",
-            "When the first of the tokens in the objects of a TargetAccess expires",
+            "When the earliest-expiring token in the objects of a TargetAccess expires",
             this.expires.clone(),
         );
         registry.register(
             "probe_success",
-            "Whether the target took a token of a TargetAccess when it was last tried",
+            "Whether the target accepted a token of a TargetAccess at the last probe",
             this.probes.clone(),
         );
         this
@@ -77,7 +77,7 @@ impl Accesses {
         self.remove(name);
     }
 
-    /// This process no longer knows how the accesses are: another one leads, and says so.
+    /// Removes all series: another process leads and reports the accesses.
     pub(super) fn forget_all(&self) {
         let known = std::mem::take(&mut *self.known());
         for (namespace, names) in known.of {
@@ -113,15 +113,15 @@ impl Accesses {
     }
 }
 
-/// The accesses that have series. Where there are too many, the namespace with the most gives way:
-/// whoever makes thousands hides no others'.
+/// The accesses that have series. If there are too many, the namespace with the most loses one, so
+/// a tenant with thousands of accesses cannot hide others'.
 #[derive(Default)]
 struct Known {
     of: BTreeMap<Namespace, BTreeSet<ObjectName>>,
     count: usize,
 }
 
-/// Whether an access may have series, and whose go for it.
+/// Whether an access may have series, and which access loses its own for that.
 struct Room {
     granted: bool,
     evicted: Option<AccessName>,
@@ -140,8 +140,8 @@ impl Known {
         if self.count >= MOST {
             let own = own.map_or(0, BTreeSet::len);
             let most = self.of.iter().max_by_key(|(_, names)| names.len());
-            // With one more each would have no fewer than the other: no change, or they would take
-            // turns for ever.
+            // With one more, this namespace would have as many as the other: then nothing changes,
+            // or the two would evict each other for ever.
             evicted =
                 most.filter(|(_, names)| own + 1 < names.len())
                     .and_then(|(namespace, names)| {
@@ -266,7 +266,7 @@ mod tests {
         assert!((0..3).all(|number| shown(&of("quiet", number)) && shown(&of("other", number))));
         assert!(!shown(&of("crowd", MOST - 1)) && shown(&of("crowd", MOST - 7)));
         assert_eq!((count(), accesses.known().count), (MOST, MOST));
-        // They do not push others out by being looked at again.
+        // A repeated update does not evict others.
         for number in 0..MOST + 5 {
             accesses.set(&of("crowd", number), true, None);
         }

@@ -1,4 +1,5 @@
-//! The listeners: who connects, who is refused, and until when the certificates are good.
+//! The metrics of the listeners: open, refused and ended connections, and the expiry of their
+//! certificates.
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
@@ -36,13 +37,13 @@ impl Connections {
         let ended = Family::default();
         registry.register(
             "connections_ended",
-            "Connections that Keyferry ended, by listener and what the client did not do",
+            "Connections that Keyferry closed, by listener and reason",
             ended.clone(),
         );
         let reloads = Family::default();
         registry.register(
             "serving_certificate_reloads",
-            "Readings of a changed serving certificate, by listener and result",
+            "Reloads of a changed serving certificate, by listener and result",
             reloads.clone(),
         );
         let not_after = Family::default();

@@ -1,5 +1,5 @@
-//! What is published, as gauges: how many keys, since when and until when each was seen, and the
-//! hash of the bytes that targets fetch.
+//! Gauges of the published keys: their number, when each was first and last seen, and the hash of
+//! the bytes that targets fetch.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
@@ -12,12 +12,12 @@ use prometheus_client::registry::Registry;
 type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<i64, AtomicI64>>;
 
-/// Most keys that have series of their own, the withdrawn ones included. A hub has two or three.
+/// How many keys get their own series, including withdrawn ones. A hub has two or three.
 const MOST_KIDS: usize = 64;
-/// Longest label: Kubernetes' kids have 43 characters.
+/// The longest label: a `kid` of Kubernetes has 43 characters.
 const LONGEST_KID: usize = 64;
 
-/// See the module. A clone writes into the same series.
+/// The gauges of the published keys. A clone updates the same series.
 #[derive(Clone, Default)]
 pub(super) struct PublishedKeys {
     count: Gauge<i64, AtomicI64>,
@@ -45,37 +45,36 @@ impl PublishedKeys {
         );
         registry.register(
             "published_keys_unconfirmed",
-            "Published keys that this process did not see at the hub itself",
+            "Published keys that this process has not read from the hub itself",
             this.unconfirmed.clone(),
         );
         registry.register(
             "published_document_info",
-            "The published key set: sha256 of its bytes, as kube-apiserver's \
-             jwks_fetch_last_key_set_info has it",
+            "SHA-256 of the published key set, in the form of kube-apiserver's \
+             jwks_fetch_last_key_set_info",
             this.documents.clone(),
         );
         registry.register(
             "published_key_first_seen_timestamp_seconds",
-            "When a key was first in the set that this process publishes",
+            "When this process first published a key",
             this.first_seen.clone(),
         );
         registry.register(
             "published_key_last_seen_timestamp_seconds",
-            "When a key was last in the set that this process publishes; it stands still once the \
-             key is retired",
+            "When this process last published a key; unchanged once the key is retired",
             this.last_seen.clone(),
         );
         this
     }
 
-    /// How many keys this process did not see at the hub.
+    /// Reports how many keys this process has not seen at the hub.
     pub(super) fn unconfirmed(&self, count: usize) {
         self.unconfirmed
             .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// A good reading at `at` (seconds since 1970) left these keys published, with this hash of the
-    /// key set's bytes.
+    /// Reports the keys that are published after a successful reading at `at` (seconds since 1970),
+    /// and the hash of the key set's bytes.
     pub(super) fn read<'a>(&self, kids: impl Iterator<Item = &'a str>, now: &str, at: i64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { seen, hash } = &mut *state;
@@ -94,7 +93,7 @@ impl PublishedKeys {
             seen.insert(kid, at);
         }
         while seen.len() > MOST_KIDS {
-            // The one that was seen longest ago; among equals the first by name.
+            // The key that was seen longest ago; among equals the first by name.
             let Some(oldest) = seen
                 .iter()
                 .min_by_key(|(_, at)| **at)
@@ -117,7 +116,8 @@ impl PublishedKeys {
     }
 }
 
-/// The kid, or what stands for one that no apiserver makes: kids are written by the upstream.
+/// Returns a key's label: the hub chooses a `kid`, so one that no apiserver would generate is
+/// replaced.
 fn label(kid: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if kid.len() <= LONGEST_KID && kid.bytes().all(plain) {

@@ -1,5 +1,5 @@
-//! The tokens that are held: bounded, each with its own deadline, each namespace with its own
-//! share.
+//! The cache of minted tokens: bounded in size, with a deadline per token and a limit per
+//! namespace.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +19,15 @@ use moka::sync::Cache;
 use super::{Gate, MintKey};
 use crate::publication::Published;
 
-/// Tokens held at most.
+/// The maximum number of cached tokens.
 const CAPACITY: u64 = 50_000;
-/// Tokens held for one namespace at most: one tenant must not push out the others'.
+/// The maximum number of cached tokens of one namespace: a tenant must not evict the tokens of
+/// others.
 const PER_NAMESPACE: usize = 1_000;
-/// How long after a failed renewal the next one is tried.
+/// How long after a renewal attempt the next one may start.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// One token, for whom, and when it is renewed.
+/// A cached token with its grant and its time of renewal.
 pub(super) struct Held {
     token: Arc<BoundToken>,
     grant: Grant,
@@ -57,11 +58,10 @@ impl Held {
     }
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(super) struct HeldTokens {
     tokens: Cache<MintKey, Arc<Held>, RandomState>,
-    /// Tokens whose key has not settled yet.
+    /// Tokens whose key is not active yet.
     waiting: Arc<Mutex<HashMap<MintKey, Held>>>,
     per_namespace: Arc<Mutex<HashMap<Namespace, usize>>>,
 }
@@ -89,8 +89,8 @@ impl Default for HeldTokens {
 }
 
 impl HeldTokens {
-    /// A token with at least `min_ttl` to use, whose key is settled: one that was revoked since is
-    /// none.
+    /// Returns a cached token with at least `min_ttl` left whose signing key is active and not
+    /// revoked.
     pub(super) fn get(
         &self,
         key: &MintKey,
@@ -102,8 +102,8 @@ impl HeldTokens {
             .tokens
             .get(key)
             .filter(|held| gate.lets_out(&held.token, now))?;
-        // A hub may shorten what it mints. Then a new token would not live as long as asked for
-        // either, and is not asked for.
+        // A hub may shorten the lifetimes of its tokens. A new token would then miss `min_ttl` too,
+        // so a token in the first half of its life is returned regardless.
         let young = held.token.age(now) < held.token.lifetime() / 2;
         if held.token.usable(now)? < min_ttl && !young {
             return None;
@@ -112,10 +112,10 @@ impl HeldTokens {
         Some(Arc::clone(&held.token))
     }
 
-    /// Whether one more token can be held for the key's namespace.
+    /// Checks that the key's namespace may cache one more token.
     pub(super) fn check_room(&self, key: &MintKey) -> Result<(), Reason> {
-        // Looked up before the lock is taken: the cache may call the eviction listener, which takes
-        // it too.
+        // Looked up before locking: the cache may call the eviction listener, which takes the same
+        // lock.
         let held = self.tokens.contains_key(key);
         let counts = self
             .per_namespace
@@ -131,20 +131,20 @@ impl HeldTokens {
         }
     }
 
-    /// Keeps a token back until its key has settled.
+    /// Stores a token until its key is active.
     pub(super) fn let_wait(&self, key: MintKey, held: Held) {
         self.lock_waiting().insert(key, held);
     }
 
-    /// The key that the waiting token of `key` is signed with.
+    /// Returns the `kid` that signed the waiting token of `key`.
     pub(super) fn waiting_kid(&self, key: &MintKey) -> Option<String> {
         self.lock_waiting()
             .get(key)
             .map(|held| held.token.kid().to_owned())
     }
 
-    /// Holds the waiting tokens whose keys have settled; lets go of those whose keys never will, or
-    /// that have ended.
+    /// Caches the waiting tokens whose keys are active now. Drops those that have expired or whose
+    /// keys are no longer published.
     pub(super) fn promote(&self, now: Moment, published: &Published) {
         let mut waiting = self.lock_waiting();
         waiting.retain(|_, held| {
@@ -169,7 +169,7 @@ impl HeldTokens {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds a token, in the place of an earlier one of the same key.
+    /// Caches a token, and replaces an earlier one of the same key.
     pub(super) fn insert(&self, key: MintKey, held: Held) {
         if !self.tokens.contains_key(&key) {
             let mut counts = self
@@ -180,7 +180,7 @@ impl HeldTokens {
                 .entry(key.identity.account.namespace.clone())
                 .or_default() += 1;
         }
-        // A renewal inherits the last use: only callers keep a token alive.
+        // A renewal keeps the time of last use: only callers keep a token in the cache.
         if let Some(before) = self.tokens.get(&key) {
             held.last_used
                 .store(before.last_used.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -188,8 +188,8 @@ impl HeldTokens {
         self.tokens.insert(key, Arc::new(held));
     }
 
-    /// What is to be renewed now. What has ended, or was not used within its last lifetime, is let
-    /// go of.
+    /// Returns the tokens to renew now, and drops expired ones. A token that was not used within
+    /// its last lifetime is not renewed.
     pub(super) fn due(&self, now: Moment) -> Vec<(MintKey, Grant)> {
         let seconds = now.mono.as_secs();
         let mut due = Vec::new();

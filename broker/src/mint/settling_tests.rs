@@ -1,4 +1,4 @@
-//! Tokens of a new key wait until it has settled.
+//! Tests that tokens of a new key wait until it is active.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use super::FromCache;
 use crate::testing::SmallWorld;
 
 const NOTHING: Duration = Duration::ZERO;
-/// 30 s + maxAge + 30 s.
+/// The activation delay: 30 s + maxAge + 30 s.
 const SETTLE: Duration = Duration::from_secs(120);
 
 async fn renew(world: &SmallWorld, mints: u64) {

@@ -1,4 +1,4 @@
-//! Holding, renewing and giving up, by a clock that the test moves.
+//! Tests of caching, renewal and failures, with a clock that the test moves.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use crate::testing::{SmallWorld, account_of};
 
 const NOTHING: Duration = Duration::ZERO;
 
-/// Mints without the one for the canary, which tries the audience first.
+/// The number of mints without the canary's, which tests the audience first.
 fn mints(world: &SmallWorld) -> u64 {
     world.hub.token_requests() - 1
 }
@@ -198,7 +198,7 @@ async fn a_grant_that_no_longer_holds_is_not_renewed() {
 async fn a_failure_stands_for_a_moment_and_a_missing_right_does_not() {
     let world = SmallWorld::start().await;
     let grant = world.grant("tenant-a/prod");
-    // The canary first, so that only the mint itself fails.
+    // The canary's mint first, so that only the mint itself fails.
     world
         .mint
         .token(&world.grant("tenant-a/deploy"), NOTHING)

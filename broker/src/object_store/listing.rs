@@ -1,6 +1,6 @@
-//! A list on its way into the store: what each object means, read as it comes, and only for those
-//! that are not known so already. A whole fleet is listed anew after each failure of a watch, and
-//! must not stand in memory twice, or as the API wrote it.
+//! A list that is being read into the store, object by object. It keeps only the objects that
+//! differ from the store's. After each failure of a watch the whole fleet is listed again, and must
+//! not be in memory twice or in the API's format.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use keyferry_core::name::{AccessName, ObjectName};
 
 use super::Collection;
 
-/// Objects that have come so far.
+/// The objects that were listed so far.
 pub struct Listing(pub(super) Listed);
 
 pub(super) enum Listed {
@@ -18,14 +18,14 @@ pub(super) enum Listed {
 }
 
 pub(super) enum Seen<T> {
-    /// It is in every part as the store has it.
+    /// The object equals the one in the store.
     AsKnown,
-    /// The store has none, or another.
+    /// The object is new or differs.
     New(Box<T>),
 }
 
 impl Listing {
-    /// None of a collection.
+    /// Creates an empty listing of a collection.
     pub fn of(collection: Collection) -> Self {
         Self(match collection {
             Collection::TargetClusters => Listed::Targets(BTreeMap::new()),
@@ -44,7 +44,7 @@ impl<T: PartialEq> Seen<T> {
     }
 }
 
-/// What a list makes of what was known; what is not in it is gone.
+/// Combines a complete list with the known objects; those that are not listed are dropped.
 pub(super) fn taken<K: Ord, T>(
     listed: BTreeMap<K, Seen<T>>,
     mut known: BTreeMap<K, T>,

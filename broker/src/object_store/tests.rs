@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 impl ObjectStore {
-    /// Takes in a list of these objects.
+    /// Replaces the collection by a list of these objects.
     pub(crate) fn list(&self, collection: Collection, all: &[Value]) {
         let mut listing = Listing::of(collection);
         all.iter()
@@ -137,7 +137,7 @@ fn named(name: &str, version: &str) -> Value {
     object
 }
 
-/// How many objects a list holds of its own.
+/// Returns how many objects a listing stores itself.
 fn held(listing: &Listing) -> usize {
     let Listed::Accesses(listed) = &listing.0 else {
         return 0;
@@ -185,7 +185,7 @@ fn a_list_holds_nothing_twice_and_counts_at_its_end() {
 fn another_spec_of_the_same_version_counts() {
     let store = store();
     store.list(Collection::TargetAccesses, &[named("a", "5")]);
-    // A hub that was restored gives versions anew.
+    // A hub that was restored from a backup starts with earlier versions again.
     let mut restored = named("a", "5");
     restored["spec"]["suspend"] = json!(true);
     store.list(Collection::TargetAccesses, &[restored]);

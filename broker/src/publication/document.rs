@@ -1,4 +1,4 @@
-//! One document that leaves, prebuilt.
+//! A published document, prebuilt for serving.
 
 use axum::body::Bytes;
 use base64::Engine;
@@ -9,7 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 pub struct Document {
     /// The body.
     pub bytes: Bytes,
-    /// Quoted, from the SHA-256 of the bytes: the same bytes have the same ETag on every replica.
+    /// The quoted ETag, from the SHA-256 of the bytes: the same bytes have the same ETag on every
+    /// replica.
     pub etag: String,
     /// `sha256:` and the hex digest of the bytes, as kube-apiserver's metrics name a key set that
     /// it fetched.
@@ -17,7 +18,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Takes a body.
+    /// Creates a document from its body.
     pub fn new(bytes: Vec<u8>) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
         let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest.as_ref()));

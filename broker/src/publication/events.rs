@@ -1,9 +1,9 @@
-//! What is said of what happened to a key.
+//! Reports key events to the log and as alarms.
 
 use keyferry_core::key_book::KeyEvent;
 use keyferry_core::reason::Reason;
 
-/// What no rotation makes.
+/// Returns the alarm for an unexpected event, one that no rotation causes.
 pub(super) fn alarm(event: &KeyEvent) -> Option<Reason> {
     match event {
         KeyEvent::Published(_)
@@ -16,15 +16,17 @@ pub(super) fn alarm(event: &KeyEvent) -> Option<Reason> {
     }
 }
 
-/// A kid is text of an upstream: `?` encodes what is not printable.
+/// Logs an event. The hub chooses a `kid`, so it is logged with `?`, which escapes unprintable
+/// characters.
 pub(super) fn to_log(event: &KeyEvent) {
     match event {
-        KeyEvent::Published(kid) => tracing::info!(?kid, "a key is published from now on"),
+        KeyEvent::Published(kid) => tracing::info!(?kid, "a key is now published"),
         KeyEvent::Withdrawn(kid) => tracing::info!(
             ?kid,
-            "the hub no longer lists a key; it is held while a token that it signed may live"
+            "the hub no longer lists a key; it stays published while a token that it \
+             signed may be valid"
         ),
-        KeyEvent::Retired(kid) => tracing::info!(?kid, "a key is published no longer"),
+        KeyEvent::Retired(kid) => tracing::info!(?kid, "a key is no longer published"),
         KeyEvent::Revoked(kid) => {
             tracing::warn!(?kid, reason = %Reason::KeyRevoked, "a key was revoked")
         }
@@ -38,11 +40,11 @@ pub(super) fn to_log(event: &KeyEvent) {
         }
         KeyEvent::RecordTampered(what) => {
             tracing::error!(what, reason = %Reason::KeyRecordTampered, "the record of the hub's \
-                keys is not believed; it is written anew");
+                keys is not trusted; it is rewritten");
         }
         KeyEvent::RecordRolledBack => {
             tracing::error!(reason = %Reason::KeyRecordTampered, "the record of the hub's keys is \
-                an older one; it is written anew");
+                an older one; it is rewritten");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why a reading of the hub's documents changes nothing.
+//! The errors of reading the hub's documents; each leaves the published documents unchanged.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::ports::HubError;
 /// Why a reading of the hub's documents was not published.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PublishError {
-    /// The hub did not give them.
+    /// The hub did not return the documents.
     #[error("reading the hub's discovery documents: {0}")]
     Hub(#[from] HubError),
     /// The metadata cannot be used.
@@ -24,13 +24,13 @@ pub enum PublishError {
     /// The key set cannot be used.
     #[error("reading the hub's key set: {0}")]
     Keys(Arc<JwksError>),
-    /// The task that read them died.
+    /// The reading task panicked or was cancelled.
     #[error("reading the hub's discovery documents: the reading task ended without an answer")]
     Lost,
 }
 
 impl PublishError {
-    /// The stable code.
+    /// Returns the stable reason code.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {

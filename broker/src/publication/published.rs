@@ -1,4 +1,4 @@
-//! What is published at one time, and how it is read.
+//! A snapshot of the published keys and documents, and its reader.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use keyferry_core::moment::Moment;
 
 use super::Document;
 
-/// What is published at one time.
+/// A snapshot of the published keys and documents.
 #[derive(Debug)]
 pub struct Published {
     /// The issuer that every token must have.
     pub issuer: Issuer,
     /// The keys that targets get.
     pub keys: PublicKeySet,
-    /// The keys by which callers are known: those that the hub was seen to have.
+    /// The keys that verify callers' tokens: those that were seen at the hub.
     pub authenticating: PublicKeySet,
     /// The provider metadata document.
     pub metadata: Document,
     /// The key set document.
     pub jwks: Document,
-    /// From when on, on the monotonic clock, tokens of a key may leave; nothing while its
-    /// publication is not recorded.
+    /// When each key becomes active, by the monotonic clock; `None` while its publication is not
+    /// recorded.
     pub(super) settles: BTreeMap<String, Option<Duration>>,
 }
 
 impl Published {
-    /// Whether tokens signed by `kid` may leave.
+    /// Whether the key `kid` is active, so that its tokens may be issued.
     pub fn is_settled(&self, kid: &str, now: Moment) -> bool {
         self.settles
             .get(kid)
@@ -39,40 +39,40 @@ impl Published {
     }
 }
 
-/// Reads what is published.
+/// Reads the published snapshot.
 #[derive(Clone, Default)]
 pub struct PublicationReader {
     pub(super) current: Arc<ArcSwapOption<Published>>,
     pub(super) cut_off: Arc<AtomicBool>,
-    /// Beside what is published: after the last key was revoked nothing may be published at all.
+    /// Stored outside the snapshot: after the last key was revoked there may be no snapshot.
     pub(super) revoked: Arc<ArcSwap<BTreeSet<String>>>,
 }
 
 impl PublicationReader {
-    /// What is published now; nothing before the first good reading.
+    /// Returns what is published now; `None` before the first successful reading.
     pub fn current(&self) -> Option<Arc<Published>> {
         self.current.load_full()
     }
 
-    /// The same for a look that ends at once: it is not counted among those who hold it, so looks
-    /// do not hinder each other.
+    /// Borrows what is published now, briefly. This changes no reference count, so that concurrent
+    /// readers do not contend.
     pub fn look(&self) -> Guard<Option<Arc<Published>>> {
         self.current.load()
     }
 
-    /// The `kid` of every revoked key, as far as the journal was read.
+    /// Returns the `kid` of every revoked key, as of the last reading of the key journal.
     pub fn revoked(&self) -> Arc<BTreeSet<String>> {
         self.revoked.load_full()
     }
 
-    /// For tests: a reader of these revocations.
+    /// Sets the revoked keys, for tests.
     #[cfg(test)]
     pub(crate) fn set_revoked(&self, kids: &[&str]) {
         self.revoked
             .store(Arc::new(kids.iter().map(|&kid| kid.to_owned()).collect()));
     }
 
-    /// Whether the last reading found nobody at the hub.
+    /// Whether no endpoint of the hub answered the last reading.
     pub fn is_cut_off(&self) -> bool {
         self.cut_off.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What outlives this process, and how the book follows it.
+//! Synchronises the key book with the shared key journal and the state directory.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::{Place, Publisher};
 use crate::key_record_store::{ATTEMPTS, Found, KeyRecordStore, RecordError};
 use crate::state_directory::StateDirectory;
 
-/// Where records lie.
+/// Where the key journal is stored.
 #[derive(Default)]
 pub struct KeyRecords {
     shared: Option<KeyRecordStore>,
@@ -18,12 +18,12 @@ pub struct KeyRecords {
 }
 
 impl KeyRecords {
-    /// Nothing outlives this process.
+    /// Stores the key journal nowhere.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// A record that replicas share.
+    /// Shares the key journal with other replicas.
     #[must_use]
     pub fn shared(store: KeyRecordStore) -> Self {
         Self {
@@ -32,22 +32,22 @@ impl KeyRecords {
         }
     }
 
-    /// Also a directory of this process's own.
+    /// Also stores the key journal in a local directory.
     #[must_use]
     pub fn with_state(mut self, directory: Option<PathBuf>) -> Self {
         self.state = directory.map(StateDirectory::new);
         self
     }
 
-    /// Whether other replicas share the record.
+    /// Whether other replicas share the key journal.
     pub fn is_shared(&self) -> bool {
         self.shared.is_some()
     }
 }
 
 impl Publisher {
-    /// Takes in what the state directory holds, so that the last good documents are served before
-    /// the hub is heard.
+    /// Restores the key journal from the state directory, so that the last valid documents are
+    /// served before the hub answers.
     pub fn restore(&self) {
         let Some(state) = &self.parts.records.state else {
             return;
@@ -69,11 +69,12 @@ impl Publisher {
         });
     }
 
-    /// Reads the shared record, takes in what is new, and writes what it lacks, as often as
-    /// somebody else is faster.
+    /// Reads the shared key journal, adopts what is new, and writes what it lacks. Repeats this if
+    /// another replica writes first.
     ///
     /// # Errors
-    /// [`RecordError`]; then new keys do not settle, and half a minute later nothing is minted.
+    /// [`RecordError`]; then new keys do not become active, and half a minute later nothing is
+    /// minted.
     pub async fn sync(&self) -> Result<(), RecordError> {
         let _alone = self.syncing.lock().await;
         self.publish_again();
@@ -85,15 +86,15 @@ impl Publisher {
         outcome
     }
 
-    /// As [`Publisher::sync`], where a new key waits for it: every second until then is one more
-    /// that it takes to settle.
+    /// Runs [`Publisher::sync`] if a new key waits to be recorded: every second of delay also
+    /// delays its activation.
     pub async fn sync_if_changed(&self) {
         let is_new = self.lock().as_ref().is_some_and(KeyBook::has_unrecorded);
         if !is_new {
             self.keep_state();
         } else if let Err(error) = self.sync().await {
             tracing::warn!(reason = %error.reason(), %error, "a new key is published but does not \
-                settle until that is recorded");
+                become active until that is recorded");
         }
     }
 
@@ -122,7 +123,8 @@ impl Publisher {
     }
 
     fn adopt(&self, found: Option<&Found>) {
-        // Before the hub stated its issuer there is no book; a sealed record names it just as well.
+        // There is no book before the hub states its issuer; but a sealed journal names the issuer
+        // as well.
         if let Some(journal) = found.and_then(Found::believed)
             && self
                 .parts
@@ -168,7 +170,7 @@ impl Publisher {
             && let Err(error) = state.write(&journal)
         {
             tracing::error!(%error, "the state directory cannot be written; after a restart \
-                nothing is published until the hub is heard");
+                nothing is published until the hub answers");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Replicas that share a record, by a clock that the test moves.
+//! Tests of replicas that share a key journal, with a clock that the test moves.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use crate::ports::{EndpointAnswer, HubError, IssuerDocuments, UpstreamDocuments}
 use crate::random::SystemRandomness;
 use crate::testing::{FakeClock, ISSUER, MemorySecrets};
 
-/// What a hub serves, as it was copied last.
+/// The hub's documents as last copied.
 #[derive(Default)]
 struct Copied(Mutex<Option<UpstreamDocuments>>);
 
@@ -66,7 +66,7 @@ impl World {
         world
     }
 
-    /// From here on readings give what the hub serves now.
+    /// Copies what the hub serves now, for all later readings.
     async fn copy(&self) {
         let ca = reqwest::Certificate::from_pem(self.hub.ca_pem().as_bytes()).unwrap();
         let client = reqwest::Client::builder()
@@ -128,7 +128,7 @@ async fn replicas_that_start_together_agree_on_one_record() {
     for replica in &replicas {
         replica.refresh().await.unwrap();
     }
-    // All see no record and write at once; one wins, the others take in what it wrote.
+    // All replicas find no journal and write at once; one wins, and the others adopt its journal.
     for outcome in futures::future::join_all(replicas.iter().map(Publisher::sync)).await {
         outcome.unwrap();
     }
@@ -223,7 +223,7 @@ async fn a_process_that_starts_while_the_hub_is_away_serves_what_it_kept() {
     let without = world.replica(None);
     without.restore();
     assert_eq!(jwks(&without), None);
-    // A day later, nothing that it signed can live.
+    // A day later, no token that the key signed can be valid.
     world.clock.advance(lifetime::MAX);
     assert!(after.sync().await.is_err());
     let elsewhere = world.replica(Some(state.path()));

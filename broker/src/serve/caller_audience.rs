@@ -1,4 +1,4 @@
-//! What must be known before the token API opens.
+//! The check of callerAudience before the token API opens.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::audience_guard::AudienceGuard;
 use crate::live::LiveObjects;
 use crate::publication::PublicationReader;
 
-/// How often a start that waits for the hub tries again.
+/// The pause between attempts while the hub is unreachable.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Waits for the hub, then finds out whether callers' tokens would be credentials of it.
+/// Waits for the hub, then checks that callers' tokens are no credentials of the hub.
 pub(super) async fn check(
     guard: &AudienceGuard,
     server: &ServerConfiguration,

@@ -1,13 +1,14 @@
-//! How many files and connections the process may have open.
+//! Raises the limit of open files and connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::http::listener::Bounds;
 
-/// Beside the listeners' connections: files, connections to the hub, and what the runtime has.
+/// Descriptors for other uses than the listeners' connections: files, connections to the hub, and
+/// the runtime.
 const OTHERS: u64 = 256;
 
-/// What the listeners need when all that they admit is there.
+/// Returns how many descriptors a process with full listeners needs.
 pub(super) fn needed() -> u64 {
     let listeners = [Bounds::TOKENS, Bounds::DOCUMENTS, Bounds::HEALTH];
     OTHERS
@@ -17,11 +18,11 @@ pub(super) fn needed() -> u64 {
             .sum::<u64>()
 }
 
-/// Raises the soft limit of open files to the hard one, and warns where that is not enough: a
-/// listener whose process can open no more files serves nobody, whatever its own bounds are.
+/// Raises the soft limit of open files to the hard one, and warns if that is not enough: a process
+/// that can open no more files serves no connection, whatever the listeners' own limits are.
 pub(super) fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // Some systems say that there is no hard limit, and still take no soft one that is unlimited.
+    // Some systems report no hard limit, but still refuse an unlimited soft one.
     for wanted in [maximum, Some(needed())] {
         let below = current.is_some_and(|current| wanted.is_none_or(|wanted| current < wanted));
         if below
@@ -47,7 +48,7 @@ pub(super) fn raise() {
     }
 }
 
-/// What was granted, where it is not enough.
+/// Returns the granted limit if it is not enough.
 fn too_few(granted: Option<u64>) -> Option<u64> {
     granted.filter(|granted| *granted < needed())
 }

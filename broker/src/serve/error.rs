@@ -25,28 +25,28 @@ pub enum ServeError {
     Audit {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// There is no randomness.
+    /// The system's randomness failed.
     #[error("drawing a random key: the operating system gave none")]
     Random,
-    /// Tokens for Keyferry would open the hub.
+    /// The hub itself would accept tokens for Keyferry.
     #[error(
         "checking callerAudience {0}: the hub's own apiserver accepts it, so every caller's token \
          would be a credential of the hub; choose another"
     )]
     CallerAudienceIsHubs(String),
-    /// It could not be found out.
+    /// The check of callerAudience failed.
     #[error(
         "checking callerAudience: {0}; the canary ServiceAccount must exist and Keyferry must be \
          allowed to mint for it and to review tokens"
     )]
     CallerAudienceUnchecked(Reason),
-    /// What keeps the state current ended by itself; without it nothing may be decided.
+    /// A task that keeps the state current ended; without it nothing may be decided.
     #[error("serving: a task that keeps the hub's state current ended")]
     BackgroundEnded,
-    /// A listener ended by itself.
+    /// A listener ended unexpectedly.
     #[error("serving: a listener ended: {0}")]
     Ended(std::io::Error),
 }

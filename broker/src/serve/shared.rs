@@ -1,4 +1,4 @@
-//! What every part of the server shares, and the tasks that keep it current.
+//! The state that all parts of the server share, and the tasks that keep it current.
 
 mod on_hub;
 
@@ -47,10 +47,9 @@ use crate::settings::CallerSettings;
 use crate::targets::{TargetReader, TargetWriter};
 use crate::timed_hub::TimedHub;
 
-/// How long a start waits for the first look at the key sets of managed issuers.
+/// How long a start waits for the first check of the key sets of managed issuers.
 const FIRST_ROUND: Duration = Duration::from_secs(10);
 
-/// See the module.
 pub(super) struct Shared {
     pub(super) live: Arc<LiveObjects>,
     pub(super) publisher: Publisher,
@@ -70,15 +69,15 @@ pub(super) struct Shared {
     targets: TargetReader,
 }
 
-/// What is known of the task that keeps the keys of managed issuers.
+/// The state of the task that maintains the keys of managed issuers.
 struct OwnKeys {
     may_write: Arc<AtomicBool>,
-    /// Nothing where managed issuers are not enabled.
+    /// `None` if managed issuers are not enabled.
     first_round: Option<watch_channel::Receiver<bool>>,
 }
 
 impl Shared {
-    /// Makes the clients of the hub and starts what follows it.
+    /// Creates the clients of the hub and starts the tasks that follow it.
     pub(super) async fn start(
         server: &ServerConfiguration,
         policy: Policy,
@@ -262,9 +261,9 @@ impl Shared {
         })
     }
 
-    /// Lets key sets be made and rotated, now that the start's checks have found the clock and the
-    /// hub to be right; and waits for a first look at all of them, so that a replica that is ready
-    /// serves what the others do.
+    /// Allows key sets to be created and rotated, after the startup checks have found the clock and
+    /// the hub to be right. Then waits for a first check of all sets, so that a ready replica
+    /// serves the same documents as the others.
     pub(super) async fn own_keys_may_be_written(&mut self) {
         self.own_keys.may_write.store(true, Ordering::Relaxed);
         if let Some(first_round) = &mut self.own_keys.first_round {
@@ -272,12 +271,12 @@ impl Shared {
         }
     }
 
-    /// What tries audiences. All parts share what was found.
+    /// Returns the guard that tests audiences; all clones share the verdicts.
     pub(super) fn guard(&self) -> AudienceGuard {
         self.guard.clone()
     }
 
-    /// The broker, and the renewal of what it holds.
+    /// Creates the broker, and starts the controller and the renewal of cached tokens.
     pub(super) fn broker(
         &mut self,
         guard: AudienceGuard,

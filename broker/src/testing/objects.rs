@@ -1,5 +1,5 @@
-//! The objects of a hub in memory: UIDs, resourceVersions, managedFields and preconditions as the
-//! API has them, and calls that fail when a test wants it.
+//! A fake store of a hub's objects: UIDs, resourceVersions, managedFields and preconditions as in
+//! the API, and calls that fail when a test wants it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,19 +13,20 @@ use crate::ports::{HubError, HubObjects};
 /// How calls fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failing {
-    /// This call, counted from 0, and all after it reach nobody.
+    /// This call, counted from 0, and all after it do not reach the hub.
     From(usize),
-    /// This call does what it is to do, but its answer is lost, and all after it reach nobody.
+    /// This call, counted from 0, succeeds but its answer is lost; all after it do not reach the
+    /// hub.
     LostFrom(usize),
-    /// This call is answered 409, and nothing else.
+    /// Only this call is answered 409.
     ConflictAt(usize),
     /// Calls with this verb whose path contains this text are answered 403.
     Forbidden(&'static str, &'static str),
-    /// Calls with this verb whose path contains this text reach nobody.
+    /// Calls with this verb whose path contains this text do not reach the hub.
     Unreachable(&'static str, &'static str),
 }
 
-/// What a test does when a call comes.
+/// A test's action before a call.
 type Hook = Box<dyn Fn(&str) + Send>;
 
 #[derive(Default)]
@@ -38,12 +39,12 @@ struct Shelf {
     every_version: Vec<Value>,
 }
 
-/// See the module.
+/// A hub's objects in memory.
 #[derive(Default)]
 pub(crate) struct FakeObjects(Mutex<Shelf>);
 
 impl FakeObjects {
-    /// From now on calls fail so; they are counted anew.
+    /// Makes calls fail like this from now on, and restarts their count.
     pub(crate) fn fail(&self, failing: Option<Failing>) {
         let mut shelf = self.shelf();
         shelf.calls.clear();
@@ -60,14 +61,14 @@ impl FakeObjects {
         self.shelf().calls.clone()
     }
 
-    /// Puts an object there as somebody else does.
+    /// Writes an object as another client would.
     pub(crate) fn put_foreign(&self, path: &str, mut object: Value) {
         let mut shelf = self.shelf();
         shelf.stamp(&mut object, None, None);
         shelf.objects.insert(path.to_owned(), object);
     }
 
-    /// Changes an object as its owner does.
+    /// Changes an object as its owner would.
     pub(crate) fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
         let mut shelf = self.shelf();
         let Some(mut object) = shelf.objects.remove(path) else {
@@ -78,12 +79,12 @@ impl FakeObjects {
         shelf.objects.insert(path.to_owned(), object);
     }
 
-    /// The object at a path.
+    /// Returns the object at a path.
     pub(crate) fn object(&self, path: &str) -> Option<Value> {
         self.shelf().objects.get(path).cloned()
     }
 
-    /// Every object whose path contains the text.
+    /// Returns every object whose path contains the text.
     pub(crate) fn all(&self, contains: &str) -> Vec<Value> {
         self.shelf()
             .objects
@@ -93,7 +94,7 @@ impl FakeObjects {
             .collect()
     }
 
-    /// Every version of every delivered object that ever stood there.
+    /// Returns every version of every delivered object that ever existed.
     pub(crate) fn every_version(&self) -> Vec<Value> {
         self.shelf().every_version.clone()
     }
@@ -102,14 +103,14 @@ impl FakeObjects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One call: it fails, or does its work on the shelf, or both.
+    /// Makes one call: it fails, or changes the store, or both.
     async fn call<T>(
         &self,
         verb: &str,
         path: &str,
         work: impl FnOnce(&mut Shelf) -> Result<T, HubError>,
     ) -> Result<T, HubError> {
-        // Others get a turn between any two calls.
+        // Lets other tasks run between any two calls.
         tokio::task::yield_now().await;
         let told = format!("{verb} {path}");
         let hook = self.shelf().hook.take();
@@ -151,7 +152,7 @@ impl Shelf {
         object["metadata"]["resourceVersion"] = json!(self.next().to_string());
     }
 
-    /// What the API adds to an object that it takes in.
+    /// Adds the metadata that the API sets on a written object.
     fn stamp(&mut self, object: &mut Value, uid: Option<&Value>, manager: Option<&str>) {
         let uid = uid
             .cloned()
@@ -169,7 +170,7 @@ impl Shelf {
         self.objects.insert(path, object);
     }
 
-    /// The object at a path, if UID and resourceVersion are those that the write names.
+    /// Returns the object at a path, if its UID and resourceVersion are those that the write names.
     fn meet(&self, path: &str, names: &Value) -> Result<Value, HubError> {
         let object = self
             .objects
@@ -240,7 +241,7 @@ fn version(object: &Value) -> String {
         .to_owned()
 }
 
-/// RFC 7396.
+/// Applies a JSON merge patch (RFC 7396).
 fn merge(into: &mut Value, change: &Value) {
     let Some(members) = change.as_object() else {
         *into = change.clone();
@@ -324,7 +325,7 @@ impl HubObjects for FakeObjects {
         path: &'a str,
         change: &'a Value,
     ) -> BoxFuture<'a, Result<Value, HubError>> {
-        // What the object is by then comes by the watch, as it does where an answer is lost.
+        // Only the watch reports the new object, as when an answer is lost.
         Box::pin(self.call("patch", path, move |shelf| {
             shelf.patch(path, change).map(|()| Value::Null)
         }))
@@ -336,7 +337,7 @@ impl HubObjects for FakeObjects {
         object: &'a Value,
     ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(self.call("apply", path, move |shelf| {
-            // By way of a status the hub looks at no other metadata, the UID included.
+            // For a status, the hub checks no other metadata, not even the UID.
             let names = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
             let mut held = shelf.meet(path, &names)?;
             held["status"] = object["status"].clone();

@@ -1,4 +1,4 @@
-//! What makes a view an old one, and what a caller is remembered by.
+//! Tests of what makes a view outdated, and of what is remembered for a caller.
 
 #![allow(clippy::unwrap_used)]
 
@@ -158,7 +158,7 @@ async fn what_was_found_is_found_again_for_the_same_request_in_the_same_view() {
         },
     );
     for _ in 0..8 {
-        // One of them may well stand where the first one stood.
+        // One of them may well get the address of the first one.
         policy.replace(world.policy.clone());
         assert!(
             recalled("tenant-a/prod", HTTP).is_none(),

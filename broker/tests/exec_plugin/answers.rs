@@ -41,14 +41,14 @@ async fn an_answer_that_is_no_token_is_refused() {
         (without("expires_in"), "its answer is no token"),
         (
             without("keyferry_cluster"),
-            "does not say where the target is",
+            "does not report the target's address",
         ),
         (
             with(
                 "keyferry_cluster",
                 json!({ "name": "prod", "server": "http://prod.example.com" }),
             ),
-            "does not say where the target is",
+            "does not report the target's address",
         ),
     ];
     for (answer, problem) in cases {

@@ -1,4 +1,4 @@
-//! Many cases, one JSON object per line: a case in, a report out.
+//! Verifies many cases, one JSON object per line: a case in, a report out.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::validate::{self, Compiled};
 use crate::verify::{Keys, verify};
 use crate::{Code, Minor};
 
-/// A case, as a line gives it.
+/// One case, as a line of the input gives it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Case {
-    /// Comes back in the report.
+    /// Any value; copied into the report.
     #[serde(default)]
     pub id: Value,
     /// The target's release, like `1.33`.
@@ -27,12 +27,12 @@ pub struct Case {
     /// The target's own ServiceAccount issuers.
     #[serde(default)]
     pub disallowed_issuers: Vec<String>,
-    /// The time, in seconds since 1970.
+    /// The time of the verification, in seconds since 1970.
     pub now: i64,
-    /// A token.
+    /// The token to verify; exactly one of this and `serviceAccount` is given.
     #[serde(default)]
     pub token: Option<String>,
-    /// Or a ServiceAccount whose token does not exist yet.
+    /// A ServiceAccount whose token does not exist yet, instead of `token`.
     #[serde(default)]
     pub service_account: Option<CaseServiceAccount>,
     /// The key set for every issuer, as text. Without keys, signatures are not checked.
@@ -47,37 +47,37 @@ pub struct Case {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CaseServiceAccount {
-    /// Its namespace.
+    /// The namespace of the ServiceAccount.
     pub namespace: String,
-    /// Its name.
+    /// The name of the ServiceAccount.
     pub name: String,
-    /// Its UID, where it is known.
+    /// The UID of the ServiceAccount, if known.
     #[serde(default)]
     pub uid: Option<String>,
-    /// The issuer of its cluster.
+    /// The issuer of the ServiceAccount's cluster.
     pub issuer: String,
-    /// The one audience.
+    /// The only audience of the token.
     pub audience: String,
-    /// How long the token would live, in seconds; 3600 without.
+    /// The lifetime of the token in seconds; 3600 by default.
     #[serde(default)]
     pub lifetime: Option<i64>,
 }
 
-/// Answers cases. The last configuration is kept compiled, since cases often share one.
+/// Verifies cases. It caches the last compiled configuration, because cases often share one.
 #[derive(Debug, Default)]
 pub struct Batch {
     last: Option<(Minor, String, Vec<String>, Compiled)>,
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Creates a batch without a cached configuration.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The report of one line, as a line without its end. A line that is no case gives a report of
-    /// that.
+    /// Returns the report on one line of input, without a line end. A line that is not a case gives
+    /// a report that says so.
     #[must_use]
     pub fn line(&mut self, line: &str) -> String {
         let wrong = |id: Value, reason: String| {

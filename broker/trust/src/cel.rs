@@ -1,9 +1,9 @@
 //! The Common Expression Language as kube-apiserver's structured authentication runs it.
 //!
-//! An [`Environment`] knows what one Kubernetes minor release declares. It compiles a text into an
-//! [`Expression`] or says why the API server refuses it; an expression is evaluated on claims or on
-//! a user. What is not known to be the same as in the API server is [`Undetermined`]. Texts, trees,
-//! work and recursion are bounded.
+//! An [`Environment`] contains what one Kubernetes minor release declares. It compiles a text into
+//! an [`Expression`], or says why the API server refuses it. An expression is evaluated on claims
+//! or on a user. Whatever may differ from the API server is [`Undetermined`]. Texts, trees, work
+//! and recursion are bounded.
 
 mod ast;
 mod check;
@@ -41,13 +41,13 @@ use types::Type;
 
 use crate::Minor;
 
-/// The longest text that is compiled, in bytes.
+/// The longest expression that is compiled, in bytes.
 const MAX_TEXT: usize = 16 * 1024;
 
-/// How many orders of a map are tried before its order is said not to matter.
+/// How many map orders are tried before the result counts as independent of the order.
 const ORDERS: u32 = 6;
 
-/// Which variable an expression sees.
+/// The variable that an expression can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// `claims`, a map from string to any.
@@ -65,7 +65,7 @@ impl Scope {
     }
 }
 
-/// What one minor release declares.
+/// The functions and rules of one Kubernetes minor release.
 #[derive(Debug, Clone)]
 pub struct Environment {
     minor: Minor,
@@ -73,7 +73,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The environment of a release.
+    /// Creates the environment of a minor release.
     #[must_use]
     pub fn new(minor: Minor) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Environment {
     ///
     /// # Errors
     ///
-    /// When the API server refuses it, or when that is not decided.
+    /// If the API server refuses it, or if that cannot be decided here.
     pub fn compile(&self, scope: Scope, text: &str) -> Result<Expression, CompileFault> {
         let beyond = |reason: &str| CompileFault::Undetermined(Undetermined::new(text, reason));
         if text.len() > MAX_TEXT {
@@ -150,7 +150,7 @@ impl Environment {
     }
 }
 
-/// A compiled expression.
+/// A compiled expression, ready to be evaluated.
 #[derive(Debug, Clone)]
 pub struct Expression {
     text: String,
@@ -163,7 +163,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// The text it was compiled from.
+    /// The source text of the expression.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -175,7 +175,7 @@ impl Expression {
         self.output == Type::Bool
     }
 
-    /// Its static type in cel-go's notation.
+    /// Its static type, in cel-go's notation.
     #[must_use]
     pub fn output_type(&self) -> String {
         let shown = self.output.to_string();
@@ -186,8 +186,8 @@ impl Expression {
         }
     }
 
-    /// Whether it selects a field of a variable, as the rule on `claims.email` looks for it: with a
-    /// dot, also in `has()`, `.?`, calls, lists and macros, but not by index.
+    /// Whether it selects a field of a variable, as the apiserver's rule on `claims.email` checks.
+    /// A dot counts, also in `has()`, `.?`, calls, lists and macros; an index does not.
     #[must_use]
     pub fn selects(&self, operand: &str, field: &str) -> bool {
         let is_operand = |e: &Expr| matches!(&e.kind, Kind::Ident(name) if name.trim_start_matches('.') == operand);
@@ -211,12 +211,12 @@ impl Expression {
         })
     }
 
-    /// Whether an evaluation may look at a field of a variable. False only where every use of the
+    /// Whether an evaluation may read a field of a variable. False only if every use of the
     /// variable names another field.
     #[must_use]
     pub fn may_use(&self, operand: &str, field: &str) -> bool {
         let is_operand = |e: &Expr| matches!(&e.kind, Kind::Ident(name) if name.trim_start_matches('.') == operand);
-        // The name may be escaped, so that a longer one can mean the same.
+        // A longer name may be the escaped form of this one.
         let other = |name: &str| name != field && !name.contains("__");
         let mut named = 0;
         let nodes = self.root.walk();
@@ -237,18 +237,18 @@ impl Expression {
         named < nodes.into_iter().filter(|e| is_operand(e)).count()
     }
 
-    /// Evaluates it.
+    /// Evaluates the expression on claims or on a user.
     ///
     /// # Errors
     ///
-    /// When the evaluation fails in the API server, exceeds its cost limit, or when that is not
-    /// decided.
+    /// If the evaluation fails in the API server, exceeds its cost limit, or cannot be decided
+    /// here.
     pub fn evaluate(&self, input: Input<'_>) -> Result<Value, EvaluateFault> {
         self.evaluate_with_cost(input).0
     }
 
-    /// Evaluates it, and says what the run cost in the units of the API server, whose limit is
-    /// 1,000,000.
+    /// Evaluates the expression and returns the cost in the API server's units. The API server's
+    /// limit is 1,000,000.
     pub fn evaluate_with_cost(&self, input: Input<'_>) -> (Result<Value, EvaluateFault>, u64) {
         let beyond =
             |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));

@@ -1,4 +1,4 @@
-//! Whether Go's `x509.ParseCertificate` takes a certificate, and the key in it.
+//! Whether Go's `x509.ParseCertificate` accepts a certificate, and the public key in it.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P521_SHA512_ASN1, ParsedPublicKey,
@@ -10,31 +10,31 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Extension, X509Version}
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-/// What a certificate is to Go.
+/// What Go's `x509.ParseCertificate` makes of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Certificate {
-    /// One it takes, and its key where Go knows that kind.
+    /// Go accepts it. The key is present if Go supports its kind.
     Taken(Option<CertificateKey>),
-    /// One it refuses.
+    /// Go refuses it.
     Refused,
-    /// One that libraries disagree about.
+    /// Libraries, or releases of Go, disagree about it.
     Unsure,
 }
 
 /// The public key of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CertificateKey {
-    /// Modulus and exponent, without leading zeros.
+    /// RSA: modulus and exponent, without leading zeros.
     Rsa(Vec<u8>, Vec<u8>),
-    /// An uncompressed point.
+    /// EC: an uncompressed point.
     Ec(Vec<u8>),
     /// The 32 bytes of an Ed25519 key.
     Edwards(Vec<u8>),
-    /// A key of a kind that no key set of an issuer can hold.
+    /// A key of a kind that an issuer's key set cannot contain.
     Other,
 }
 
-/// Judges DER.
+/// Judges a DER-encoded certificate.
 pub(crate) fn judge(der: &[u8]) -> Certificate {
     let Ok((rest, certificate)) = X509Certificate::from_der(der) else {
         return Certificate::Refused;
@@ -43,7 +43,7 @@ pub(crate) fn judge(der: &[u8]) -> Certificate {
         return Certificate::Refused;
     }
     let serial = certificate.raw_serial();
-    // Before 1.23 Go takes a negative serial number.
+    // Go accepts a negative serial number before 1.23, and refuses it since.
     if serial.first().is_none_or(|byte| byte & 0x80 != 0) || serial.len() > 20 {
         return Certificate::Unsure;
     }
@@ -53,7 +53,7 @@ pub(crate) fn judge(der: &[u8]) -> Certificate {
     ) {
         return Certificate::Refused;
     }
-    // Extensions belong to version 3. Those that Go knows must be well formed.
+    // Only version 3 has extensions, and those that Go knows must be well formed.
     let odd = |extension: &X509Extension<'_>| {
         matches!(
             extension.parsed_extension(),
@@ -112,7 +112,7 @@ fn key(public: &SubjectPublicKeyInfo<'_>) -> Certificate {
         }
         oid::ED25519 | oid::X25519 => Certificate::Refused,
         oid::DSA => Certificate::Unsure,
-        // Go takes the certificate, and has no key of it.
+        // Go accepts the certificate but not its kind of key.
         _ => Certificate::Taken(None),
     }
 }

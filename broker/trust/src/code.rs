@@ -1,4 +1,4 @@
-//! Every reason this crate gives, by a name that does not change.
+//! Every reason that this crate gives, under a stable name.
 
 use serde::Serialize;
 

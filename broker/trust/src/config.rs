@@ -18,19 +18,19 @@ use std::collections::BTreeMap;
 
 use crate::Minor;
 
-/// The longest file that is read. A ConfigMap or Secret holds no more either.
+/// The longest file that is read, in bytes. A ConfigMap or Secret cannot be longer either.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// A file that the apiserver would load. Whether it is valid is [`crate::validate`]'s question.
+/// A file that the apiserver would load. [`crate::validate`] decides whether it is valid.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// What it says.
+    /// The content of the file.
     pub configuration: AuthenticationConfiguration,
-    /// The version it is written in.
+    /// The API version that the file is written in.
     pub version: ApiVersion,
     /// The line of every field, by its path, like `jwt[0].issuer.url`.
     pub lines: BTreeMap<String, u64>,
-    /// Whether more documents follow, which the apiserver ignores.
+    /// Whether more YAML documents follow, which the apiserver ignores.
     pub second_document: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Where the way of a token to a target is broken: from what was seen to the first broken hop, its
-//! cause and its fix.
+//! Diagnoses why a token does not work at a target: finds the first broken hop, its cause and its
+//! fix.
 //!
-//! Nothing is asked here: [`Evidence`] holds what was found, and what was not found is
+//! Nothing is fetched here. [`Evidence`] contains what was observed; whatever was not observed is
 //! undetermined, never guessed.
 
 mod documents;
@@ -28,12 +28,12 @@ use serde::{Serialize, Serializer};
 
 use crate::Code;
 
-/// A place on the way, in the order of the way.
+/// A step between getting a token and using it at the target, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Hop {
-    /// What was started from: an access, a Secret, an object of Flux.
+    /// The object that the diagnosis starts from: an access, a Secret, an object of Flux.
     Start,
-    /// Getting the token.
+    /// Obtaining the token.
     Token,
     /// The issuer that the token names.
     Issuer,
@@ -41,90 +41,90 @@ pub enum Hop {
     Discovery,
     /// The published keys.
     Keys,
-    /// The token's key among them.
+    /// Whether the published keys contain the token's key.
     KeyId,
-    /// The token's claims, by the clock here.
+    /// The token's claims, checked against the local clock.
     Claims,
     /// The target's AuthenticationConfiguration.
     Configuration,
-    /// What the target itself knows of the issuer and its keys.
+    /// The target's own view of the issuer and its keys.
     TargetKeys,
     /// The target's clock.
     Clock,
     /// The connection to the target, with its CA.
     Connection,
-    /// The target says who the bearer is.
+    /// The user that the target takes the token's bearer for.
     Authentication,
-    /// The right to impersonate, where the object asks for it.
+    /// The right to impersonate, if the object asks for it.
     Impersonation,
-    /// What the user may do.
+    /// The user's rights at the target.
     Rights,
-    /// The probe by which client-go finds out whether it must slow itself down.
+    /// The probe with which client-go finds out whether it must throttle itself.
     FlowControl,
-    /// What Flux says of the object that was started from.
+    /// What Flux reports about the object that the diagnosis starts from.
     Flux,
 }
 
-/// How it stands with a hop.
+/// The result of one hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Status {
-    /// All is well.
+    /// The hop works.
     Well,
-    /// It works, but something is to be known.
+    /// The hop works, but something about it needs attention.
     Warning,
-    /// Here the way is broken.
+    /// The hop is broken.
     Broken,
-    /// It cannot be said with what was given.
+    /// The evidence does not suffice to decide.
     Undetermined,
-    /// Nothing asks for it.
+    /// Nothing needs this hop.
     NotAsked,
 }
 
-/// Why a hop is broken, by a name that stays.
+/// Why a hop is broken, under a stable name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// One of this crate's.
+    /// A reason code of this crate.
     Code(Code),
-    /// One of the broker's.
+    /// A reason code of the broker.
     Reason(Reason),
 }
 
-/// What was found about a hop.
+/// The result of one hop, with its cause and details.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Which.
+    /// The hop that was examined.
     pub hop: Hop,
-    /// How it stands.
+    /// Whether the hop works.
     pub status: Status,
-    /// Why, where it is not well.
+    /// The cause, if the hop does not simply work.
     pub cause: Option<Cause>,
-    /// What was seen, in a line.
+    /// What was observed, in one line.
     pub detail: String,
 }
 
-/// The whole in a word.
+/// The overall result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Verdict {
-    /// Every hop holds.
+    /// Every hop works.
     Well,
-    /// A hop is broken.
+    /// At least one hop is broken.
     Broken,
-    /// It is not known whether, or where.
+    /// Whether or where a hop is broken is unknown.
     Undetermined,
 }
 
-/// All hops, in their order, and what follows.
+/// The result of every hop, in order, and the overall verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// The whole in a word.
+    /// The overall result.
     pub verdict: Verdict,
-    /// The first broken hop, where the verdict is `Broken`.
+    /// The first broken hop, if the verdict is `Broken`.
     pub broken: Option<Hop>,
-    /// Every hop.
+    /// The result of every hop, in order.
     pub findings: Vec<Finding>,
 }
 
-/// Walks the hops.
+/// Examines every hop and finds the first broken one.
 #[must_use]
 pub fn examine(evidence: &Evidence) -> Diagnosis {
     let seen = token::Seen::of(evidence);
@@ -165,7 +165,8 @@ fn conclude(findings: Vec<Finding>) -> Diagnosis {
             .any(|finding| finding.hop < hop && finding.status == Status::Undetermined)
     };
     let verdict = match broken {
-        // A refusal is an effect: while a cause before it is open, the broken hop is not known.
+        // A refusal is only an effect: while an earlier hop is undetermined, the broken hop is
+        // unknown.
         Some(Hop::Authentication) if refused && unknown_before(Hop::Authentication) => {
             Verdict::Undetermined
         }

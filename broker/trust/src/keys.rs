@@ -1,5 +1,5 @@
-//! A key set as go-oidc and go-jose v2 read it: one odd key spoils the whole, `alg` and `use` are
-//! not compared.
+//! Reads a key set as go-oidc and go-jose v2 do: one odd key makes the whole set unreadable, and
+//! `alg` and `use` are not compared.
 
 mod jwk;
 mod modular;
@@ -14,22 +14,22 @@ use crate::Code;
 use crate::config::Undetermined;
 use crate::go::json::{Json, JsonFault, folds_to};
 
-/// The longest key set that is read.
+/// The longest key set that is read, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// The keys of an issuer, as the body of its `jwks_uri` gives them.
+/// The keys of an issuer, as the body of its `jwks_uri` lists them.
 #[derive(Debug, Default)]
 pub struct KeySet {
     keys: Vec<Jwk>,
 }
 
-/// Why a key set is not read.
+/// Why a key set cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetFault {
-    /// The apiserver cannot decode it: every token of the issuer is refused.
+    /// The apiserver cannot decode the set, so it refuses every token of the issuer.
     #[error("the key set cannot be decoded: {0}")]
     Undecodable(String),
-    /// It cannot be said here.
+    /// Whether the apiserver decodes the set cannot be decided here.
     #[error(transparent)]
     Undetermined(#[from] Undetermined),
 }
@@ -38,7 +38,7 @@ impl KeySet {
     /// Reads the body of a key set.
     ///
     /// # Errors
-    /// [`KeySetFault`] where it is not decoded, or where that cannot be said.
+    /// [`KeySetFault`] if the apiserver cannot decode the set, or if that cannot be decided here.
     pub fn read(bytes: &[u8]) -> Result<Self, KeySetFault> {
         if bytes.len() > MAX_BYTES {
             return Err(Undetermined::new(
@@ -83,24 +83,24 @@ impl KeySet {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is no key.
+    /// Whether the set has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The names of the keys, in their order.
+    /// The `kid` of each key, in the order of the set.
     pub fn kids(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(|jwk| jwk.kid.as_str())
     }
 
-    /// Whether a key with that `kid`, or any key where the token names none, signed the input.
+    /// Whether a key with that `kid` signed the input; any key counts if the token names none.
     pub(crate) fn verifies(
         &self,
         kid: &str,

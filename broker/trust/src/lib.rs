@@ -1,8 +1,8 @@
-//! What a target's kube-apiserver makes of an AuthenticationConfiguration and a token, decided
-//! offline.
+//! Predicts offline whether a target's kube-apiserver, given an AuthenticationConfiguration,
+//! accepts a token.
 //!
-//! Everything here is a pure function: `now` and bytes go in, values or named errors come out. What
-//! cannot be decided is said to be undetermined, never guessed.
+//! Everything here is a pure function: it takes `now` and bytes, and returns values or named
+//! errors. What cannot be decided offline is reported as undetermined, never guessed.
 
 pub mod batch;
 pub mod cel;

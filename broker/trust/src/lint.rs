@@ -1,5 +1,5 @@
-//! What is wrong or dangerous in a configuration: every error of the apiserver, and the traps that
-//! it does not see.
+//! Finds what is wrong or dangerous in a configuration: every error of the apiserver, and traps
+//! that it does not report.
 
 mod expressions;
 mod published;
@@ -18,26 +18,26 @@ use crate::config::{self, LoadFault};
 use crate::validate::validate;
 use crate::{Code, Minor};
 
-/// The form of [`to_json`].
+/// The version of the [`to_json`] format.
 pub const SCHEMA: &str = "keyferry.dev/trust-lint/v1";
 
-/// How bad a finding is.
+/// How severe a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Severity {
-    /// The apiserver refuses it, or it gives rights away.
+    /// The apiserver refuses the configuration, or it gives rights away.
     Error,
-    /// It works, and will hurt.
+    /// The configuration works, but will cause trouble.
     Warning,
-    /// Worth knowing.
+    /// Good to know; nothing needs to change.
     Note,
 }
 
-/// One finding.
+/// One problem in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is.
+    /// The stable name of the problem.
     pub code: Code,
-    /// How bad.
+    /// How severe it is.
     pub severity: Severity,
     /// The field, like `jwt[0].issuer.url`; empty for the file as a whole.
     pub path: String,
@@ -50,14 +50,15 @@ pub struct Finding {
     pub fix: &'static str,
 }
 
-/// Looks through a file for a target of that minor. `own_issuers` are the target's own
-/// ServiceAccount issuers.
+/// Checks a file for a target of that minor. `own_issuers` are the target's own ServiceAccount
+/// issuers.
 #[must_use]
 pub fn lint(bytes: &[u8], minor: Minor, own_issuers: &[String]) -> Vec<Finding> {
     lint_published(bytes, minor, own_issuers, &[])
 }
 
-/// The same, with what was fetched from the [`places`] of the file, in their order.
+/// Checks a file as [`lint`] does, and also what its issuers publish. `published` follows the order
+/// of [`places`].
 #[must_use]
 pub fn lint_published(
     bytes: &[u8],
@@ -145,11 +146,10 @@ pub fn lint_published(
     findings
 }
 
-/// What to do about a certificate that was never filled in.
+/// The fix for a certificate that still contains the example's placeholder.
 const PLACEHOLDER: &str = "the placeholder is still there: put the PEM of the CA in its place";
 
-/// Whether the text between the PEM lines is words in parentheses or angle brackets, as in an
-/// example.
+/// Whether a line of the PEM is text in parentheses or angle brackets, as examples have it.
 fn is_placeholder(pem: &str) -> bool {
     pem.lines()
         .map(str::trim)
@@ -167,7 +167,7 @@ fn finding(code: Code, severity: Severity, path: &str, message: impl Into<String
     }
 }
 
-/// The line of a field, or of the nearest one above it.
+/// Returns the line of a field, or of the nearest one above it that exists.
 fn line_of(lines: &BTreeMap<String, u64>, path: &str) -> Option<u64> {
     let mut path = path;
     while !path.is_empty() {
@@ -182,7 +182,7 @@ fn line_of(lines: &BTreeMap<String, u64>, path: &str) -> Option<u64> {
     None
 }
 
-/// The findings as JSON.
+/// Returns the findings as JSON, in the format [`SCHEMA`].
 #[must_use]
 pub fn to_json(minor: Minor, findings: &[Finding]) -> Value {
     json!({"schema": SCHEMA, "minor": minor.to_string(), "findings": findings})

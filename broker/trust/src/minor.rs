@@ -4,28 +4,28 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A Kubernetes minor release whose authenticator is known here: 1.30 to 1.37. Ordered by release.
+/// A supported Kubernetes minor release: 1.30 to 1.37, ordered by release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Minor {
     /// 1.30, the first with AuthenticationConfiguration on by default.
     V1_30,
-    /// 1.31.
+    /// Kubernetes 1.31.
     V1_31,
-    /// 1.32.
+    /// Kubernetes 1.32.
     V1_32,
-    /// 1.33.
+    /// Kubernetes 1.33.
     V1_33,
     /// 1.34, the first with `apiserver.config.k8s.io/v1`.
     V1_34,
-    /// 1.35.
+    /// Kubernetes 1.35.
     V1_35,
     /// 1.36, the first that verifies the signature before it reads the claims.
     V1_36,
-    /// 1.37.
+    /// Kubernetes 1.37.
     V1_37,
 }
 
-/// A version that is not one of the minors known here.
+/// A version that is not one of the supported minors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the Kubernetes version {given:?} is not one of 1.30 to 1.37: give the target's minor, like \
@@ -36,7 +36,7 @@ pub struct UnknownMinor {
 }
 
 impl Minor {
-    /// Every minor known here, oldest first.
+    /// Every supported minor, oldest first.
     pub const ALL: [Self; 8] = [
         Self::V1_30,
         Self::V1_31,

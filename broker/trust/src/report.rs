@@ -1,4 +1,4 @@
-//! A verdict as JSON, in a form that stays: what `-o json` and the batch print.
+//! A verdict as JSON in a stable format, as `-o json` and the batch print it.
 
 use serde::Serialize;
 
@@ -8,45 +8,45 @@ use crate::validate::{Compiled, FieldError, Invalid};
 use crate::verify::{Outcome, SignatureCheck, Stage, Union, User, Verdict};
 use crate::{Code, Minor};
 
-/// The form of [`Report`]. Fields may be added to it; none changes its meaning.
+/// The version of the [`Report`] format. Fields may be added; existing ones keep their meaning.
 pub const SCHEMA: &str = "keyferry.dev/trust-report/v1";
 
-/// What a target makes of a token.
+/// What a target does with a token, and why.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// [`SCHEMA`].
+    /// Always [`SCHEMA`].
     pub schema: &'static str,
     /// The target's release, like `1.33`.
     pub minor: String,
     /// `Accepted`, `Rejected`, `Skipped` (by all), `Undetermined` or `ConfigurationRefused`.
     pub verdict: Answer,
-    /// Why, where the verdict is not `Accepted`.
+    /// The reason, unless the verdict is `Accepted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// The user, where the verdict is `Accepted`. `system:authenticated` is added by the apiserver.
+    /// The user, if the verdict is `Accepted`. The apiserver adds `system:authenticated` later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
-    /// Whether the signature was verified; if not, the verdict holds only if it is good.
+    /// Whether the signature was verified. If not, the verdict assumes that it is valid.
     pub signature: SignatureCheck,
-    /// Claims whose values were assumed, for a token that does not exist yet.
+    /// Claims whose values were assumed because the token does not exist yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<&'static str>,
-    /// The errors of a configuration that is refused.
+    /// The errors of a refused configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ConfigurationError>,
-    /// What each entry of `jwt` says, in the order of the file.
+    /// The verdict of each entry of `jwt`, in the order of the file.
     pub authenticators: Vec<AuthenticatorReport>,
-    /// What is dangerous though the target takes it: errors of lint, and a user name that is not
-    /// the hub's. Not part of a batch.
+    /// Dangers although the target accepts the token: errors of lint, and a user name that is not
+    /// one of the hub's. Empty in a batch.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Danger>,
 }
 
-/// Something that gives rights away.
+/// A dangerous setting, which gives rights away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Danger {
-    /// The name of the reason.
+    /// The stable name of the reason.
     pub code: Cause,
     /// What was found, and where.
     pub message: String,
@@ -54,77 +54,77 @@ pub struct Danger {
     pub fix: &'static str,
 }
 
-/// The verdict in a word.
+/// The verdict, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Answer {
-    /// An authenticator names the user.
+    /// An authenticator accepts the token and names its user.
     Accepted,
-    /// An authenticator refuses the token.
+    /// An authenticator rejects the token.
     Rejected,
-    /// No authenticator feels responsible.
+    /// Every authenticator skips the token, mostly because its issuer is another one.
     Skipped,
-    /// It cannot be said here.
+    /// The verdict cannot be decided offline.
     Undetermined,
-    /// The apiserver does not take the configuration.
+    /// The apiserver refuses the configuration.
     ConfigurationRefused,
 }
 
-/// Why a verdict is what it is.
+/// The reason for a verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reason {
-    /// The name of the reason.
+    /// The stable name of the reason.
     pub code: Code,
-    /// Where the token fails.
+    /// The step at which the token fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
-    /// The apiserver's words, or ours where it says nothing.
+    /// The apiserver's message, or our own if it gives none.
     pub message: String,
-    /// Whether the words are the apiserver's, exactly.
+    /// Whether the message is exactly the apiserver's.
     pub exact: bool,
-    /// What it may say instead, by chance.
+    /// Other messages that the apiserver may give, at random.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
     /// What to do.
     pub fix: &'static str,
 }
 
-/// Another thing that the apiserver may say.
+/// Another message that the apiserver may give.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Alternative {
-    /// The name of the reason.
+    /// The stable name of the reason.
     pub code: Code,
-    /// The apiserver's words.
+    /// The apiserver's message.
     pub message: String,
 }
 
-/// One error of a configuration.
+/// One error of a refused configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConfigurationError {
-    /// The name of the rule.
+    /// The stable name of the rule.
     pub code: Code,
-    /// The field; empty where the file as a whole is refused.
+    /// The field; empty if the file as a whole is refused.
     pub field: String,
-    /// `FieldValueInvalid` and the like; empty where the file as a whole is refused.
+    /// `FieldValueInvalid` and the like; empty if the file as a whole is refused.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// The apiserver's words.
+    /// The apiserver's message.
     pub message: String,
-    /// Whether they are the apiserver's, exactly.
+    /// Whether the message is exactly the apiserver's.
     pub exact: bool,
 }
 
-/// What one entry of `jwt` says.
+/// The verdict of one entry of `jwt`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AuthenticatorReport {
-    /// `issuer.url`.
+    /// `issuer.url` of the entry.
     pub issuer: String,
-    /// Its verdict.
+    /// The entry's own verdict.
     pub verdict: Answer,
-    /// Why, where it does not accept.
+    /// The reason, unless the entry accepts the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// The user, where it accepts.
+    /// The user, if the entry accepts the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
 }
@@ -158,7 +158,7 @@ impl Report {
         }
     }
 
-    /// Of a file that is not loaded.
+    /// Reports a file that the apiserver does not load.
     #[must_use]
     pub fn of_load_fault(minor: Minor, fault: &LoadFault) -> Self {
         match fault {
@@ -185,7 +185,7 @@ impl Report {
         }
     }
 
-    /// Of something that cannot be said here.
+    /// Reports something that cannot be decided offline.
     #[must_use]
     pub fn of_undetermined(minor: Minor, undetermined: &Undetermined) -> Self {
         let reason = Some(Reason::own(undetermined.code, &undetermined.reason));
@@ -195,7 +195,7 @@ impl Report {
         }
     }
 
-    /// Of a configuration that is not valid.
+    /// Reports a configuration that is not valid.
     #[must_use]
     pub fn of_invalid(minor: Minor, invalid: &Invalid) -> Self {
         if let ([], [undetermined, ..]) =
@@ -221,7 +221,7 @@ impl Report {
         }
     }
 
-    /// Of a token that was verified.
+    /// Reports the verdict on a token.
     #[must_use]
     pub fn of_verdict(compiled: &Compiled, verdict: &Verdict, assumed: Vec<&'static str>) -> Self {
         let authenticators: Vec<AuthenticatorReport> = compiled
@@ -267,7 +267,7 @@ impl Report {
     }
 }
 
-/// A skip leaves no trace in the apiserver's log but that nobody took the token.
+/// For a skipped token the apiserver's log says only that no authenticator accepted it.
 fn skipped(code: Code) -> Reason {
     Reason::own(code, "invalid bearer token")
 }

@@ -1,50 +1,50 @@
-//! What Flux must be allowed to apply objects: the verbs for each, and Roles for those that are
-//! missing.
+//! The rights that Flux needs to apply objects: the verbs for each, and Roles that grant the
+//! missing ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-/// What kustomize-controller does with an object: it reads it, applies it on the server's side,
-/// which creates it where it is not there, and prunes it.
+/// The verbs that kustomize-controller uses on an object: it reads it, applies it server-side
+/// (which creates a missing one), and prunes it.
 pub const VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
 
-/// A kind that the target serves, or that one of the objects defines.
+/// A resource type that the target serves, or that one of the objects defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Served {
-    /// Its group; empty for the core.
+    /// The API group; empty for the core group.
     pub group: String,
-    /// Its name in paths and rules.
+    /// The plural name, as used in API paths and RBAC rules.
     pub resource: String,
-    /// Whether its objects have a namespace.
+    /// Whether objects of this type live in a namespace.
     pub namespaced: bool,
 }
 
-/// The kind of an object, as it names itself.
+/// The API version and kind of an object, as its manifest states them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
-    /// `apiVersion`.
+    /// `apiVersion` of the manifest.
     pub api_version: String,
-    /// `kind`.
+    /// `kind` of the manifest.
     pub kind: String,
 }
 
-/// One question.
+/// One right to check: a verb on an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
-    /// The namespace; none for the whole cluster.
+    /// The namespace; `None` for the whole cluster.
     pub namespace: Option<String>,
-    /// The group.
+    /// The API group; empty for the core group.
     pub group: String,
-    /// The resource.
+    /// The plural name of the resource.
     pub resource: String,
-    /// The object's name.
+    /// The object's name; empty for `create`, and where the object has none.
     pub name: String,
-    /// The verb.
+    /// The verb, like `get`.
     pub verb: &'static str,
 }
 
-/// The kind of an object; none where it does not say it.
+/// Returns the kind of an object; `None` if `apiVersion` or `kind` is missing.
 #[must_use]
 pub fn kind_of(object: &Value) -> Option<Kind> {
     let text = |name: &str| {
@@ -60,7 +60,7 @@ pub fn kind_of(object: &Value) -> Option<Kind> {
     })
 }
 
-/// The kinds that CustomResourceDefinitions among the objects will define.
+/// Returns the kinds that CustomResourceDefinitions among the objects will define.
 #[must_use]
 pub fn defined(objects: &[Value]) -> BTreeMap<Kind, Served> {
     let definitions = objects
@@ -96,7 +96,8 @@ pub fn defined(objects: &[Value]) -> BTreeMap<Kind, Served> {
     kinds
 }
 
-/// The questions about one object. A namespaced one without a namespace is in `default_namespace`.
+/// Lists the rights needed for one object. A namespaced object that names no namespace is in
+/// `default_namespace`.
 #[must_use]
 pub fn needs(object: &Value, served: &Served, default_namespace: &str) -> Vec<Need> {
     let text = |name: &str| {
@@ -111,7 +112,7 @@ pub fn needs(object: &Value, served: &Served, default_namespace: &str) -> Vec<Ne
         namespace: namespace.clone(),
         group: served.group.clone(),
         resource: served.resource.clone(),
-        // A create is authorised without a name.
+        // The apiserver authorises a create without a name.
         name: if verb == "create" {
             String::new()
         } else {
@@ -125,8 +126,8 @@ pub fn needs(object: &Value, served: &Served, default_namespace: &str) -> Vec<Ne
 /// Verbs by group and resource.
 type Rules<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<&'a str>>;
 
-/// A Role for each namespace, and a ClusterRole, with what is missing. For review: names of objects
-/// are left out.
+/// Builds a Role for each namespace, and a ClusterRole, that grant the missing rights. They are for
+/// review, so they leave out the names of objects.
 #[must_use]
 pub fn roles(missing: &[Need]) -> Vec<Value> {
     let mut places: BTreeMap<Option<&str>, Rules<'_>> = BTreeMap::new();
@@ -143,7 +144,7 @@ pub fn roles(missing: &[Need]) -> Vec<Value> {
         .collect()
 }
 
-/// A Role, or a ClusterRole without a namespace, that gives verbs on resources; each right is
+/// Builds a Role, or a ClusterRole without a namespace, that grants the rights. Each right is
 /// group, resource and verb.
 #[must_use]
 pub fn role_for(namespace: Option<&str>, rights: &[(&str, &str, &str)]) -> Value {
@@ -154,7 +155,7 @@ pub fn role_for(namespace: Option<&str>, rights: &[(&str, &str, &str)]) -> Value
     role(namespace, &rules)
 }
 
-/// The binding of a [`roles`] role to a user, in the same place and of the same name.
+/// Builds the binding of a [`roles`] role to a user, with the role's name and namespace.
 #[must_use]
 pub fn binding(role: &Value, user: &str) -> Value {
     let metadata = &role["metadata"];
@@ -169,8 +170,8 @@ pub fn binding(role: &Value, user: &str) -> Value {
     })
 }
 
-/// A user as the subject of a binding: only the target's own ServiceAccounts are of kind
-/// ServiceAccount.
+/// Returns a user as the subject of a binding. Only the target's own ServiceAccounts are subjects
+/// of kind ServiceAccount.
 #[must_use]
 pub fn subject(user: &str) -> Value {
     match user

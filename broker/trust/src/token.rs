@@ -1,4 +1,4 @@
-//! A token as the apiserver reads it: first a glance at its issuer, then go-jose's parse, then the
+//! Reads a token as the apiserver does: first only its issuer, then with go-jose's parser, then the
 //! registered claims.
 
 mod header;
@@ -17,23 +17,23 @@ use crate::config::Undetermined;
 use crate::go::base64::decode_raw_url;
 use crate::go::json::{Json, JsonFault, folds_to};
 
-/// The longest token that is read. An apiserver's header limit is 1 MiB.
+/// The longest token that is read, in bytes. An apiserver's header limit is 1 MiB.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// A token, looked at once for all authenticators.
+/// A token, parsed once for all authenticators.
 #[derive(Debug)]
 pub struct Token {
     pub(crate) form: Form,
-    /// `iss`, where the glance found one; else why every authenticator skips the token.
+    /// The unverified `iss`, or the reason why every authenticator skips the token.
     pub(crate) issuer: Result<String, Code>,
-    /// The payload; an object wherever `issuer` is known.
+    /// The payload; always an object if `issuer` is `Ok`.
     pub(crate) payload: Json,
 }
 
-/// Where the claims come from.
+/// Where the claims come from: a signed token, or an imagined one.
 #[derive(Debug)]
 pub(crate) enum Form {
-    /// A token that was signed.
+    /// A signed token, or the reason why go-jose does not parse it.
     Signed(Result<Signed, TokenFault>),
     /// The claims of a token that does not exist yet: nothing to parse, nothing to verify.
     Imagined,
@@ -42,20 +42,20 @@ pub(crate) enum Form {
 /// Why go-jose does not parse a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TokenFault {
-    /// Its words; whether they are exact.
+    /// go-jose's message, and whether it is exact.
     Malformed(String, bool),
-    /// It cannot be said here.
+    /// The result of go-jose's parser cannot be decided here.
     Undetermined(Undetermined),
 }
 
 impl Token {
-    /// `iss`, unverified.
+    /// Returns `iss`, unverified.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
         self.issuer.as_deref().ok()
     }
 
-    /// `sub`, unverified.
+    /// Returns `sub`, unverified.
     #[must_use]
     pub fn subject(&self) -> Option<&str> {
         match self.payload.member("sub") {
@@ -64,10 +64,10 @@ impl Token {
         }
     }
 
-    /// Reads a token.
+    /// Reads a token without verifying it.
     ///
     /// # Errors
-    /// [`Undetermined`] where it is too large.
+    /// [`Undetermined`] if it is too large.
     pub fn read(bytes: &[u8]) -> Result<Self, Undetermined> {
         if bytes.len() > MAX_BYTES {
             return Err(Undetermined::new(
@@ -107,7 +107,7 @@ impl Token {
         }
     }
 
-    /// The token that a hub would mint.
+    /// Builds the token that a hub would mint, without a signature.
     #[must_use]
     pub fn imagine(token: &ServiceAccountToken) -> Self {
         Self {
@@ -124,8 +124,8 @@ impl Token {
     }
 }
 
-/// The issuer as the glance finds it: whatever the case of the name, the last one counts, null
-/// changes nothing.
+/// Returns the issuer as the apiserver's first, unverified read finds it. The member's name may be
+/// in any case, the last one counts, and null changes nothing.
 fn issuer(payload: &Json) -> Option<String> {
     if !matches!(payload, Json::Object(_) | Json::Null) {
         return None;

@@ -1,5 +1,5 @@
-//! Whether an apiserver takes a loaded configuration: every rule, every error at once, in its own
-//! words for that minor.
+//! Validates a loaded configuration as an apiserver of that minor does: every rule, all errors at
+//! once, in its own words.
 
 mod authenticator;
 mod expression;
@@ -19,7 +19,7 @@ use crate::{Code, Minor};
 
 pub(crate) use authenticator::Authenticator;
 
-/// A configuration that the apiserver takes, with its expressions compiled. Compile once, verify
+/// A configuration that the apiserver accepts, with its expressions compiled. Compile once, verify
 /// many tokens.
 #[derive(Debug)]
 pub struct Compiled {
@@ -28,13 +28,13 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// The minor it was compiled for.
+    /// The minor release that it was compiled for.
     #[must_use]
     pub fn minor(&self) -> Minor {
         self.minor
     }
 
-    /// The issuer URLs, in the order of the file.
+    /// Returns the issuer URLs, in the order of the file.
     pub fn issuers(&self) -> impl Iterator<Item = &str> {
         self.authenticators
             .iter()
@@ -42,18 +42,18 @@ impl Compiled {
     }
 }
 
-/// Why a configuration is not taken. With an error it is surely refused; with only undetermined
-/// parts it cannot be said.
+/// Why a configuration is not accepted. With an error it is surely refused; with undetermined parts
+/// only, the result is unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Invalid {
-    /// In the apiserver's order.
+    /// The errors, in the apiserver's order.
     pub errors: Vec<FieldError>,
-    /// What could not be judged.
+    /// The parts that could not be judged here.
     pub undetermined: Vec<Undetermined>,
 }
 
 impl Invalid {
-    /// All errors as the apiserver prints them: `a`, or `[a, b]` with each text once.
+    /// Returns all errors as the apiserver prints them: `a`, or `[a, b]` with each text once.
     #[must_use]
     pub fn message(&self) -> String {
         let mut texts: Vec<String> = Vec::new();
@@ -173,7 +173,7 @@ fn check_anonymous(check: &mut Check, configuration: &AuthenticationConfiguratio
     }
 }
 
-/// What a validation knows and has found so far.
+/// The state of a validation: its inputs, and the faults found so far.
 pub(crate) struct Check {
     minor: Minor,
     disallowed: BTreeSet<String>,
@@ -182,7 +182,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Whether the texts are those of 1.34 and later.
+    /// Whether this minor uses the error texts of 1.34 and later.
     fn new_wording(&self) -> bool {
         self.minor >= Minor::V1_34
     }

@@ -1,4 +1,4 @@
-//! What each authenticator makes of a token, step by step in the apiserver's order.
+//! Verifies a token with each authenticator, step by step in the apiserver's order.
 
 mod claims;
 mod distributed;
@@ -23,7 +23,7 @@ use claims::ClaimsView;
 
 pub(crate) use text_list::read as text_list;
 
-/// The key sets that the target would have, by issuer URL.
+/// The key sets that the target would use, by issuer URL.
 #[derive(Debug, Default)]
 pub struct Keys {
     by_issuer: BTreeMap<String, Result<KeySet, KeySetFault>>,
@@ -31,13 +31,13 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// No keys: signatures are not checked.
+    /// Creates an empty set of keys; signatures are then not checked.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// One key set, as the body of a `jwks_uri`, for whatever issuer.
+    /// Uses one key set, the body of a `jwks_uri`, for every issuer.
     #[must_use]
     pub fn for_all(body: &[u8]) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Keys {
     }
 }
 
-/// Why the steps end early.
+/// Why a verification ends early.
 pub(crate) enum End {
     Rejected(Rejection),
     Undetermined(Undetermined),
@@ -70,7 +70,7 @@ impl From<Undetermined> for End {
     }
 }
 
-/// Asks every authenticator, in the order of the file.
+/// Verifies the token with every authenticator, in the order of the file.
 #[must_use]
 pub fn verify(compiled: &Compiled, token: &Token, keys: &Keys, now: Timestamp) -> Verdict {
     let case = |authenticator| Steps {
@@ -147,7 +147,8 @@ impl Steps<'_> {
         Ok(user)
     }
 
-    /// Up to 1.35 the claims are looked at before the signature, from 1.36 after it.
+    /// Checks the signature and the registered claims. Up to 1.35 the claims come first, from 1.36
+    /// the signature.
     fn check_token(&self) -> Result<(), End> {
         let signed = match &self.token.form {
             Form::Signed(Ok(signed)) => Some(signed),
@@ -193,8 +194,8 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Up to 1.32 the library that reads tokens has another name, which stands first in its own
-    /// texts.
+    /// Replaces the library's name in its error texts: up to 1.32 the apiserver uses
+    /// `square/go-jose`.
     fn by_its_library(&self, reason: &str) -> String {
         match reason.split_once("go-jose/go-jose: ") {
             Some((before, after)) if self.minor <= Minor::V1_32 => {
@@ -262,7 +263,8 @@ impl Steps<'_> {
                 fault.code,
                 format!("oidc: verify token: {}", fault.message),
             );
-            // A text that is no number is quoted as it stands in the token, escapes and all.
+            // Go quotes an invalid number literal as the token spells it, with its escapes; ours
+            // may differ.
             let exact = !fault.message.contains("invalid number literal");
             End::Rejected(Rejection {
                 others,

@@ -1,4 +1,4 @@
-//! The key of every issuer of the vectors, and one that is nobody's.
+//! Two keys for the vectors: one that every issuer publishes, and one that none publishes.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
@@ -17,10 +17,10 @@ pub struct VectorSigner {
 }
 
 impl VectorSigner {
-    /// Two new keys.
+    /// Creates two new keys.
     ///
     /// # Errors
-    /// They could not be made.
+    /// A key could not be created.
     pub fn new() -> Result<Self, TestError> {
         let key =
             || EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(|_| "make a key");
@@ -30,7 +30,7 @@ impl VectorSigner {
         })
     }
 
-    /// The token of a case, ES256, issued at a time in seconds since 1970.
+    /// The signed token of a case (ES256), issued at a time in seconds since 1970.
     ///
     /// # Errors
     /// It could not be signed.

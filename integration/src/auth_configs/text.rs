@@ -1,5 +1,5 @@
-//! The text of a file with other places of the issuers' documents. Text, not YAML that is written
-//! anew: what is shipped is what is tried.
+//! Replaces where a file says that its issuers' documents are. It edits the text instead of writing
+//! new YAML, so that tests run exactly what is shipped.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::runner::TestError;
 const URL: &str = "      url: ";
 const DISCOVERY_URL: &str = "      discoveryURL: ";
 const AUTHORITY: &str = "      certificateAuthority: |";
-/// The indentation of what stands below [`AUTHORITY`].
+/// The indentation of the lines below [`AUTHORITY`].
 const BELOW: &str = "        ";
 
 pub(super) fn issuers(text: &str) -> Vec<String> {
@@ -79,7 +79,7 @@ impl Lines {
     }
 }
 
-/// The block for its first line; nothing for those below, which it replaces.
+/// The certificate block for its first line; nothing for the lines below, which the block replaces.
 fn authority(line: &str, pem: &str) -> String {
     if line != AUTHORITY {
         return String::new();
@@ -92,7 +92,7 @@ fn authority(line: &str, pem: &str) -> String {
     format!("{AUTHORITY}\n{below}")
 }
 
-/// Everything but `discoveryURL` and `certificateAuthority`.
+/// The file without `discoveryURL` and `certificateAuthority`.
 fn without_places(text: &str) -> Result<Value, TestError> {
     let mut tree: Value = serde_saphyr::from_str(text)?;
     for entry in tree["jwt"].as_array_mut().ok_or("the file has no jwt")? {

@@ -1,4 +1,4 @@
-//! Passing one request on, with its fault.
+//! Forwards one request, with its fault.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) async fn answer(
         .entry((parts.method.to_string(), parts.uri.path().to_owned()))
         .or_default() += 1;
     state.remember(&connection);
-    // The sender lives in the state, so this ends only when nothing is paused.
+    // The state owns the sender, so this wait ends only when the proxy is not paused.
     let _ = state.paused.subscribe().wait_for(|paused| !*paused).await;
     let path = parts
         .uri
@@ -92,8 +92,8 @@ impl PassedOn {
         }
     }
 
-    /// A server that cannot be reached looks like one that broke the connection, as it would
-    /// without the proxy.
+    /// Breaks the connection if the server cannot be reached, as the client would see it without
+    /// the proxy.
     async fn send(self) -> Response {
         let url = format!("{}{}", self.state.upstream, self.path);
         let answer = self
@@ -117,7 +117,7 @@ impl PassedOn {
 
     fn cut(&self) -> Response {
         self.connection.cut();
-        // Nobody reads this: there is no connection.
+        // No client receives this response, because the connection is cut.
         StatusCode::BAD_GATEWAY.into_response()
     }
 }
@@ -139,7 +139,7 @@ fn slowly(response: Response) -> Response {
     Response::from_parts(parts, Body::from_stream(bytes))
 }
 
-/// Keeps the whole body's length in the header, so that the client can see that it broke off.
+/// Keeps the full body length in the header, so that the client can detect the broken body.
 async fn half(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let Ok(whole) = to_bytes(body, REQUEST_BODY_LIMIT).await else {
@@ -164,7 +164,7 @@ fn replace_body(response: Response, body: Vec<u8>, content_type: HeaderValue) ->
     Response::from_parts(parts, Body::from(body))
 }
 
-/// Without the headers of one hop (RFC 9110, 7.6.1), and those that the client sets itself.
+/// Removes the hop-by-hop headers (RFC 9110, 7.6.1) and those that the client sets itself.
 fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
     headers.remove(header::HOST);
     headers.remove(header::CONTENT_LENGTH);

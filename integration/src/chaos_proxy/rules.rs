@@ -1,18 +1,18 @@
-//! Which request meets which fault.
+//! Rules that decide which request gets which fault.
 
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use tokio::sync::watch;
 
-/// What happens to a request.
+/// What the proxy does to a request.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// Passed on after a time.
+    /// Forwards the request after a delay.
     Delay(Duration),
-    /// Passed on once this is true, or nobody is left to say so.
+    /// Forwards the request once this is true, or once its sender is dropped.
     Hold(watch::Receiver<bool>),
-    /// Not passed on: this is the answer.
+    /// Answers with this response and does not forward the request.
     Status {
         /// Its status.
         status: StatusCode,
@@ -21,20 +21,20 @@ pub enum Fault {
         /// Its body.
         body: Vec<u8>,
     },
-    /// Passed on; the true body comes back one byte a second.
+    /// Forwards the request and returns the true body at one byte a second.
     ByteASecond,
-    /// Passed on; the connection breaks after the first half of the true body.
+    /// Forwards the request and breaks the connection after the first half of the true body.
     HalfBody,
-    /// Passed on with the first text replaced by the second wherever it stands in path and query.
+    /// Forwards the request with every occurrence of the first text in path and query replaced.
     RewritePath {
-        /// What is replaced.
+        /// The text to replace.
         from: String,
-        /// By what.
+        /// The replacement.
         to: String,
     },
-    /// Not passed on: the connection breaks, with everything else that runs on it.
+    /// Breaks the connection, with everything else on it, and does not forward the request.
     Drop,
-    /// Passed on; the true status comes back with another body.
+    /// Forwards the request and returns the true status with another body.
     ReplaceBody {
         /// The body.
         body: Vec<u8>,
@@ -53,7 +53,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Requests with the method whose path and query contain the text.
+    /// Matches requests with the method whose path and query contain the text.
     pub fn on(method: Method, path_contains: &str, fault: Fault) -> Self {
         Self {
             method: Some(method),
@@ -63,7 +63,8 @@ impl Rule {
         }
     }
 
-    /// Requests with any method whose path and query contain the text; the empty text is in all.
+    /// Matches requests with any method whose path and query contain the text. The empty text
+    /// matches all.
     pub fn on_any(path_contains: &str, fault: Fault) -> Self {
         Self {
             method: None,
@@ -73,7 +74,7 @@ impl Rule {
         }
     }
 
-    /// Only the next so many of them.
+    /// Limits the rule to the next `times` matching requests.
     pub fn times(mut self, times: u32) -> Self {
         self.left = Some(times);
         self
@@ -86,7 +87,7 @@ impl Rule {
     }
 }
 
-/// Names a rule of one proxy.
+/// Identifies a rule of one proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleId(u64);
 
@@ -113,7 +114,7 @@ impl Rules {
         self.all.clear();
     }
 
-    /// The fault of the first rule that matches; uses up one of its times.
+    /// Returns the fault of the first rule that matches, and counts one use of it.
     pub(super) fn fault_for(&mut self, method: &Method, path: &str) -> Option<Fault> {
         let (_, rule) = self
             .all

@@ -8,8 +8,8 @@ use super::{ControlPlane, ControlPlaneError, ControlPlaneSpec};
 use crate::apiserver::AuditFiles;
 
 impl ControlPlane {
-    /// Every audit event so far (audit.k8s.io/v1 Event), oldest first. The log is written before a
-    /// request is answered, so what a client has seen is in it.
+    /// Every audit event so far (audit.k8s.io/v1 Event), oldest first. kube-apiserver writes the
+    /// log before it responds, so every request that a client saw answered is in it.
     pub fn audit_events(&self) -> Result<Vec<Value>, ControlPlaneError> {
         let Some(audit) = &self.audit else {
             return Err(ControlPlaneError::NoAuditLog {
@@ -21,7 +21,7 @@ impl ControlPlane {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(source) => return Err(ControlPlaneError::file(&audit.log, source)),
         };
-        // A last line without an end is being written at this moment.
+        // A last line without a newline is still being written.
         let complete = text.rfind('\n').map_or("", |end| text.split_at(end).0);
         complete
             .lines()

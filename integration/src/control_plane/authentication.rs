@@ -1,5 +1,5 @@
-//! Swapping the AuthenticationConfiguration of a running control plane, and waiting until it
-//! counts.
+//! Replaces the AuthenticationConfiguration of a running control plane, and waits until it is
+//! active.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 use super::{ControlPlane, ControlPlaneError, ControlPlaneSpec};
 use crate::process::tail_of_file;
 
-/// kube-apiserver watches the file, and reads it once a minute when it misses a change.
+/// kube-apiserver watches the file. If it misses a change, it re-reads the file within a minute.
 const RELOAD_WITHIN: Duration = Duration::from_secs(90);
 const RELOADS: &str = "apiserver_authentication_config_controller_automatic_reloads_total{";
 
 impl ControlPlane {
-    /// Replaces the file in one step and waits until kube-apiserver has taken it, or has refused
-    /// it. Returns at once when the text is the one that is there. Takes about 10 s with an issuer
-    /// in it: the new authenticator is asked whether it has its discovery document once at once,
-    /// and then every 10 s.
+    /// Replaces the file atomically and waits until kube-apiserver has accepted or refused it.
+    /// Returns at once when the file already has this text. With an issuer in it, this takes about
+    /// 10 s: kube-apiserver checks at once whether the new authenticator has its discovery
+    /// document, and then every 10 s.
     pub async fn set_authentication_config(&self, text: &str) -> Result<(), ControlPlaneError> {
         let path = self.authentication_config_path()?;
         if std::fs::read_to_string(path).is_ok_and(|present| present == text) {
@@ -28,8 +28,8 @@ impl ControlPlane {
         self.wait_for_reload(before).await
     }
 
-    /// Replaces the file and restarts, which takes about 2 s; the first token may come before the
-    /// issuer's discovery document has been read, so ask again until a deadline.
+    /// Replaces the file and restarts, which takes about 2 s. The first token may arrive before the
+    /// issuer's discovery document has been read, so retry until a deadline.
     pub async fn restart_with_authentication_config(
         &self,
         text: &str,
@@ -61,7 +61,8 @@ impl ControlPlane {
                     log: self.lines_about_authentication(),
                 });
             }
-            // Every read of the metrics makes kube-apiserver open a connection to etcd and log it.
+            // Poll slowly: every read of the metrics makes kube-apiserver open a connection to etcd
+            // and log it.
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
         Err(ControlPlaneError::ReloadLate {
@@ -83,14 +84,14 @@ impl ControlPlane {
     }
 }
 
-/// Replaces a file in one step.
+/// Replaces a file atomically.
 pub(super) fn swap(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
     let fresh = path.with_extension("fresh");
     std::fs::write(&fresh, text).map_err(|source| ControlPlaneError::file(&fresh, source))?;
     std::fs::rename(&fresh, path).map_err(|source| ControlPlaneError::file(path, source))
 }
 
-/// How often a changed file was accepted and refused since the start.
+/// How often kube-apiserver has accepted and refused a changed file since its start.
 #[derive(Debug, Default, PartialEq)]
 struct Reloads {
     accepted: f64,
@@ -122,7 +123,7 @@ pub(super) fn write_first(
     let Some(text) = &spec.authentication_config else {
         return Ok(None);
     };
-    // A folder of its own: the watch must not see logs being written beside the file.
+    // A separate folder, so that the watch does not see writes to logs beside the file.
     let own = folder.join("authentication");
     std::fs::create_dir_all(&own).map_err(|source| ControlPlaneError::file(&own, source))?;
     let path = own.join("config.yaml");

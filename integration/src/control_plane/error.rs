@@ -1,4 +1,4 @@
-//! What can go wrong with a control plane.
+//! Errors of starting and using a control plane.
 
 use std::path::{Path, PathBuf};
 
@@ -8,20 +8,20 @@ use crate::process::ProcessError;
 use crate::readiness::NotReady;
 use crate::rest::RestError;
 
-/// Why a control plane did not do what it was asked.
+/// Why an operation on a control plane failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlPlaneError {
-    /// There is no binary.
+    /// A binary is unavailable.
     #[error(transparent)]
     Part(#[from] PartError),
-    /// A certificate or key was not made.
+    /// A certificate or key could not be created.
     #[error(transparent)]
     Pki(#[from] PkiError),
-    /// A process did not start or stop.
+    /// A process could not be started or stopped.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// It did not come up.
+    /// It did not become ready.
     #[error(transparent)]
     NotReady(#[from] NotReady),
     /// A request failed.
@@ -35,15 +35,15 @@ pub enum ControlPlaneError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// kubectl did not run, or not in time.
+    /// kubectl did not run, or did not finish in time.
     #[error("run kubectl {args}: {source}")]
     Kubectl {
         /// Its arguments.
         args: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// kubectl ran and failed.
@@ -60,7 +60,7 @@ pub enum ControlPlaneError {
         /// The wanted version.
         minor: &'static str,
     },
-    /// The kube-controller-manager did nothing.
+    /// The kube-controller-manager created no ServiceAccount in time.
     #[error(
         "kube-controller-manager of {name} made no default ServiceAccount in {seconds} s; end of \
          its log:\n{log}"
@@ -68,25 +68,25 @@ pub enum ControlPlaneError {
     ControllersIdle {
         /// The control plane.
         name: String,
-        /// How long it was waited for.
+        /// How long the harness waited.
         seconds: u64,
         /// The end of its log.
         log: String,
     },
-    /// Roles that were written are not acted upon.
+    /// The authorizer does not see roles that were written.
     #[error("{name} does not act by its roles after {seconds} s: {review}")]
     RoleUnseen {
         /// The control plane.
         name: String,
-        /// How long it was waited for.
+        /// How long the harness waited.
         seconds: u64,
-        /// What was asked of it.
+        /// The review that it was asked.
         review: String,
     },
-    /// The token is none, or the signing key is of an unknown kind.
+    /// The text is not a token, or the signing key is of an unknown kind.
     #[error("sign the claims of a token again: not a token, or not a key for it")]
     Forge,
-    /// It was started without an AuthenticationConfiguration, so none can be swapped.
+    /// It was started without an AuthenticationConfiguration, so none can be replaced.
     #[error("{name} was started without --authentication-config")]
     NoAuthenticationConfig {
         /// The control plane.
@@ -106,20 +106,20 @@ pub enum ControlPlaneError {
         /// The lines of its log that name the configuration.
         log: String,
     },
-    /// kube-apiserver did not take notice of the new AuthenticationConfiguration.
+    /// kube-apiserver did not notice the new AuthenticationConfiguration in time.
     #[error("{name} did not reload its AuthenticationConfiguration in {seconds} s")]
     ReloadLate {
         /// The control plane.
         name: String,
-        /// How long it was waited for.
+        /// How long the harness waited.
         seconds: u64,
     },
-    /// kube-apiserver did not take notice of the new serving certificate.
+    /// kube-apiserver did not notice the new serving certificate in time.
     #[error("{name} did not show its new serving certificate in {seconds} s")]
     ExchangeLate {
         /// The control plane.
         name: String,
-        /// How long it was waited for.
+        /// How long the harness waited.
         seconds: u64,
     },
 }

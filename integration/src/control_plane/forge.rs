@@ -1,5 +1,5 @@
-//! Tokens that kube-apiserver would never mint, signed with its own key: expired ones, or those of
-//! a stolen key.
+//! Forges tokens that kube-apiserver would never mint, signed with its own key: expired tokens, or
+//! those of a stolen key.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::{ControlPlane, ControlPlaneError};
 
 impl ControlPlane {
-    /// The token (JWS compact form, RFC 7515) with other claims, signed again with the present
-    /// signing key.
+    /// Returns the token (JWS compact form, RFC 7515) with other claims, signed again with the
+    /// current signing key.
     pub async fn sign_again(
         &self,
         token: &str,
@@ -37,7 +37,7 @@ fn sign_again(token: &str, key_pem: &str, edit: impl FnOnce(&mut Value)) -> Opti
     Some(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }
 
-/// RS256 or ES256 (RFC 7518), whichever the key is for.
+/// Signs with RS256 or ES256 (RFC 7518), depending on the key.
 fn sign(message: &[u8], pkcs8: &[u8]) -> Option<Vec<u8>> {
     let random = SystemRandom::new();
     if let Ok(key) = RsaKeyPair::from_pkcs8(pkcs8) {

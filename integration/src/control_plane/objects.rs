@@ -1,11 +1,11 @@
-//! Objects that tests need in a control plane, made as the admin.
+//! Creates objects that tests need in a control plane, as the admin.
 
 use serde_json::json;
 
 use super::{ControlPlane, ControlPlaneError, Whom};
 
 impl ControlPlane {
-    /// Creates the namespace when it is not there.
+    /// Creates the namespace unless it exists.
     pub async fn create_namespace(&self, namespace: &str) -> Result<(), ControlPlaneError> {
         let object = json!({
             "apiVersion": "v1",
@@ -18,7 +18,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Creates the ServiceAccount when it is not there; returns its UID.
+    /// Creates the ServiceAccount unless it exists; returns its UID.
     pub async fn create_service_account(
         &self,
         namespace: &str,
@@ -37,7 +37,7 @@ impl ControlPlane {
             .to_owned())
     }
 
-    /// Both; returns the UID of the ServiceAccount.
+    /// Creates the namespace and the ServiceAccount; returns the UID of the ServiceAccount.
     pub async fn create_namespace_with_service_account(
         &self,
         namespace: &str,
@@ -59,8 +59,8 @@ impl ControlPlane {
         self.create_service_account(namespace, name).await
     }
 
-    /// Creates the ConfigMap `kube-root-ca.crt`, which the kube-controller-manager makes when one
-    /// runs.
+    /// Creates the ConfigMap `kube-root-ca.crt`, for a control plane without a
+    /// kube-controller-manager to create it.
     pub async fn create_root_ca(&self, namespace: &str) -> Result<(), ControlPlaneError> {
         let object = json!({
             "apiVersion": "v1",
@@ -73,7 +73,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Binds a user, as this control plane names it, to a ClusterRole in the whole cluster.
+    /// Binds a user, by the name that this control plane gives it, to a ClusterRole in the whole
+    /// cluster.
     pub async fn bind_user_to_cluster_role(
         &self,
         user: &str,

@@ -1,5 +1,5 @@
-//! What a control plane lets somebody do. It decides by its own watch of roles and bindings, which
-//! is a moment behind what it has written.
+//! Waits until a control plane acts on a role. Its authorizer uses a watch of roles and bindings,
+//! which lags a moment behind what has been written.
 
 use std::time::{Duration, Instant};
 
@@ -7,25 +7,25 @@ use serde_json::{Value, json};
 
 use super::{ControlPlane, ControlPlaneError};
 
-/// Room for a busy machine.
+/// Long enough for a busy machine.
 const WITHIN: Duration = Duration::from_secs(30);
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// A user by name, or anybody of a group.
+/// The subject of a check: a user by name, or any member of a group.
 #[derive(Clone, Copy, Debug)]
 pub enum Whom<'a> {
     /// This user.
     User(&'a str),
-    /// Somebody who is in this group and in no other.
+    /// A user who is in this group and in no other.
     Group(&'a str),
 }
 
 impl ControlPlane {
-    /// Waits until a rule of a Role or a ClusterRole counts, by the first thing that it allows;
-    /// `namespace` is empty for the whole cluster.
+    /// Waits until a rule of a Role or a ClusterRole is effective, tested by the first thing that
+    /// it allows. `namespace` is empty for the whole cluster.
     ///
     /// # Errors
-    /// It does not within 30 s.
+    /// The rule is not effective within 30 s.
     pub async fn until_it_counts(
         &self,
         whom: Whom<'_>,
@@ -36,10 +36,10 @@ impl ControlPlane {
             .await
     }
 
-    /// Waits until it no longer counts.
+    /// Waits until the rule is no longer effective.
     ///
     /// # Errors
-    /// It still does after 30 s.
+    /// The rule is still effective after 30 s.
     pub async fn until_it_counts_no_more(
         &self,
         whom: Whom<'_>,

@@ -1,4 +1,4 @@
-//! The processes of a control plane: starting them in order, stopping them in reverse.
+//! Starts the processes of a control plane in order and stops them in reverse.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ const READY_WITHIN: Duration = Duration::from_secs(180);
 const CONTROLLERS_WITHIN: Duration = Duration::from_secs(90);
 const GRACE: Duration = Duration::from_secs(15);
 
-/// The processes that run now; fields are dropped in this order.
+/// The processes that run now. Rust drops the fields in this order.
 #[derive(Debug, Default)]
 pub(super) struct Running {
     controller_manager: Option<Process>,
@@ -26,8 +26,8 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) async fn stop(&mut self) -> Result<(), ControlPlaneError> {
-        // The controller manager has nothing to flush, and exits by an error when its server goes
-        // first.
+        // The controller manager has nothing to flush, and exits with an error when its server
+        // stops first.
         if let Some(process) = self.controller_manager.take() {
             process.kill().await?;
         }
@@ -84,8 +84,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// As [`Self::run`], for a port that clients know already: nothing but waiting helps when
-    /// somebody has it.
+    /// As [`Self::run`], for a port that clients already know. If another process has the port,
+    /// only waiting helps.
     pub(super) async fn run_on_kept_port(&self) -> Result<(), ControlPlaneError> {
         let mut attempt = 1;
         loop {
@@ -131,7 +131,7 @@ impl ControlPlane {
         let process = self
             .spawn("kube-controller-manager", program, arguments)
             .await?;
-        // It serves no port to ask, so its first work is its readiness.
+        // It serves no port to probe, so its first work counts as its readiness.
         let deadline = Instant::now() + CONTROLLERS_WITHIN;
         let path = "/api/v1/namespaces/default/serviceaccounts/default";
         while self.admin.get(path).await.is_err() {
@@ -154,7 +154,7 @@ impl ControlPlane {
         args: Vec<OsString>,
     ) -> Result<Process, ControlPlaneError> {
         let log = self.folder.join(format!("{binary}.log"));
-        // The log of the run before: kept, but not read as this one's.
+        // Keep the log of the previous run, but do not read it as this run's log.
         let _ = std::fs::rename(&log, log.with_extension("log.before"));
         Ok(Process::spawn(&ProcessSpec {
             name: format!("{binary} {}", self.spec.name),

@@ -1,4 +1,4 @@
-//! Exchanging the serving certificate of a running control plane.
+//! Replaces the serving certificate of a running control plane.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use crate::http_client::trusting;
 use crate::pki::TestCa;
 use crate::rest::{RestClient, RestError};
 
-/// kube-apiserver watches the files, and reads them once a minute when it misses a change.
+/// kube-apiserver watches the files. If it misses a change, it re-reads them within a minute.
 const EXCHANGED_WITHIN: Duration = Duration::from_secs(90);
 
 impl ControlPlane {
-    /// Puts a certificate of this authority, with a key of its own, in the place of the serving
-    /// certificate, and waits until new connections are shown it. The process goes on running, and
-    /// so do its connections. The clients of the harness ([`Self::admin`], [`Self::as_bearer`],
-    /// kubectl) still trust the first authority alone: see [`Self::admin_trusting`].
+    /// Replaces the serving certificate by one of this CA with a new key, and waits until new
+    /// connections receive it. The process and its connections keep running. The clients of the
+    /// harness ([`Self::admin`], [`Self::as_bearer`], kubectl) still trust the first CA alone: see
+    /// [`Self::admin_trusting`].
     pub async fn exchange_serving_certificate(
         &self,
         authority: &TestCa,
     ) -> Result<(), ControlPlaneError> {
         let fresh = authority.serving("kube-apiserver-exchanged", &self.dns_names())?;
-        // Between the two the pair does not match, which kube-apiserver notices, and waits for the
-        // other.
+        // Between the two writes, certificate and key do not match. kube-apiserver notices this and
+        // waits for the second one.
         swap(&self.serving.key_path, &fresh.key_pem)?;
         swap(&self.serving.cert_path, &fresh.cert_pem)?;
         let deadline = Instant::now() + EXCHANGED_WITHIN;
@@ -41,14 +41,14 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Whether a client that trusts only this authority takes the certificate that a new connection
-    /// is shown now.
+    /// Whether a client that trusts only this CA accepts the certificate that new connections
+    /// receive now.
     ///
     /// # Errors
-    /// The connection fails for another reason than the certificate's authority.
+    /// The connection fails for another reason than the certificate's CA.
     pub async fn is_trusted_by(&self, ca_pem: &str) -> Result<bool, ControlPlaneError> {
         let path = "/version";
-        // A client of its own has no connection from before.
+        // A new client, because an existing one may reuse a connection from before.
         match trusting(ca_pem)?
             .get(format!("{}{path}", self.url()))
             .send()
@@ -65,7 +65,7 @@ impl ControlPlane {
         }
     }
 
-    /// As [`Self::admin`], for the time after the serving certificate has come from this authority.
+    /// As [`Self::admin`], once the serving certificate has come from this CA.
     pub fn admin_trusting(&self, ca_pem: &str) -> Result<RestClient, ControlPlaneError> {
         let certificate = self.ca.client("harness-admin-later", "system:masters")?;
         Ok(RestClient::with_certificate(

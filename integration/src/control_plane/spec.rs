@@ -1,33 +1,34 @@
-//! What a control plane is to be.
+//! The settings of a control plane.
 
 use crate::parts::Minor;
 use crate::pki::{SigningKey, SigningKeyKind};
 
-/// A control plane to start.
+/// The settings of a control plane to start.
 #[derive(Debug, Clone)]
 pub struct ControlPlaneSpec {
-    /// Its name: folder, etcd prefix and DNS name `<name>.keyferry.test` in its certificate.
+    /// Its name: used for its folder, its etcd prefix, and the DNS name `<name>.keyferry.test` in
+    /// its certificate.
     pub name: String,
-    /// The control plane whose data it serves too, as another apiserver of the same cluster;
-    /// `None`: it has its own.
+    /// The control plane whose data it also serves, as another apiserver of the same cluster.
+    /// `None` gives it its own data.
     pub replica_of: Option<String>,
-    /// The version.
+    /// The Kubernetes version.
     pub minor: Minor,
-    /// `--service-account-issuer`; the first signs, all are accepted. https URLs are served as
+    /// `--service-account-issuer`. The first one signs; all are accepted. https URLs are served as
     /// discovery documents.
     pub issuers: Vec<String>,
-    /// `--service-account-jwks-uri`; `None` leaves kube-apiserver's own.
+    /// `--service-account-jwks-uri`; `None` keeps kube-apiserver's default.
     pub jwks_uri: Option<String>,
-    /// `--api-audiences`; empty leaves the issuers.
+    /// `--api-audiences`; when empty, kube-apiserver uses the issuers.
     pub api_audiences: Vec<String>,
-    /// An AuthenticationConfiguration (YAML or JSON); `None` starts without that flag.
+    /// An AuthenticationConfiguration (YAML or JSON); `None` starts it without that flag.
     pub authentication_config: Option<String>,
-    /// The kind of key that signs.
+    /// The kind of the signing key.
     pub signing_key: SigningKeyKind,
     /// Further flags, such as `--v=4`.
     pub extra_args: Vec<String>,
-    /// Whether a kube-controller-manager runs: without it there are no `default` ServiceAccounts,
-    /// no `kube-root-ca.crt`, no garbage collection, and a deleted namespace stays terminating.
+    /// Whether a kube-controller-manager runs. Without it there are no `default` ServiceAccounts,
+    /// no `kube-root-ca.crt` and no garbage collection, and a deleted namespace stays terminating.
     pub controller_manager: bool,
     /// Whether every request is written to an audit log at level Metadata.
     pub audit_log: bool,
@@ -52,14 +53,14 @@ impl ControlPlaneSpec {
     }
 }
 
-/// What signs ServiceAccount tokens from one start to the next.
+/// The issuers and keys of ServiceAccount tokens, from one start to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenSigning {
-    /// The first signs, all are accepted.
+    /// The issuers. The first one signs; all are accepted.
     pub issuers: Vec<String>,
     /// The key that signs.
     pub signing_key: SigningKey,
-    /// Keys that are published and accepted beside it: the old one after a rotation, or the next
-    /// one before.
+    /// Keys that are published and accepted beside it: the old key after a rotation, or the next
+    /// key before one.
     pub further_keys: Vec<SigningKey>,
 }

@@ -1,4 +1,4 @@
-//! Minting by TokenRequest as the admin.
+//! Mints tokens by TokenRequest, as the admin.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::{ControlPlane, ControlPlaneError};
 use crate::rest::{RestClient, RestError};
 
-/// What a TokenRequest gave.
+/// The result of a TokenRequest.
 #[derive(Clone)]
 pub struct MintedToken {
     /// The JWT.
     pub token: String,
     /// `status.expirationTimestamp`, RFC 3339.
     pub expires: String,
-    /// `spec.audiences`, filled by the server when none were asked for.
+    /// `spec.audiences`, which the server fills when the request names none.
     pub audiences: Vec<String>,
 }
 
@@ -27,7 +27,8 @@ impl std::fmt::Debug for MintedToken {
 }
 
 impl ControlPlane {
-    /// Mints as the admin. No audiences: the server's own. kube-apiserver takes 600 seconds and up.
+    /// Mints as the admin. Without audiences, the server uses its own. kube-apiserver accepts
+    /// lifetimes of 600 seconds and more.
     pub async fn token_request(
         &self,
         namespace: &str,

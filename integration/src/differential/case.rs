@@ -1,4 +1,5 @@
-//! One case: a configuration, what its issuers publish, and tokens; and the question that it is.
+//! A test case: a configuration, the documents of its issuers, and tokens. It becomes one question
+//! for an oracle.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +8,21 @@ use super::node::Node;
 use super::token::TokenSpec;
 use crate::oracle::{Document, Question};
 
-/// 2026-09-21; far from every boundary of a calendar.
+/// 2026-09-21, far from every calendar boundary.
 pub(crate) const NOW: i64 = 1_790_000_000;
 
 /// One case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) config: ConfigText,
-    /// The target's own issuers.
+    /// The target's own issuers, which the configuration may not name.
     pub(crate) disallowed_issuers: Vec<String>,
-    /// What each issuer publishes.
+    /// The documents that each issuer publishes.
     pub(crate) issuers: Vec<Published>,
     pub(crate) tokens: Vec<TokenSpec>,
 }
 
-/// A configuration and how it is written.
+/// A configuration and the way it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigText {
     pub(crate) tree: Node,
@@ -30,7 +31,7 @@ pub(crate) struct ConfigText {
     pub(crate) after: String,
 }
 
-/// How a configuration is written.
+/// The format of a configuration's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
@@ -42,7 +43,7 @@ pub(crate) enum Form {
 pub(crate) struct Published {
     /// `issuer.url` of the configuration.
     pub(crate) issuer: String,
-    /// Where the discovery document is fetched, when that is not below the issuer.
+    /// The URL of the discovery document, when it is not below the issuer.
     pub(crate) discovery_url: Option<String>,
     /// The body at `jwks_uri`.
     pub(crate) key_set: Node,

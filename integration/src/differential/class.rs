@@ -1,17 +1,17 @@
-//! Reasons by class: the stage and the cause, without the values that a text carries.
+//! Classifies reasons by stage and cause, without the values that a text contains.
 
-/// The class of a refused token, from kube-apiserver's text.
+/// The class of a refused token, derived from kube-apiserver's text.
 pub(crate) fn of_rejection(text: &str) -> &'static str {
     let inner = text.strip_prefix("oidc: verify token: ").unwrap_or(text);
     first_match(inner, REJECTIONS)
 }
 
-/// The class of a file that is not loaded.
+/// The class of the error for a file that is not loaded.
 pub(crate) fn of_load_error(text: &str) -> &'static str {
     first_match(text, LOAD_ERRORS)
 }
 
-/// Every class of a refused token; a run over many cases must meet each.
+/// Every class of refused tokens. A run over many cases must meet each of them.
 pub(crate) fn of_rejections() -> impl Iterator<Item = &'static str> {
     REJECTIONS.iter().map(|(_, class)| *class)
 }
@@ -23,7 +23,7 @@ fn first_match(text: &str, table: &[(&str, &'static str)]) -> &'static str {
         .map_or("other", |(_, class)| class)
 }
 
-/// In this order: a text may hold the parts of several.
+/// The order matters, because one text may contain the parts of several classes.
 const REJECTIONS: &[(&str, &str)] = &[
     ("oidc: authenticator not initialized", "not initialized"),
     (

@@ -1,4 +1,4 @@
-//! One ruling held against one oracle's answer.
+//! Compares one ruling with one oracle's answer.
 
 use std::fmt;
 
@@ -6,42 +6,42 @@ use super::class;
 use super::verdict::{FieldFault, Ruling, User, Verdict};
 use crate::oracle::{Answer, OracleVerdict};
 
-/// How often the two sides agree. One judgement for a configuration that is refused, else one for
-/// each token and entry.
+/// How often the two sides agree. A refused configuration counts as one judgement; otherwise each
+/// token and entry does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tally {
     pub(crate) agreed: usize,
-    /// Of the agreed ones: the texts differ, the classes do not.
+    /// Of the agreed ones: the texts differ but the classes do not.
     pub(crate) other_words: usize,
     /// Of the agreed ones: refusals, which have a text.
     pub(crate) refusals: usize,
-    /// Of those: the text is said to be kube-apiserver's own, and is.
+    /// Of the refusals: those whose text is meant to equal kube-apiserver's, and does.
     pub(crate) exact: usize,
     pub(crate) undetermined: usize,
     pub(crate) disagreed: usize,
     /// The issuer's documents could not be fetched, so there is nothing to compare.
     pub(crate) unpublished: usize,
-    /// The authenticator panicked, so there is nothing to compare either.
+    /// The authenticator panicked, so there is nothing to compare.
     pub(crate) panicked: usize,
 }
 
-/// What one case on one release came to.
+/// The result of one case on one release.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Comparison {
     pub(crate) tally: Tally,
     pub(crate) differences: Vec<Difference>,
-    /// Why something is undetermined.
+    /// Why judgements are undetermined.
     pub(crate) reasons: Vec<String>,
-    /// Both texts, where only words differ.
+    /// Both texts, where they differ in wording only.
     pub(crate) words: Vec<(String, String)>,
 }
 
-/// Two sides that do not agree.
+/// A disagreement between the two sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// Which token, when it is about one.
+    /// The index of the token, when the difference is about one.
     pub(crate) token: Option<usize>,
-    /// What kind, without values.
+    /// The kind of difference, without values.
     pub(crate) kind: String,
     pub(crate) ours: String,
     pub(crate) theirs: String,
@@ -80,14 +80,14 @@ impl Tally {
         self.panicked += other.panicked;
     }
 
-    /// Of a thousand judgements, how many were decided, rightly or not.
+    /// How many of a thousand judgements were decided, rightly or wrongly.
     pub(crate) fn decided_per_mille(&self) -> usize {
         let decided = self.agreed + self.disagreed;
         decided * 1000 / (decided + self.undetermined).max(1)
     }
 }
 
-/// Compares.
+/// Compares a ruling with an oracle's answer.
 pub(crate) fn compare(ours: &Ruling, theirs: &Answer) -> Comparison {
     let mut found = Comparison::default();
     if theirs.failure.is_some() {
@@ -231,14 +231,14 @@ fn compare_faults(ours: &[FieldFault], complete: bool, theirs: &Answer, found: &
     }
 }
 
-/// Whether everything on the left is on the right, as often as on the left at least.
+/// Whether the right list contains everything of the left one, at least as often.
 fn is_part_of(left: &[String], right: &[String]) -> bool {
     let often = |all: &[String], one: &String| all.iter().filter(|other| *other == one).count();
     left.iter().all(|one| often(left, one) <= often(right, one))
 }
 
-/// Whether an error of theirs has as many issues of the expression as ours. After a syntax error
-/// their parser goes on in ways of its own, so that it may find more.
+/// Whether their error has as many issues of the expression as ours. After a syntax error, their
+/// parser recovers in its own way and may find more.
 fn same_issues(ours: &FieldFault, theirs: &Answer) -> bool {
     let issues = |text: &str| text.matches("ERROR: <input>:").count();
     let is_syntax = |text: &str| text.contains(": Syntax error: ");
@@ -324,7 +324,8 @@ fn compare_verdicts(token: usize, ours: &Verdict, theirs: &Verdict, found: &mut 
     );
 }
 
-/// A scheme is named after the line that made it: kube-apiserver's is another than the oracle's.
+/// Normalises a load error. A scheme is named after the line that created it, so kube-apiserver's
+/// name differs from the oracle's.
 fn load_error_of_a_server(text: &str) -> String {
     match text.split_once(" in scheme \"") {
         Some((before, _)) => {

@@ -1,5 +1,5 @@
-//! Facts that were seen on real kube-apiservers, held against the oracles: an oracle that is wrong
-//! must not judge.
+//! Checks the oracles against facts that were observed on real kube-apiservers, because a wrong
+//! oracle must not judge.
 
 mod configuration;
 mod expression;
@@ -13,22 +13,22 @@ use super::token::TokenSpec;
 use crate::oracle::{Answer, Oracles};
 use crate::runner::TestResult;
 
-/// What an answer must say. Texts are parts of the oracle's.
+/// The expected answer. The texts are parts of the oracle's.
 #[derive(Debug, Clone)]
 enum Expected {
     /// The file cannot be decoded.
     Load(&'static str),
-    /// A validation error.
+    /// The configuration has a validation error.
     Refused(&'static str),
-    /// Accepted; the token is of another issuer.
+    /// The configuration is accepted, but the token is of another issuer.
     Skipped,
     /// The token is refused.
     Rejected(&'static str),
-    /// The user's name.
+    /// The token is accepted with this username.
     User(&'static str),
-    /// The groups of a user, joined by `|`.
+    /// The token is accepted with these groups, joined by `|`.
     Groups(&'static str),
-    /// One extra entry, `key=value|value`.
+    /// The token is accepted with one extra entry, `key=value|value`.
     Extra(&'static str),
 }
 
@@ -36,11 +36,11 @@ enum Expected {
 struct Fact {
     name: &'static str,
     case: Case,
-    /// For 1.33, 1.36 and 1.37.
+    /// The expected answers of 1.33, 1.36 and 1.37.
     expected: [Expected; 3],
 }
 
-/// Asks every oracle about every fact.
+/// Checks every oracle against every fact.
 pub async fn hold(oracles: &Oracles) -> TestResult {
     let keys = SigningKeys::generate().map_err(|_| "no signing keys")?;
     let facts: Vec<Fact> = [configuration::facts(), token::facts(), expression::facts()]
@@ -86,7 +86,7 @@ impl Fact {
         }
     }
 
-    /// What 1.33 says differs from what 1.36 and 1.37 say.
+    /// A fact in which 1.33 differs from 1.36 and 1.37.
     fn skewed(name: &'static str, case: Case, before: Expected, since: Expected) -> Self {
         Self {
             name,
@@ -95,7 +95,7 @@ impl Fact {
         }
     }
 
-    /// A fact that brings no key set of its own has the sound one.
+    /// Publishes the sound key set for a fact that has none of its own.
     fn published(mut self, keys: &SigningKeys) -> Self {
         for published in self
             .case
@@ -137,7 +137,7 @@ impl Expected {
     }
 }
 
-/// A sound case with the name of its user `hub:jane`.
+/// A sound case whose user is named `hub:jane`.
 fn sound() -> Case {
     let tree = Node::map([
         ("apiVersion", Node::text("apiserver.config.k8s.io/v1beta1")),
@@ -197,8 +197,8 @@ fn jane() -> TokenSpec {
     }
 }
 
-/// A sound case whose configuration holds the value at a path like `jwt.0.issuer.url`; maps on the
-/// way are made.
+/// A sound case whose configuration has the value at a path such as `jwt.0.issuer.url`. Missing
+/// maps on the path are created.
 fn with(path: &str, value: Node) -> Case {
     let mut case = sound();
     put(&mut case.config.tree, path, value);
@@ -229,7 +229,7 @@ fn put(tree: &mut Node, path: &str, value: Node) {
     }
 }
 
-/// A sound case whose token holds the claim.
+/// A sound case whose token has this claim.
 fn claiming(name: &str, value: &str) -> Case {
     let mut case = sound();
     case.claim(name, value);

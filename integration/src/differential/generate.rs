@@ -1,4 +1,4 @@
-//! The case of a seed and a number.
+//! Generates the case of a seed and a number.
 
 mod claims;
 mod config;
@@ -19,16 +19,16 @@ use super::random::Random;
 use config::{AUDIENCE, HUB, OTHER_ISSUER, Wealth};
 use token::Aim;
 
-/// The draws that make a case hostile.
+/// The range of draws that make a case hostile.
 const HOSTILE_FIRST: usize = 50;
 const HOSTILE_END: usize = 75;
 
-/// Whether the case of that number is one of [`hostile_expressions`].
+/// Whether the case with that number is one of [`hostile_expressions`].
 pub(crate) fn is_hostile(seed: u64, number: u64) -> bool {
     (HOSTILE_FIRST..HOSTILE_END).contains(&Random::of(seed, number).below(110))
 }
 
-/// The same for the same seed and number, but for the keys.
+/// Generates a case. The same seed and number give the same case, except for the keys.
 pub(crate) fn case(seed: u64, number: u64, keys: &SigningKeys) -> Case {
     let mut random = Random::of(seed, number);
     match random.below(110) {
@@ -41,7 +41,7 @@ pub(crate) fn case(seed: u64, number: u64, keys: &SigningKeys) -> Case {
     }
 }
 
-/// As [`case`], of configurations alone that are written as YAML of every kind, or nearly as YAML.
+/// As [`case`], but only configurations, written as YAML of every kind or as nearly valid YAML.
 pub(crate) fn yaml_case(seed: u64, number: u64, keys: &SigningKeys) -> Case {
     texts(&mut Random::of(seed, number), keys)
 }
@@ -142,7 +142,7 @@ fn key_sets(random: &mut Random, keys: &SigningKeys) -> Case {
     case
 }
 
-/// A sound configuration whose issuers publish what they should; no tokens.
+/// A sound configuration whose issuers publish the right documents, without tokens.
 fn plain(random: &mut Random, keys: &SigningKeys, wealth: Wealth) -> Case {
     let mut config = ConfigText {
         tree: config::sound(random, wealth),
@@ -170,7 +170,7 @@ fn plain(random: &mut Random, keys: &SigningKeys, wealth: Wealth) -> Case {
     case
 }
 
-/// The first issuer's discovery document lies at another URL.
+/// Moves the first issuer's discovery document to another URL.
 fn elsewhere(case: &mut Case, random: &mut Random) {
     let url = random.pick(&[
         "https://broker.test/.well-known/openid-configuration",

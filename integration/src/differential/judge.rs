@@ -1,4 +1,4 @@
-//! keyferry-trust in the words that are compared.
+//! Runs keyferry-trust on a case and converts its result for the comparison.
 
 use jiff::Timestamp;
 use keyferry_trust::Minor;
@@ -12,7 +12,7 @@ use super::verdict::{FieldFault, Ruling, User, Verdict};
 use crate::oracle::Question;
 use crate::parts::OracleRelease;
 
-/// What keyferry-trust says for the minor of the release.
+/// The ruling of keyferry-trust for the minor version of the release.
 pub(crate) fn rule(case: &Case, question: &Question, release: OracleRelease) -> Ruling {
     let minor = minor(release);
     let loaded = match config::load(question.config.as_bytes(), minor) {

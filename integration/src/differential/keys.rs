@@ -1,4 +1,4 @@
-//! The keys of one run and their public forms. Keys are random; no verdict depends on which.
+//! The keys of one run and their public forms. The keys are random; no verdict depends on them.
 
 use aws_lc_rs::encoding::{AsBigEndian as _, AsDer as _};
 use aws_lc_rs::rand::SystemRandom;
@@ -13,7 +13,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 use super::node::Node;
 
-/// Which key.
+/// Identifies a key of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyName {
     RsaA,
@@ -115,7 +115,7 @@ impl SigningKeys {
         &self.certificates
     }
 
-    /// `d`, `p`, `q`, `dp`, `dq` and `qi` of an RSA key; none for others.
+    /// `d`, `p`, `q`, `dp`, `dq` and `qi` of an RSA key; `None` for others.
     pub(crate) fn private_rsa(&self, key: KeyName) -> Option<Vec<(&'static str, Node)>> {
         let pair = match key {
             KeyName::RsaA => &self.rsa[0],
@@ -123,8 +123,8 @@ impl SigningKeys {
             _ => return None,
         };
         let document = pair.as_der().ok()?;
-        // PKCS #8 holds a version, an algorithm and an octet string of RSAPrivateKey (RFC 8017): a
-        // version, n, e and these.
+        // PKCS #8 contains a version, an algorithm and an octet string of RSAPrivateKey (RFC 8017),
+        // which consists of a version, n, e and these.
         let (_, rest) = value(value(document.as_ref())?.0)?;
         let (_, rest) = value(rest)?;
         let mut rest = value(value(rest)?.0)?.0;
@@ -143,13 +143,13 @@ impl SigningKeys {
         )
     }
 
-    /// A certificate that is its own issuer.
+    /// A self-signed certificate.
     pub(crate) fn authority_pem(&self) -> &str {
         &self.authority_pem
     }
 
-    /// The signature under an algorithm's name (RFC 7518). Where key and algorithm do not go
-    /// together, the key's own algorithm signs: the token then says one thing and is another.
+    /// Signs under an algorithm's name (RFC 7518). If key and algorithm do not match, the key's own
+    /// algorithm signs, so that the token claims an algorithm that it does not use.
     pub(crate) fn sign(&self, key: KeyName, algorithm: &str, message: &[u8]) -> Vec<u8> {
         let signed = match key {
             _ if algorithm == "none" => Ok(Vec::new()),
@@ -185,7 +185,7 @@ impl SigningKeys {
         }
     }
 
-    /// The private member `d` of an EC key; none for others.
+    /// The private member `d` of an EC key; `None` for others.
     pub(crate) fn private_scalar(&self, key: KeyName) -> Option<String> {
         let pair = match key {
             KeyName::P256A => &self.p256[0],
@@ -222,7 +222,7 @@ impl SigningKeys {
         Ok(pair.sign(&self.random, message)?.as_ref().to_vec())
     }
 
-    /// The old attack: the public key as the secret.
+    /// The classic attack: uses the public key as the HMAC secret.
     fn mac(&self, key: KeyName, algorithm: &str, message: &[u8]) -> Vec<u8> {
         let hash = match algorithm {
             "HS384" => hmac::HMAC_SHA384,
@@ -246,7 +246,7 @@ fn authority() -> Result<String, Unspecified> {
     Ok(made.cert.pem())
 }
 
-/// A certificate of a key in PKCS #8, in base64.
+/// A certificate for a PKCS #8 key, in base64.
 fn certificate(pkcs8: &[u8]) -> Result<String, Unspecified> {
     let pair = rcgen::KeyPair::try_from(pkcs8).map_err(|_| Unspecified)?;
     let made = rcgen::CertificateParams::new(vec!["key.test".to_owned()])
@@ -268,10 +268,10 @@ fn rsa_jwk(pair: &RsaKeyPair) -> Node {
     ])
 }
 
-/// The content of the first DER value, and what stands after it.
+/// The content of the first DER value, and the bytes after it.
 fn value(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = der.get(1..)?.split_first()?;
-    // Below 0x80 the length itself, else how many bytes of length follow.
+    // Below 0x80 it is the length itself, otherwise the number of length bytes that follow.
     let (length, rest) = if first < 0x80 {
         (usize::from(first), rest)
     } else {

@@ -1,4 +1,4 @@
-//! A disagreement made small: every smaller case is tried that still disagrees in the same way.
+//! Shrinks a disagreement: tries smaller cases and keeps those that still disagree in the same way.
 
 mod expression;
 mod text;
@@ -8,11 +8,10 @@ use std::future::Future;
 
 use super::case::{Case, Form};
 
-/// How many smaller cases are tried for one disagreement.
+/// The number of smaller cases that are tried for one disagreement.
 const TRIES: usize = 1000;
 
-/// The smallest case found for which the question is answered with yes; it must be for the given
-/// one.
+/// Returns the smallest case found for which `still` is true. It must be true for the given case.
 pub(crate) async fn minimise<F>(case: Case, mut still: impl FnMut(Case) -> F) -> Case
 where
     F: Future<Output = bool>,
@@ -23,8 +22,8 @@ where
         let mut offers = candidates(&best);
         let mut place = 0;
         let mut better = false;
-        // After a success the walk goes on where it is: what was needed before is mostly needed
-        // still.
+        // After a success, continue from the current place: parts that were needed before are
+        // usually still needed.
         while let Some(candidate) = offers.get(place) {
             if left == 0 {
                 return best;
@@ -44,7 +43,7 @@ where
     }
 }
 
-/// Smaller cases, those that drop most first.
+/// Smaller cases, those that remove most first.
 fn candidates(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
     let mut offer = |change: &mut dyn FnMut(&mut Case)| {
@@ -116,7 +115,7 @@ mod tests {
     #[tokio::test]
     async fn what_matters_stays_and_the_rest_goes() {
         let keys = SigningKeys::generate().unwrap();
-        // Stands for a judge that is wrong about one function.
+        // Simulates a judge that is wrong about one function.
         let wrong = |case: &Case| case.config.text().contains("size(");
         let found = (0..)
             .map(|number| generate::case(3, number, &keys))

@@ -1,14 +1,14 @@
-//! A tree that can be written as JSON or YAML, and can hold what neither library would write:
-//! duplicate keys, raw scalars.
+//! A tree that can be written as JSON or YAML. It can contain what neither library would write:
+//! duplicate keys and raw scalars.
 
 use std::fmt::Write as _;
 
-/// A value of JSON or YAML.
+/// A JSON or YAML value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// Written as it is: numbers, `true`, `null`, or any scalar of YAML.
+    /// A scalar that is written as it is: numbers, `true`, `null`, or any scalar of YAML.
     Raw(String),
-    /// A string, quoted.
+    /// A string, which is quoted.
     Text(String),
     /// A list.
     List(Vec<Self>),
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// How many nodes there are, this one included.
+    /// The number of nodes, this one included.
     pub(crate) fn count(&self) -> usize {
         1 + match self {
             Self::Raw(_) | Self::Text(_) => 0,
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// The node at a place in reading order, where 0 is this one.
+    /// The node at a position in reading order, where 0 is this one.
     pub(crate) fn at_mut(&mut self, place: usize) -> Option<&mut Self> {
         let mut left = place;
         self.find(&mut left)
@@ -98,7 +98,7 @@ impl Node {
         }
     }
 
-    /// Compact JSON.
+    /// The tree as compact JSON.
     pub(crate) fn json(&self) -> String {
         let mut out = String::new();
         self.write_json(&mut out);
@@ -128,7 +128,7 @@ impl Node {
         }
     }
 
-    /// YAML in block style; strings are quoted, keys are plain.
+    /// The tree as YAML in block style. Strings are quoted, keys are plain.
     pub(crate) fn yaml(&self) -> String {
         let mut out = String::new();
         self.write_yaml(&mut out, 0);

@@ -1,11 +1,11 @@
-//! A small generator of pseudo-random numbers, so that a seed names a case for ever.
+//! A small generator of pseudo-random numbers, so that a seed always gives the same cases.
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): every seed is good, and a new stream costs nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The stream of one case of one run.
+    /// The random stream of one case of one run.
     pub(crate) fn of(seed: u64, case: u64) -> Self {
         let mut random = Self(seed ^ case.wrapping_mul(0xd1b5_4a32_d192_ed03));
         random.next();
@@ -20,23 +20,23 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `end`; 0 when `end` is 0.
+    /// A number less than `end`; 0 when `end` is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let end = end.max(1) as u64;
         usize::try_from(self.next() % end).unwrap_or_default()
     }
 
-    /// True in so many of a hundred.
+    /// True with this chance in percent.
     pub(crate) fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    /// One of them; the slice must hold something.
+    /// A random element; the slice must not be empty.
     pub(crate) fn pick<'a, T: ?Sized>(&mut self, from: &'a [&'a T]) -> &'a T {
         from[self.below(from.len())]
     }
 
-    /// One of them by value.
+    /// A random element by value; the slice must not be empty.
     pub(crate) fn one<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }

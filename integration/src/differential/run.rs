@@ -1,4 +1,4 @@
-//! A run over many cases, and its report.
+//! Runs many cases and reports the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,40 +16,40 @@ use crate::parts::OracleRelease;
 use crate::runner::{TestError, TestResult};
 
 const CHUNK: u64 = 200;
-/// Fewer decided judgements of a thousand fail the run.
+/// The run fails if fewer judgements of a thousand are decided.
 const DECIDED_PER_MILLE: usize = 980;
-/// So many cases meet every class of refusals.
+/// With at least this many cases, a run must meet every class of refusals.
 const ENOUGH_FOR_ALL: u64 = 5000;
 
-/// Which cases are made.
+/// The kind of cases to generate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cases {
     /// Every kind.
     All,
-    /// Configurations alone, as YAML of every kind and as texts that are nearly YAML.
+    /// Only configurations, as YAML of every kind and as nearly valid YAML.
     Yaml,
 }
 
-/// Which cases, and how much is shown.
+/// The settings of a run: its cases, and how much it reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Which kind of cases.
+    /// The kind of cases.
     pub kind: Cases,
-    /// How many cases.
+    /// The number of cases.
     pub cases: u64,
-    /// Which stream of cases.
+    /// The seed of the random cases.
     pub seed: u64,
     /// The number of the first case.
     pub first: u64,
-    /// How many disagreements are shrunk and shown.
+    /// The number of disagreements that are shrunk and shown.
     pub shown: usize,
-    /// Whether the oracles of all minors are asked, and not those of every run only.
+    /// Whether to ask the oracles of all minor versions instead of only those of every run.
     pub every_minor: bool,
 }
 
 impl Settings {
-    /// `KEYFERRY_DIFFERENTIAL_CASES`, `_SEED`, `_FIRST` and `_SHOWN`; 5,000 cases of seed 1 without
-    /// them. With `_WEEKLY`, 20,000 cases at every minor.
+    /// Reads `KEYFERRY_DIFFERENTIAL_CASES`, `_SEED`, `_FIRST` and `_SHOWN`. The default is 5,000
+    /// cases of seed 1. With `_WEEKLY`, it is 20,000 cases at every minor version.
     pub fn from_environment(kind: Cases) -> Self {
         let number = |name: &str, otherwise: u64| {
             std::env::var(format!("KEYFERRY_DIFFERENTIAL_{name}"))
@@ -80,7 +80,7 @@ impl Settings {
     }
 }
 
-/// One disagreement that is shown.
+/// A disagreement that the report shows.
 #[derive(Debug)]
 struct Found {
     release: usize,
@@ -91,18 +91,19 @@ struct Found {
 #[derive(Debug, Default)]
 struct Report {
     tallies: Vec<Tally>,
-    /// How often each kind was seen, by release.
+    /// How often each kind of disagreement occurred, by release.
     kinds: BTreeMap<(String, usize), usize>,
     reasons: BTreeMap<String, usize>,
     words: BTreeSet<(String, String)>,
     found: Vec<Found>,
-    /// The classes of the oracles' refusals.
+    /// The classes of refusals that the oracles gave.
     classes: BTreeSet<&'static str>,
-    /// By release, of the hostile cases alone.
+    /// The tallies of the hostile cases alone, by release.
     hostile: Vec<Tally>,
 }
 
-/// Asks both sides about every case and fails on any disagreement, or when too little is decided.
+/// Asks both sides about every case. Fails on any disagreement, or when too few judgements are
+/// decided.
 ///
 /// # Errors
 /// The report, with the shrunk disagreements.
@@ -224,7 +225,7 @@ impl Report {
             tally.add(comparison.tally);
         }
         for why in comparison.reasons {
-            // What is said about an expression stands after it.
+            // The cause follows the expression.
             let cause = why.rsplit(": ").next().unwrap_or_default();
             *self.reasons.entry(without_quoted(cause)).or_default() += 1;
         }
@@ -237,8 +238,8 @@ impl Report {
                 .entry((difference.kind.clone(), release))
                 .or_default();
             *seen += 1;
-            // One kind may have several causes; the same case on another release is rarely one of
-            // them.
+            // One kind may have several causes. Skip a case that already shows this kind on another
+            // release, because it rarely shows another cause.
             let elsewhere = self
                 .found
                 .iter()
@@ -302,7 +303,7 @@ fn print(oracles: &Oracles, report: &Report) {
     }
 }
 
-/// The disagreement made small, as text.
+/// Shrinks the disagreement and returns it as text.
 async fn shrunk(
     oracles: &Oracles,
     keys: &Arc<SigningKeys>,

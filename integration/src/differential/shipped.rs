@@ -1,5 +1,5 @@
-//! Every file of `auth-configs/` with the tokens of every vector, its own and the other files', at
-//! every oracle: both sides say the same, and of its own tokens what is written beside the file.
+//! Compares both sides on every file of `auth-configs/` with the tokens of every vector, at every
+//! oracle. They must agree, and for a file's own tokens they must agree with its vectors.
 
 use super::case::{Case, ConfigText, Form, NOW, Published};
 use super::compare::{Tally, compare};
@@ -14,10 +14,10 @@ use crate::runner::{TestError, TestResult};
 
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Asks both sides, and fails on anything that differs or is undetermined.
+/// Asks both sides, and fails on any difference or undetermined judgement.
 ///
 /// # Errors
-/// What differs.
+/// The differences.
 pub async fn shipped(oracles: &Oracles) -> TestResult {
     let keys = SigningKeys::generate().map_err(|_| "no signing keys")?;
     let files = auth_configs::all()?;
@@ -46,7 +46,7 @@ pub async fn shipped(oracles: &Oracles) -> TestResult {
                     .iter()
                     .map(|found| format!("{}, {:?}: {found:?}", file.name, oracle.release())),
             );
-            // The tokens of all files stand in the order of the files.
+            // The tokens of all files are in the order of the files.
             for (vector, verdicts) in file
                 .vectors
                 .cases
@@ -114,7 +114,7 @@ fn case(file: &AuthConfig, tokens: &[TokenSpec], keys: &SigningKeys) -> Result<C
         key_set: key_set::sound(keys),
     };
     Ok(Case {
-        // The file as it is, byte for byte but for the certificate.
+        // The file as it is, byte for byte except for the certificate.
         config: ConfigText {
             tree: Node::raw(""),
             form: Form::Json,

@@ -1,4 +1,4 @@
-//! Tokens as they are made, so that parts of them can be left out when a case is shrunk.
+//! Tokens as the parts they are made of, so that shrinking a case can remove parts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE, URL_SAFE_NO_PAD};
@@ -11,44 +11,44 @@ use super::node::Node;
 pub(crate) struct TokenSpec {
     /// The JOSE header.
     pub(crate) header: Node,
-    /// The claims; any node, for payloads that are no object.
+    /// The claims. This may be any node, for payloads that are not objects.
     pub(crate) claims: Node,
-    /// Who signs.
+    /// The key that signs.
     pub(crate) key: KeyName,
-    /// What the signature is made with, whatever the header says.
+    /// The algorithm of the signature, whatever the header says.
     pub(crate) algorithm: String,
-    /// What happens to it afterwards.
+    /// The changes to the finished token.
     pub(crate) damage: Vec<Damage>,
 }
 
-/// A change of a finished token.
+/// A change to a finished token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// One bit of the signature.
+    /// Flips one bit of the signature.
     FlipSignature,
-    /// The claims are other ones than those that were signed.
+    /// Replaces the claims with others than those that were signed.
     SwapClaims(Node),
-    /// No signature after the last dot.
+    /// Removes the signature after the last dot.
     DropSignature,
-    /// Half a signature.
+    /// Keeps half of the signature.
     CutSignature,
-    /// `=` after each part.
+    /// Adds `=` after each part.
     Pad,
-    /// Base64 with `+` and `/`.
+    /// Uses base64 with `+` and `/`.
     StandardAlphabet,
-    /// A fourth part.
+    /// Adds a fourth part.
     ExtraPart,
-    /// Only two parts.
+    /// Keeps only two parts.
     TwoParts,
-    /// Text before it.
+    /// Adds text before the token.
     Before(String),
-    /// Text after it.
+    /// Adds text after the token.
     After(String),
-    /// Text inside the claims part.
+    /// Adds text inside the claims part.
     Inside(String),
-    /// JWS JSON form, RFC 7515 section 7.2.2.
+    /// Uses the JWS JSON form, RFC 7515 section 7.2.2.
     FlattenedJson,
-    /// The token is this.
+    /// Replaces the whole token.
     Whole(String),
 }
 

@@ -1,23 +1,23 @@
-//! What the judge under test says, in the words that are compared.
+//! The result of keyferry-trust in the form that is compared.
 
 use std::collections::BTreeMap;
 
 use super::class;
 
-/// What becomes of a configuration and its tokens.
+/// The result for a configuration and its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ruling {
-    /// The file is not loaded; the text is meant to be kube-apiserver's own when it is exact.
+    /// The file is not loaded. If `exact`, the text must equal kube-apiserver's own.
     NotLoaded { text: String, exact: bool },
-    /// The configuration is not taken. The judge may know of parts that it could not judge: then
-    /// these are not all errors.
+    /// The configuration is refused. If the judge knows of parts that it could not judge, these may
+    /// not be all errors.
     NotValid {
         errors: Vec<FieldFault>,
         complete: bool,
     },
-    /// For each token one verdict of each jwt entry.
+    /// For each token, one verdict of each jwt entry.
     Verdicts(Vec<Vec<Verdict>>),
-    /// The judge does not know whether the configuration is taken.
+    /// The judge cannot determine whether the configuration is accepted.
     Undetermined { why: String },
 }
 
@@ -28,15 +28,15 @@ pub(crate) struct FieldFault {
     /// The `field.ErrorType`, like `FieldValueInvalid`.
     pub(crate) kind: String,
     pub(crate) text: String,
-    /// Whether the text is meant to be kube-apiserver's own.
+    /// Whether the text must equal kube-apiserver's own.
     pub(crate) exact: bool,
 }
 
-/// What becomes of a token.
+/// The result for a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Skipped,
-    /// The text is meant to be kube-apiserver's own when it is exact.
+    /// The token is refused. If `exact`, the text must equal kube-apiserver's own.
     Rejected {
         text: String,
         exact: bool,
@@ -45,11 +45,11 @@ pub(crate) enum Verdict {
     Undetermined {
         why: String,
     },
-    /// The authenticator's own order is random: any of these.
+    /// Any of these, because the authenticator's own order is random.
     OneOf(Vec<Self>),
 }
 
-/// Whom a token is for.
+/// The user of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -59,7 +59,7 @@ pub(crate) struct User {
 }
 
 impl Verdict {
-    /// A short name: two disagreements with the same names on both sides are of one kind.
+    /// A short name. Two disagreements with the same names on both sides are of one kind.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Skipped => "skipped".to_owned(),

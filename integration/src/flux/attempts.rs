@@ -1,5 +1,5 @@
-//! What became of every reconcile of a Kustomization, by a watch: nothing between two looks is
-//! missed.
+//! Records the result of every reconcile of a Kustomization by a watch, so that none is missed
+//! between two reads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ use crate::runner::TestError;
 
 const SUCCEEDED: &str = "ReconciliationSucceeded";
 
-/// A running watch of one Kustomization. It ends when dropped.
+/// A running watch of one Kustomization. Dropping it ends it.
 #[derive(Debug)]
 pub struct Attempts {
     seen: Arc<Mutex<Seen>>,
@@ -22,19 +22,19 @@ pub struct Attempts {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// `status.history[].totalReconciliations`, all together, now.
+    /// The current sum of `status.history[].totalReconciliations`.
     reconciled: u64,
-    /// Whatever said that a reconcile failed.
+    /// Every message that reported a failed reconcile.
     failures: Vec<String>,
-    /// Why the watch is over.
+    /// Why the watch ended.
     ended: Option<String>,
 }
 
 impl Attempts {
-    /// Watches the Kustomization of this namespace and name on the hub, from now on.
+    /// Starts to watch the Kustomization of this namespace and name on the hub.
     ///
     /// # Errors
-    /// The hub does not give a watch.
+    /// The hub does not start a watch.
     pub async fn watch(hub: &ControlPlane, namespace: &str, name: &str) -> Result<Self, TestError> {
         let path = format!(
             "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations\
@@ -66,10 +66,10 @@ impl Attempts {
         Ok(Self { seen, watching })
     }
 
-    /// How many reconciles there have been, all of which succeeded.
+    /// The number of reconciles so far, if all of them succeeded.
     ///
     /// # Errors
-    /// One failed, with what was said of it; or the watch has ended and knows nothing.
+    /// A reconcile failed (with its message), or the watch has ended, so the result is unknown.
     pub fn succeeded(&self) -> Result<u64, TestError> {
         let seen = held(&self.seen);
         if let Some(why) = &seen.ended {

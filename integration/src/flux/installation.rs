@@ -1,5 +1,5 @@
-//! What Flux's installation applies on a cluster, as far as the two controllers need it: CRDs and
-//! roles out of their own modules.
+//! Applies the parts of Flux's installation that the two controllers need: CRDs and roles from
+//! their own modules.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::runner::TestError;
 
 use super::FLUX_NAMESPACE;
 
-/// Applies it, and waits until the hub serves the new kinds.
+/// Applies the CRDs and roles, and waits until the hub serves the new kinds.
 pub(super) async fn apply(
     hub: &ControlPlane,
     parts: &Parts,
@@ -45,7 +45,7 @@ pub(super) async fn apply(
 }
 
 /// The controller's own ClusterRole under the controller's name, bound to it. kustomize-controller
-/// is also bound to cluster-admin, as Flux's `cluster-reconciler` binding does it: it takes on the
+/// is also bound to cluster-admin, as by Flux's `cluster-reconciler` binding: it impersonates the
 /// ServiceAccount of a Kustomization before it applies on the hub.
 fn role(part: Part, module: &Path, folder: &Path) -> Result<PathBuf, TestError> {
     let name = part.binary();

@@ -1,4 +1,4 @@
-//! Flux's objects as tests write them, and waiting for what Flux says about them.
+//! Flux's objects as tests write them, and functions that wait for their conditions.
 
 use std::time::{Duration, Instant};
 
@@ -10,22 +10,23 @@ use crate::runner::TestError;
 
 const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1";
 const KUSTOMIZE: &str = "/apis/kustomize.toolkit.fluxcd.io/v1";
-/// Flux tries again after the interval of the object, in these tests a few seconds.
+/// How long to wait. Flux retries after the interval of the object, which is a few seconds in these
+/// tests.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// A GitRepository.
+/// A GitRepository of a test.
 #[derive(Debug, Clone, Copy)]
 pub struct GitSource<'a> {
     /// Its namespace.
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// Where the repository is; the branch is `main`.
+    /// The URL of the repository; the branch is `main`.
     pub url: &'a str,
 }
 
 impl GitSource<'_> {
-    /// Its path on the hub.
+    /// Its API path on the hub.
     pub fn path(&self) -> String {
         format!(
             "{SOURCES}/namespaces/{}/gitrepositories/{}",
@@ -33,10 +34,10 @@ impl GitSource<'_> {
         )
     }
 
-    /// Applies it.
+    /// Applies the GitRepository.
     ///
     /// # Errors
-    /// What the hub says.
+    /// Any error from the hub.
     pub async fn apply(&self, by: &RestClient) -> Result<Value, RestError> {
         let object = json!({
             "apiVersion": "source.toolkit.fluxcd.io/v1",
@@ -48,7 +49,7 @@ impl GitSource<'_> {
     }
 }
 
-/// Where a Kustomization finds its target.
+/// The reference with which a Kustomization finds its target.
 #[derive(Debug, Clone, Copy)]
 pub enum KubeConfigRef<'a> {
     /// `secretRef`, key `value`.
@@ -64,18 +65,18 @@ pub struct KustomizationSpec<'a> {
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// The GitRepository, in the same namespace.
+    /// The name of the GitRepository, in the same namespace.
     pub source: &'a str,
-    /// The folder in it.
+    /// The folder in the repository.
     pub path: &'a str,
-    /// The target.
+    /// The reference to the target.
     pub kube_config: KubeConfigRef<'a>,
-    /// `spec.serviceAccountName`: who Flux becomes at the target.
+    /// `spec.serviceAccountName`: the user that Flux impersonates at the target.
     pub impersonating: Option<&'a str>,
 }
 
 impl KustomizationSpec<'_> {
-    /// Its path on the hub.
+    /// Its API path on the hub.
     pub fn path(&self) -> String {
         format!(
             "{KUSTOMIZE}/namespaces/{}/kustomizations/{}",
@@ -83,10 +84,10 @@ impl KustomizationSpec<'_> {
         )
     }
 
-    /// Applies it.
+    /// Applies the Kustomization.
     ///
     /// # Errors
-    /// What the hub says.
+    /// Any error from the hub.
     pub async fn apply(&self, by: &RestClient) -> Result<Value, RestError> {
         let kube_config = match self.kube_config {
             KubeConfigRef::Secret(name) => json!({ "secretRef": { "name": name } }),
@@ -113,10 +114,10 @@ impl KustomizationSpec<'_> {
     }
 }
 
-/// Waits until an object is Ready in its present generation; returns it.
+/// Waits until an object is Ready in its current generation; returns it.
 ///
 /// # Errors
-/// It is not within a minute; with what its Ready condition says.
+/// It is not Ready within a minute. The error contains its Ready condition.
 pub async fn until_ready(hub: &ControlPlane, path: &str) -> Result<Value, TestError> {
     until(hub, path, "Ready", |object, ready| {
         ready["status"] == "True"
@@ -129,7 +130,7 @@ pub async fn until_ready(hub: &ControlPlane, path: &str) -> Result<Value, TestEr
 /// object.
 ///
 /// # Errors
-/// It does not say so within a minute; with what it says.
+/// The condition does not have it within a minute. The error contains the condition.
 pub async fn until_said(hub: &ControlPlane, path: &str, text: &str) -> Result<Value, TestError> {
     let says = |_: &Value, ready: &Value| {
         ready["status"] == "False"
@@ -140,7 +141,7 @@ pub async fn until_said(hub: &ControlPlane, path: &str, text: &str) -> Result<Va
     until(hub, path, &format!("not Ready with {text:?}"), says).await
 }
 
-/// A condition of an object, null when it has none of that type.
+/// A condition of an object, or null if it has none of that type.
 pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array();
     conditions

@@ -1,4 +1,5 @@
-//! One request to `git http-backend`: the environment of RFC 3875 in, headers and a body out.
+//! Passes one request to `git http-backend`: the environment of RFC 3875 in, headers and a body
+//! out.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -12,7 +13,7 @@ use tokio::process::Command;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Runs it. An error is what went wrong, in words for the log of the client.
+/// Runs `git http-backend`. An error is a text for the client's log.
 pub(super) async fn run(folder: &Path, head: &Parts, body: &[u8]) -> Result<Response, String> {
     let header = |name: &str| {
         head.headers
@@ -41,7 +42,7 @@ pub(super) async fn run(folder: &Path, head: &Parts, body: &[u8]) -> Result<Resp
         .map_err(|error| format!("git did not start: {error}"))?;
     let mut input = child.stdin.take().ok_or("git has no standard input")?;
     let talking = async {
-        // It answers some requests without reading them to the end.
+        // git answers some requests without reading them to the end.
         let _ = input.write_all(body).await;
         drop(input);
         child.wait_with_output().await
@@ -58,8 +59,8 @@ pub(super) async fn run(folder: &Path, head: &Parts, body: &[u8]) -> Result<Resp
     }
 }
 
-/// The response in CGI output: header lines, of which `Status` is the status line, an empty line,
-/// the body.
+/// Parses CGI output into a response: header lines (`Status` gives the status), an empty line, the
+/// body.
 fn response(output: &[u8]) -> Option<Response> {
     let end = output.windows(4).position(|window| window == b"\r\n\r\n")?;
     let (head, body) = (output.get(..end)?, output.get(end + 4..)?);

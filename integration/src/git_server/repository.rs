@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use super::GitError;
 
-/// See the module. Its one branch is `main`.
+/// A bare repository. Its only branch is `main`.
 #[derive(Debug)]
 pub struct Repository {
     bare: PathBuf,
@@ -31,15 +31,15 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Where clients read it.
+    /// The URL at which clients read it.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Commits these files (path, text) and nothing else; returns the commit's hash.
+    /// Commits exactly these files (path, text); returns the commit's hash.
     ///
     /// # Errors
-    /// git refuses: nothing has changed, for one.
+    /// git failed, for example because nothing has changed.
     pub async fn commit(&self, files: &[(&str, &str)]) -> Result<String, GitError> {
         let failed = |what: String| move |source| GitError::File { what, source };
         std::fs::remove_dir_all(&self.tree)
@@ -87,7 +87,7 @@ impl Repository {
         let output = Command::new("git")
             .args(args)
             .current_dir(&self.tree)
-            // Nothing of the person who runs the tests: no settings, no signing, no hooks.
+            // Ignore everything of the user who runs the tests: settings, signing, hooks.
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_SYSTEM", "/dev/null")
             .envs([

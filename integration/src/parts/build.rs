@@ -1,4 +1,4 @@
-//! The cache of built parts, keyed by what pins them, and the one build that fills it.
+//! The cache of built binaries, keyed by the files that pin them, and the build that fills it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use tokio::process::Command;
 
 use super::{Part, PartError};
 
-/// `<cache>/<directory>-<first 16 hex digits of sha256 of go.mod, go.sum, *.go and other *.mod,
-/// *.sum>/<binary>`, built when it is not there.
+/// Returns `<cache>/<directory>-<first 16 hex digits of sha256 of go.mod, go.sum, *.go and other
+/// *.mod, *.sum>/<binary>`, and builds it if it does not exist.
 pub(super) async fn cached_or_built(
     manifest: &Path,
     cache: &Path,
@@ -50,7 +50,8 @@ fn manifest_key(manifest: &Path) -> Result<String, PartError> {
         .collect())
 }
 
-/// The program's own Go files by name, and what else pins its modules; a pinned tool has none.
+/// The program's own Go files by name, and other files that pin its modules. A pinned tool has
+/// none.
 fn sources(manifest: &Path) -> Result<Vec<PathBuf>, PartError> {
     let entries = std::fs::read_dir(manifest).map_err(|source| cache_error(manifest, source))?;
     let counts = |path: &PathBuf| {
@@ -67,7 +68,8 @@ fn sources(manifest: &Path) -> Result<Vec<PathBuf>, PartError> {
     Ok(files)
 }
 
-/// Held until the returned file is dropped; released by the system when the process dies.
+/// Takes a file lock that lasts until the returned file is dropped. The system releases it when the
+/// process dies.
 pub(super) async fn lock(path: PathBuf) -> Result<File, PartError> {
     let shown = path.clone();
     tokio::task::spawn_blocking(move || {

@@ -1,5 +1,5 @@
-//! Clients of ours in languages that need their runtime and libraries installed: a folder of the
-//! cache for each, filled once by the ordinary client of its package registry.
+//! Our clients in languages whose runtime and libraries must be installed. Each has a folder in the
+//! cache, which the ordinary client of its package registry fills once.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,18 +11,18 @@ use tokio::process::Command;
 use super::PartError;
 use super::build::{cache_error, lock};
 
-/// A client.
+/// A client program that is not in Go or Rust.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Client {
-    /// Verifies tokens with libraries of Python.
+    /// Verifies tokens with Python libraries.
     PythonVerifiers,
-    /// Verifies tokens with libraries of JavaScript.
+    /// Verifies tokens with JavaScript libraries.
     JavaScriptVerifiers,
-    /// Verifies tokens with libraries of Java.
+    /// Verifies tokens with Java libraries.
     JavaVerifiers,
-    /// The Kubernetes client of Python.
+    /// The Kubernetes client for Python.
     PythonKubernetes,
-    /// The Kubernetes client of JavaScript.
+    /// The Kubernetes client for JavaScript.
     JavaScriptKubernetes,
 }
 
@@ -47,7 +47,7 @@ impl Client {
         }
     }
 
-    /// The commands that fill the folder they run in, which holds a copy of the client's files.
+    /// The commands that fill the folder they run in, which contains a copy of the client's files.
     fn steps(self) -> &'static [&'static [&'static str]] {
         match self {
             Self::PythonVerifiers | Self::PythonKubernetes => &[
@@ -70,7 +70,7 @@ impl Client {
             }
             Self::JavaVerifiers => &[
                 &["javac", "-version"],
-                // With -C a wrong checksum is an error.
+                // With -C, Maven fails on a wrong checksum.
                 &[
                     "mvn",
                     "--quiet",
@@ -121,8 +121,8 @@ impl Client {
     }
 }
 
-/// `<cache>/<directory>-<first 16 hex digits of sha256 of its files>`, filled when it is not; a
-/// file `installed` says that it is.
+/// Returns `<cache>/<directory>-<first 16 hex digits of sha256 of its files>`, and fills it if
+/// necessary. A file `installed` marks a complete folder.
 pub(super) async fn cached_or_installed(
     source: &Path,
     cache: &Path,
@@ -136,11 +136,11 @@ pub(super) async fn cached_or_installed(
     }
     std::fs::create_dir_all(&folder).map_err(|source| cache_error(&folder, source))?;
     let _lock = lock(folder.with_extension("lock")).await?;
-    // Another test process may have done it while this one waited for the lock.
+    // Another test process may have filled it while this one waited for the lock.
     if marker.is_file() {
         return Ok(installed);
     }
-    // What a broken installation left is not built upon.
+    // Start from an empty folder, because a broken installation may have left files.
     std::fs::remove_dir_all(&folder).map_err(|source| cache_error(&folder, source))?;
     std::fs::create_dir_all(&folder).map_err(|source| cache_error(&folder, source))?;
     for (name, bytes) in &files {
@@ -169,7 +169,7 @@ async fn run(step: &[&str], folder: &Path, client: Client) -> Result<(), PartErr
     let Some((program, arguments)) = step.split_first() else {
         return Ok(());
     };
-    // A relative path would be looked for where the tests run.
+    // A relative path would be resolved from the directory where the tests run.
     let path = if program.contains('/') {
         folder.join(program)
     } else {
@@ -196,7 +196,7 @@ async fn run(step: &[&str], folder: &Path, client: Client) -> Result<(), PartErr
     Err(unavailable(format!("{} failed: {last}", step.join(" "))))
 }
 
-/// The files of the client by name.
+/// The files of the client, sorted by name.
 fn files(source: &Path) -> Result<Vec<(String, Vec<u8>)>, PartError> {
     let wrong = |error| cache_error(source, error);
     let mut files = Vec::new();

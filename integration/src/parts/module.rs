@@ -1,4 +1,4 @@
-//! Where Go keeps the sources of a pinned tool.
+//! Finds the source folder of a pinned tool in Go's module cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use super::{Part, PartError};
 
-/// Asks Go, which downloads the module when it is not there and holds it against go.sum.
+/// Asks Go for the folder. Go downloads the module if necessary and checks it against go.sum.
 pub(super) async fn folder(manifest: &Path, part: Part) -> Result<PathBuf, PartError> {
     let unavailable = |why: String| PartError::Unavailable {
         part: part.binary(),

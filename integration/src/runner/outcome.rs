@@ -1,4 +1,4 @@
-//! How a test ends, and how a fixture that did not start is told.
+//! The result of a test, and the report of a fixture that did not start.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use tokio::time::error::Elapsed;
 use crate::fleet::FleetError;
 use crate::parts::PartError;
 
-/// Any error: tests print it and do nothing else with it.
+/// Any error. Tests only print it.
 pub type TestError = Box<dyn Error + Send + Sync>;
 
-/// How a test ends; a panic counts as a failure too.
+/// The result of a test. A panic counts as a failure too.
 pub type TestResult = Result<(), TestError>;
 
-/// Why there is no fixture.
+/// Why a fixture did not start.
 #[derive(Debug)]
 pub enum NotStarted {
-    /// This machine does not have what it takes: the tests are ignored.
+    /// This machine lacks something, so the tests are ignored.
     Missing(String),
-    /// It should have started.
+    /// The machine has everything, but the start failed.
     Failed(TestError),
 }
 
 impl NotStarted {
-    /// A failure that is not a fleet's.
+    /// A failure that does not come from a fleet.
     pub fn failed(error: impl Into<TestError>) -> Self {
         Self::Failed(error.into())
     }
@@ -41,7 +41,7 @@ impl From<FleetError> for NotStarted {
     }
 }
 
-/// Ignored with the reason, or failed where real parts are required.
+/// Reports the test as ignored with the reason, or as failed if real parts are required.
 pub(super) fn missing(reason: &str) -> Result<Completion, Failed> {
     if std::env::var_os("KEYFERRY_REQUIRE_REAL").is_some_and(|value| value == "1") {
         return Err(format!("real parts are required: {reason}").into());
@@ -49,14 +49,14 @@ pub(super) fn missing(reason: &str) -> Result<Completion, Failed> {
     Ok(Completion::ignored_with(reason))
 }
 
-/// The text of a failure, panics and time-outs included.
+/// The text of a failed test, also for panics and time-outs.
 pub(super) fn test_outcome(
     ended: Result<Result<TestResult, JoinError>, Elapsed>,
     limit: Duration,
 ) -> Result<Completion, String> {
     match ended {
         Ok(Ok(Ok(()))) => Ok(Completion::Completed),
-        // A part that only this test needs.
+        // A part that only this test needs is missing.
         Ok(Ok(Err(error)))
             if matches!(error.downcast_ref(), Some(PartError::Unavailable { .. })) =>
         {

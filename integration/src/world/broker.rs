@@ -1,4 +1,4 @@
-//! A Keyferry process, its configuration file, and what it wrote.
+//! Keyferry processes for tests, with their configuration files, logs and audit logs.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -16,12 +16,12 @@ use crate::ports::free_port;
 use crate::rbac::{ServiceAccountKubeconfig, service_account_kubeconfig_at};
 use crate::runner::TestError;
 
-/// Where the shipped manifests install it.
+/// The namespace that the shipped manifests install Keyferry in.
 pub const SHARED_NAMESPACE: &str = "keyferry-system";
 
 const READY: Duration = Duration::from_secs(90);
 
-/// A Keyferry to start.
+/// The settings of a Keyferry to start.
 #[derive(Clone, Debug)]
 pub struct BrokerSpec {
     name: String,
@@ -40,7 +40,7 @@ pub struct BrokerSpec {
     ready_within: Duration,
 }
 
-/// The times of a Keyferry that tests shorten.
+/// The durations of a Keyferry's configuration that tests shorten.
 #[derive(Clone, Copy, Debug)]
 pub struct BrokerTimes {
     /// `maxStaleAuthorization`, in seconds.
@@ -49,12 +49,12 @@ pub struct BrokerTimes {
     pub max_age: u64,
 }
 
-/// All of a test's clients have one address.
+/// Turns off the limits per address, because all clients of a test share one address.
 const NO_LIMITS: &str =
     "limits: {connectionsPerAddress: 0, newCallersPerAddress: 0, newCallersPerNamespace: 0}";
 
 impl BrokerSpec {
-    /// A Keyferry for a hub, without targets. The name is that of its folder and its log.
+    /// A Keyferry for a hub, without targets. The name is used for its folder and its log.
     pub fn of_hub(name: &str, hub: &ControlPlane) -> Self {
         Self {
             name: name.to_owned(),
@@ -79,12 +79,12 @@ impl BrokerSpec {
         }
     }
 
-    /// Its name.
+    /// The name of its folder and its log.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its `publicURL`, unless it is published elsewhere.
+    /// The `publicURL` at its own listener, which it uses unless it is published elsewhere.
     ///
     /// # Errors
     /// No port is free.
@@ -93,7 +93,7 @@ impl BrokerSpec {
         Ok(format!("https://127.0.0.1:{discovery}"))
     }
 
-    /// Where its provider metadata document will be.
+    /// The URL of its provider metadata document.
     ///
     /// # Errors
     /// No port is free.
@@ -104,21 +104,22 @@ impl BrokerSpec {
         ))
     }
 
-    /// By way of a proxy.
+    /// Connects to the hub through a proxy at this URL.
     #[must_use]
     pub fn through(mut self, url: &str) -> Self {
         url.clone_into(&mut self.hub_url);
         self
     }
 
-    /// An installation of its own on the hub, which shares no record of keys with the others.
+    /// Gives it an installation of its own on the hub, so that it shares no key journal with
+    /// others.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.namespace = format!("keyferry-{}", self.name);
         self
     }
 
-    /// A further replica of an installation that is there.
+    /// Makes it a further replica of an existing installation.
     #[must_use]
     pub fn replica_in(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
@@ -130,28 +131,28 @@ impl BrokerSpec {
         &self.namespace
     }
 
-    /// With one more TargetCluster.
+    /// Adds a TargetCluster.
     #[must_use]
     pub fn with_target(mut self, target: Target) -> Self {
         self.targets.push(target);
         self
     }
 
-    /// With one more TargetAccess.
+    /// Adds a TargetAccess.
     #[must_use]
     pub fn with_access(mut self, access: Access) -> Self {
         self.accesses.push(access);
         self
     }
 
-    /// With other times.
+    /// Sets other durations.
     #[must_use]
     pub fn with_times(mut self, times: BrokerTimes) -> Self {
         self.times = times;
         self
     }
 
-    /// With further lines of the ServerConfiguration.
+    /// Adds lines to the ServerConfiguration.
     #[must_use]
     pub fn with_server_lines(mut self, lines: &str) -> Self {
         self.further.push_str(lines);
@@ -164,7 +165,7 @@ impl BrokerSpec {
         folder: &Path,
         ca: &TestCa,
     ) -> Result<Files, TestError> {
-        // The listener's certificate is for publicURL's host, whichever that is.
+        // The listener's certificate is always for the host of publicURL.
         let host = self.public_url.as_deref().and_then(|url| {
             Some(
                 url.strip_prefix("https://")?
@@ -187,43 +188,43 @@ impl BrokerSpec {
         })
     }
 
-    /// With another `publicURL` than the address of its own listener.
+    /// Sets a `publicURL` other than the address of its own listener.
     #[must_use]
     pub fn published_at(mut self, url: &str) -> Self {
         self.public_url = Some(url.to_owned());
         self
     }
 
-    /// With its audit log elsewhere.
+    /// Writes its audit log to another file.
     #[must_use]
     pub fn audited_to(mut self, file: &Path) -> Self {
         self.audit_file = Some(file.to_owned());
         self
     }
 
-    /// With a state directory.
+    /// Sets a state directory.
     #[must_use]
     pub fn with_state_in(mut self, directory: &Path) -> Self {
         self.state_dir = Some(directory.to_owned());
         self
     }
 
-    /// Counted as started once it lives, ready or not.
+    /// Counts it as started once it is live, whether or not it is ready.
     #[must_use]
     pub fn not_ready_yet(mut self) -> Self {
         self.ready_when = "/livez";
         self
     }
 
-    /// With the limits per address as they are where nothing is written. All of a test's clients
-    /// have one address.
+    /// Uses the default limits per address. Tests usually turn them off, because all their clients
+    /// share one address.
     #[must_use]
     pub fn with_usual_limits(mut self) -> Self {
         self.limits = [""; 2];
         self
     }
 
-    /// With limits of the listeners' own: the `limits` of discovery and of the token API.
+    /// Sets the `limits` of the listeners: those of discovery, then those of the token API.
     #[must_use]
     pub fn with_limits(mut self, limits: [&'static str; 2]) -> Self {
         self.limits = limits;
@@ -261,14 +262,14 @@ impl BrokerSpec {
     }
 }
 
-/// What a Keyferry is started with.
+/// The files that a Keyferry starts with.
 struct Files {
     config: PathBuf,
     certificate: (PathBuf, PathBuf),
     kubeconfig: ServiceAccountKubeconfig,
 }
 
-/// A running Keyferry. It ends when dropped.
+/// A running Keyferry. Dropping it ends the process.
 pub struct Broker {
     spec: Mutex<BrokerSpec>,
     folder: PathBuf,
@@ -282,7 +283,8 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts one with its files in a folder, ready as its specification says.
+    /// Starts a Keyferry with its files in a folder, and waits until it is ready as the spec
+    /// defines it.
     ///
     /// # Errors
     /// It did not become ready.
@@ -351,7 +353,7 @@ impl Broker {
             .await?)
     }
 
-    /// Ends the process in good order and starts another one with the same files.
+    /// Stops the process gracefully and starts another one with the same files.
     ///
     /// # Errors
     /// It did not become ready.
@@ -371,27 +373,27 @@ impl Broker {
         Ok(Self { process, ..self })
     }
 
-    /// A client that trusts its certificate.
+    /// An HTTP client that trusts its certificate.
     pub fn http(&self) -> &reqwest::Client {
         &self.http
     }
 
-    /// The CA to trust for it.
+    /// The file of the CA that signed its serving certificate.
     pub fn ca_path(&self) -> &Path {
         &self.ca_path
     }
 
-    /// The token API.
+    /// The URL of the token API.
     pub fn api_url(&self) -> String {
         self.url(1, "https")
     }
 
-    /// The published documents.
+    /// The URL of the published documents.
     pub fn discovery_url(&self) -> String {
         self.url(0, "https")
     }
 
-    /// Health and metrics.
+    /// The URL of health and metrics.
     pub fn health_url(&self) -> String {
         self.url(2, "http")
     }
@@ -413,7 +415,7 @@ impl Broker {
         &self.config
     }
 
-    /// The kubeconfig by which it is on the hub.
+    /// The kubeconfig that it uses for the hub.
     pub fn kubeconfig(&self) -> &ServiceAccountKubeconfig {
         &self.kubeconfig
     }
@@ -423,20 +425,20 @@ impl Broker {
         &self.process
     }
 
-    /// Gives the process up, to be stopped and waited for.
+    /// Gives up the process, so that the caller can stop it and wait for it.
     pub fn into_process(self) -> KeyferryProcess {
         self.process
     }
 
-    /// Everything it logged.
+    /// Everything that it has logged.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn log(&self) -> Result<String, TestError> {
         Ok(std::fs::read_to_string(self.process.log())?)
     }
 
-    /// Everything it wrote to its audit log.
+    /// Every record of its audit log so far.
     ///
     /// # Errors
     /// A line is not JSON.
@@ -448,10 +450,10 @@ impl Broker {
             .collect::<Result<_, _>>()?)
     }
 
-    /// The audit record of one answer.
+    /// The audit record of the response with this request ID.
     ///
     /// # Errors
-    /// There is none, or more than one.
+    /// There is no such record, or more than one.
     pub fn audit_of(&self, request_id: &str) -> Result<Value, TestError> {
         let mut records: Vec<Value> = self
             .audit()?
@@ -468,10 +470,10 @@ impl Broker {
         }
     }
 
-    /// Changes its file and waits until the change is in force, by the reload counter.
+    /// Changes its configuration file and waits, by the reload counter, until the change is active.
     ///
     /// # Errors
-    /// It was not taken up within 15 s.
+    /// It was not reloaded within 15 s.
     pub async fn reconfigure(
         &self,
         change: impl FnOnce(&mut Vec<Target>, &mut Vec<Access>),
@@ -487,7 +489,7 @@ impl Broker {
         self.rewrite_config(&text, "success").await
     }
 
-    /// Puts any text into its file and waits until it has been looked at, with this result.
+    /// Writes any text to its configuration file and waits until a reload counts this result.
     ///
     /// # Errors
     /// As [`Broker::reconfigure`].

@@ -1,4 +1,4 @@
-//! Calls to a Keyferry as a tenant's workload makes them.
+//! Calls to a Keyferry, made as a tenant's workload makes them.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use super::{Broker, CALLER_AUDIENCE};
 use crate::control_plane::ControlPlane;
 use crate::runner::TestError;
 
-/// An answer of the token API.
+/// A response of the token API.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// `X-Request-Id`.
+    /// The `X-Request-Id` header.
     pub request_id: String,
     /// All headers.
     pub headers: HeaderMap,
@@ -44,22 +44,22 @@ impl Answer {
     /// The body as JSON.
     ///
     /// # Errors
-    /// It is none.
+    /// The body is not JSON.
     pub fn json(&self) -> Result<Value, TestError> {
         Ok(serde_json::from_str(&self.body)?)
     }
 
-    /// The token of a successful exchange.
+    /// The token from a successful exchange.
     ///
     /// # Errors
-    /// It was not one.
+    /// The exchange did not succeed.
     pub fn token(&self) -> Result<String, TestError> {
         let token = self.json()?["access_token"].as_str().map(str::to_owned);
         token.ok_or_else(|| format!("no token but {} {}", self.status, self.body).into())
     }
 }
 
-/// A well-formed form of RFC 8693.
+/// A well-formed token exchange form (RFC 8693).
 pub fn exchange_form(subject_token: &str, access: &str) -> Vec<(&'static str, String)> {
     vec![
         (
@@ -75,17 +75,17 @@ pub fn exchange_form(subject_token: &str, access: &str) -> Vec<(&'static str, St
     ]
 }
 
-/// The claims of a token, unverified (RFC 7519).
+/// The claims of a token, without verifying it (RFC 7519).
 ///
 /// # Errors
-/// It is none.
+/// The text is not a token.
 pub fn claims(token: &str) -> Result<Value, TestError> {
     let claims = token.split('.').nth(1).ok_or("this is no token")?;
     Ok(serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims)?)?)
 }
 
 impl Broker {
-    /// Exchanges a token for one of `<namespace>/<access>`.
+    /// Exchanges a subject token for a token of the access `<namespace>/<access>`.
     ///
     /// # Errors
     /// The server did not answer at all.
@@ -93,11 +93,11 @@ impl Broker {
         self.post_form(&exchange_form(subject_token, access)).await
     }
 
-    /// Exchanges until it succeeds: objects that a test has just made on the hub take a moment to
-    /// be seen.
+    /// Exchanges until it succeeds, because Keyferry sees objects that a test has just created on
+    /// the hub only after a moment.
     ///
     /// # Errors
-    /// The last answer after 20 s.
+    /// The last response after 20 s.
     pub async fn exchange_in_time(
         &self,
         subject_token: &str,
@@ -137,7 +137,7 @@ impl Broker {
         Answer::of(request.send().await?).await
     }
 
-    /// Gets the kubeconfig of an access.
+    /// Fetches the kubeconfig of an access.
     ///
     /// # Errors
     /// As [`Broker::exchange`].
@@ -155,10 +155,10 @@ impl Broker {
     }
 }
 
-/// A caller token of a ServiceAccount, for Keyferry's audience alone.
+/// A caller token of a ServiceAccount, with Keyferry's audience alone.
 ///
 /// # Errors
-/// What the hub says.
+/// Any error from the hub.
 pub async fn caller_token(
     hub: &ControlPlane,
     namespace: &str,

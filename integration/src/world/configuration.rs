@@ -1,21 +1,21 @@
-//! Keyferry's configuration file, as a test wants it.
+//! Targets and accesses of a test, and the configuration objects made from them.
 
 use std::fmt::Write;
 
 use crate::control_plane::ControlPlane;
 
-/// A TargetCluster.
+/// A TargetCluster of a test.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Its name.
     pub name: String,
-    /// Its apiserver.
+    /// The address of its apiserver.
     pub address: String,
-    /// The Secret of `certSecretRef`; without one, `caBundle` holds `ca_pem`.
+    /// The Secret of `certSecretRef`. Without one, `caBundle` contains `ca_pem`.
     pub ca_secret: Option<String>,
     /// Its CA.
     pub ca_pem: String,
-    /// Its audience.
+    /// The audience of its tokens.
     pub audience: String,
     /// `allow[]`: namespace and ServiceAccounts.
     pub allow: Vec<(String, Vec<String>)>,
@@ -24,7 +24,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A target for a control plane that nobody may use yet.
+    /// A target for a control plane, with an empty `allow[]`.
     pub fn of(plane: &ControlPlane, audience: &str) -> Self {
         Self {
             name: plane.name().to_owned(),
@@ -37,14 +37,14 @@ impl Target {
         }
     }
 
-    /// The same under another name.
+    /// Changes the name.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// With one more entry of `allow[]`.
+    /// Adds an entry to `allow[]`.
     #[must_use]
     pub fn allowing(mut self, namespace: &str, accounts: &[&str]) -> Self {
         self.allow.push((
@@ -95,16 +95,16 @@ impl Target {
     }
 }
 
-/// A TargetAccess.
+/// A TargetAccess of a test.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The target.
+    /// The name of the TargetCluster.
     pub target: String,
-    /// The ServiceAccount.
+    /// The ServiceAccount that tokens are minted for.
     pub account: String,
     /// `callers[]`.
     pub callers: Vec<String>,
@@ -123,7 +123,7 @@ impl Access {
         }
     }
 
-    /// With further callers.
+    /// Sets the further callers.
     #[must_use]
     pub fn for_callers(mut self, callers: &[&str]) -> Self {
         self.callers = callers.iter().map(|caller| (*caller).to_owned()).collect();

@@ -1,4 +1,4 @@
-//! An etcd, a CA and a built Keyferry, on which a test puts hubs and targets of its own.
+//! An etcd, a CA and a built Keyferry, for tests that start their own hubs and targets.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::parts::{Minor, Parts};
 use crate::pki::{SigningKeyKind, TestCa};
 use crate::runner::{Fixture, NotStarted, TestError};
 
-/// See the module.
+/// An etcd, a CA and a built Keyferry.
 pub struct Ground {
     fleet: Fleet,
     ca: TestCa,
@@ -28,7 +28,7 @@ impl Ground {
     /// Starts the etcd and builds Keyferry.
     ///
     /// # Errors
-    /// [`NotStarted`]: a missing real part, or a failure.
+    /// [`NotStarted`]: a real part is missing, or something failed.
     pub async fn start() -> Result<Self, NotStarted> {
         let fleet = Fleet::start(FleetSpec {
             control_planes: Vec::new(),
@@ -38,7 +38,7 @@ impl Ground {
         Self::build(fleet, binary).map_err(NotStarted::failed)
     }
 
-    /// Starts the etcd for a Keyferry that is built already.
+    /// Starts the etcd for a Keyferry that is already built.
     ///
     /// # Errors
     /// As [`Ground::start`].
@@ -57,7 +57,7 @@ impl Ground {
         Ok(Self { fleet, ca, binary })
     }
 
-    /// A control plane.
+    /// Starts a control plane.
     ///
     /// # Errors
     /// It does not start.
@@ -65,7 +65,7 @@ impl Ground {
         Ok(self.fleet.start_control_plane(spec).await?)
     }
 
-    /// A hub with Keyferry's manifests and the tenant of `examples/in-cluster`.
+    /// Starts a hub with Keyferry's manifests and the tenant of `examples/in-cluster`.
     ///
     /// # Errors
     /// It does not start.
@@ -75,7 +75,7 @@ impl Ground {
         Ok(hub)
     }
 
-    /// A target that trusts an issuer by the shipped AuthenticationConfiguration.
+    /// Starts a target that trusts an issuer by the shipped AuthenticationConfiguration.
     ///
     /// # Errors
     /// It does not start.
@@ -114,7 +114,7 @@ impl Ground {
         self.control_plane(spec).await
     }
 
-    /// A Keyferry for a hub.
+    /// Installs and starts a Keyferry for a hub.
     ///
     /// # Errors
     /// It did not become ready.
@@ -132,7 +132,7 @@ impl Ground {
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
     }
 
-    /// A Keyferry for a hub on which it is installed already.
+    /// Starts a Keyferry for a hub on which it is already installed.
     ///
     /// # Errors
     /// It did not become ready.
@@ -154,40 +154,40 @@ impl Ground {
         &self.binary
     }
 
-    /// Where the real binaries are.
+    /// The real binaries.
     pub fn parts(&self) -> &Parts {
         self.fleet.parts()
     }
 
-    /// The authority of every Keyferry's serving certificate.
+    /// The CA of every Keyferry's serving certificate.
     pub fn ca(&self) -> &TestCa {
         &self.ca
     }
 
-    /// Folder of all files; gone with the fleet.
+    /// The folder of all files. It is deleted with the fleet.
     pub fn folder(&self) -> &Path {
         self.fleet.folder()
     }
 }
 
-/// A target, and what it trusts.
+/// A target, and the issuer that it trusts.
 #[derive(Clone, Copy, Debug)]
 pub struct TrustingTarget<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its version.
+    /// Its Kubernetes version.
     pub minor: Minor,
-    /// The issuer.
+    /// The issuer that it trusts.
     pub issuer: &'a str,
-    /// Its one audience.
+    /// The only audience that it accepts.
     pub audience: &'a str,
-    /// Where the issuer's provider metadata is read.
+    /// The URL of the issuer's provider metadata.
     pub discovery_url: &'a str,
-    /// The ServiceAccounts that it lets in, as `namespace:name`.
+    /// The ServiceAccounts that it accepts, as `namespace:name`.
     pub subjects: &'a [String],
 }
 
 /// The issuer that the shipped AuthenticationConfiguration trusts.
 const SHIPPED_ISSUER: &str = "https://hub.keyferry.test";
-/// The ServiceAccount that it lets in.
+/// The ServiceAccount that the shipped AuthenticationConfiguration accepts.
 const SHIPPED_SUBJECT: &str = "'system:serviceaccount:tenant-a:reconciler'";

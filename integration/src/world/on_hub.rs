@@ -1,5 +1,5 @@
-//! A hub on which TargetClusters and TargetAccesses are objects: the shipped installation with its
-//! admission policies, two targets, two tenants.
+//! A hub on which TargetClusters and TargetAccesses are objects. It has the shipped installation
+//! with its admission policies, two targets and two tenants.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::rbac::apply_manifests;
 use crate::rest::RestError;
 use crate::runner::{Fixture, NotStarted, TestError};
 
-/// The ServiceAccount of each tenant.
+/// The name of each tenant's ServiceAccount.
 pub const RECONCILER: &str = "reconciler";
 /// The issuer of test hubs.
 const ISSUER: &str = "https://hub.keyferry.test";
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
-/// How long something may take that the controller does by itself.
+/// How long the controller may take for what it does by itself.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// See the module.
+/// A hub with the installed CRDs and admission policies, its Keyferry, and two targets.
 pub struct OnHub {
     /// The hub (1.36).
     pub hub: Arc<ControlPlane>,
-    /// Keyferry, as its own ServiceAccount.
+    /// The Keyferry of the hub, running as its own ServiceAccount.
     pub broker: Broker,
     /// The target of tenant-a (1.36), and that of tenant-b (1.33).
     pub targets: [ControlPlane; 2],
-    /// What they stand on.
+    /// The etcd, CA and binary that they use.
     pub ground: Ground,
 }
 
@@ -41,16 +41,16 @@ impl Fixture for OnHub {
 }
 
 impl OnHub {
-    /// Starts it.
+    /// Starts the ground, the hub, the targets and Keyferry.
     ///
     /// # Errors
-    /// [`NotStarted`]: a missing real part, or a failure.
+    /// [`NotStarted`]: a real part is missing, or something failed.
     pub async fn start() -> Result<Self, NotStarted> {
         let ground = Ground::start().await?;
         Self::build(ground).await.map_err(NotStarted::failed)
     }
 
-    /// The same on a ground that is there.
+    /// Starts the hub, the targets and Keyferry on an existing ground.
     ///
     /// # Errors
     /// Something does not start.
@@ -58,8 +58,8 @@ impl OnHub {
         Self::build_with(ground, 60).await
     }
 
-    /// The same with a `discovery.maxAge` of so many seconds: what waits for keys takes longer than
-    /// it.
+    /// As [`OnHub::build`], with a `discovery.maxAge` in seconds. Everything that waits for keys
+    /// waits longer than this age.
     ///
     /// # Errors
     /// Something does not start.
@@ -106,16 +106,16 @@ impl OnHub {
         })
     }
 
-    /// A TargetCluster's spec for one of the targets, with everything but `allow`.
+    /// The spec of a TargetCluster for one of the targets, without `allow`.
     pub fn target_spec(&self, index: usize) -> Value {
         let plane = self.targets.get(index).unwrap_or(&self.targets[0]);
         json!({ "address": plane.url(), "caBundle": plane.ca_pem(), "audience": audience(plane.name()) })
     }
 
-    /// Makes or changes a TargetCluster.
+    /// Creates or changes a TargetCluster.
     ///
     /// # Errors
-    /// What the hub says.
+    /// Any error from the hub.
     pub async fn put_target(&self, name: &str, spec: &Value) -> Result<(), TestError> {
         let object = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name }, "spec": spec,
@@ -127,10 +127,10 @@ impl OnHub {
         Ok(())
     }
 
-    /// Makes or changes a TargetAccess of the tenant's reconciler.
+    /// Creates or changes a TargetAccess of the tenant's reconciler.
     ///
     /// # Errors
-    /// What the hub says.
+    /// Any error from the hub.
     pub async fn put_access(
         &self,
         namespace: &str,
@@ -153,10 +153,10 @@ impl OnHub {
         Ok(())
     }
 
-    /// Waits until the access says of a condition that it has this status and reason.
+    /// Waits until a condition of the access has this status and reason.
     ///
     /// # Errors
-    /// It did not within 100 s; the error holds its status.
+    /// It did not within 100 s. The error contains the status of the access.
     pub async fn until_access(
         &self,
         namespace: &str,
@@ -172,7 +172,7 @@ impl OnHub {
         .await
     }
 
-    /// Waits until a TargetCluster says so.
+    /// Waits until a condition of the TargetCluster has this status and reason.
     ///
     /// # Errors
     /// As [`OnHub::until_access`].
@@ -190,10 +190,10 @@ impl OnHub {
         .await
     }
 
-    /// Waits until the object at a path is as wanted.
+    /// Waits until the object at a path satisfies the check.
     ///
     /// # Errors
-    /// It was not within 100 s; the error holds its status.
+    /// It did not within 100 s. The error contains its status.
     pub async fn until(
         &self,
         path: &str,
@@ -218,7 +218,7 @@ impl OnHub {
         }
     }
 
-    /// Applies an object of a kind that the hub has been given a moment ago.
+    /// Applies an object whose kind has only just been added to the hub.
     ///
     /// # Errors
     /// The hub did not take it within 100 s.
@@ -233,10 +233,10 @@ impl OnHub {
         Ok(())
     }
 
-    /// Waits until there is no object at a path.
+    /// Waits until no object exists at a path.
     ///
     /// # Errors
-    /// There still is one after 100 s.
+    /// The object still exists after 100 s.
     pub async fn until_gone(&self, path: &str) -> Result<(), TestError> {
         let limit = Instant::now() + PATIENCE;
         loop {
@@ -248,10 +248,10 @@ impl OnHub {
         }
     }
 
-    /// Whether there is an object at a path.
+    /// Whether an object exists at a path.
     ///
     /// # Errors
-    /// The hub does not say.
+    /// The hub returns another error.
     pub async fn is_there(&self, path: &str) -> Result<bool, RestError> {
         match self.hub.admin().get(path).await {
             Ok(_) => Ok(true),
@@ -266,12 +266,12 @@ pub fn audience(target: &str) -> String {
     format!("https://{target}.keyferry.test")
 }
 
-/// A TargetAccess in the hub's API.
+/// The API path of a TargetAccess on the hub.
 pub fn access_path(namespace: &str, name: &str) -> String {
     format!("{GROUP}/namespaces/{namespace}/targetaccesses/{name}")
 }
 
-/// A Secret in the hub's API.
+/// The API path of a Secret on the hub.
 pub fn secret_path(namespace: &str, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/secrets/{name}")
 }
@@ -287,10 +287,10 @@ pub fn has_condition(object: &Value, kind: &str, status: &str, reason: &str) -> 
         .any(|one| one["type"] == kind && one["status"] == status && one["reason"] == reason)
 }
 
-/// The shipped CRDs, installation and admission policies, as a platform admin applies them.
+/// Applies the shipped CRDs, installation and admission policies, as a platform admin does.
 ///
 /// # Errors
-/// What kubectl says.
+/// Any error from kubectl.
 pub async fn install_for_objects(hub: &ControlPlane) -> Result<(), TestError> {
     let crds = ["targetclusters", "targetaccesses", "audiencepairings"]
         .map(|kind| shipped(&format!("broker/crds/{kind}.yaml")));
@@ -323,8 +323,8 @@ pub async fn install_for_objects(hub: &ControlPlane) -> Result<(), TestError> {
     until_protected(hub).await
 }
 
-/// Until the hub knows the kind of the policy's parameter it refuses every TokenRequest, which is
-/// safe, but not what a test waits for.
+/// Waits until the hub knows the kind of the policy's parameter. Until then it refuses every
+/// TokenRequest, which is safe but would fail the tests.
 async fn until_protected(hub: &ControlPlane) -> Result<(), TestError> {
     let limit = Instant::now() + PATIENCE;
     while let Err(error) = hub
@@ -350,10 +350,11 @@ async fn until_protected(hub: &ControlPlane) -> Result<(), TestError> {
     Ok(())
 }
 
-/// A tenant's namespace with ServiceAccounts, and Keyferry's right to mint and deliver in it.
+/// Creates a tenant's namespace with ServiceAccounts, and Keyferry's right to mint and deliver in
+/// it.
 ///
 /// # Errors
-/// What the hub says.
+/// Any error from the hub.
 pub async fn tenant_with_minter(
     hub: &ControlPlane,
     namespace: &str,
@@ -366,10 +367,10 @@ pub async fn tenant_with_minter(
     bind_minter(hub, namespace).await
 }
 
-/// The RoleBinding of `examples/install/tenant` in a namespace.
+/// Creates the RoleBinding of `examples/install/tenant` in a namespace.
 ///
 /// # Errors
-/// What the hub says.
+/// Any error from the hub.
 pub async fn bind_minter(hub: &ControlPlane, namespace: &str) -> Result<(), TestError> {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -384,11 +385,11 @@ pub async fn bind_minter(hub: &ControlPlane, namespace: &str) -> Result<(), Test
     Ok(())
 }
 
-/// Has a delivery's Secret written anew with another token, in the place of the one that is there:
-/// another lifetime is another token, and one whose time is said to have come is not waited for.
+/// Makes Keyferry replace a delivery's Secret with a new token. The new lifetime requires another
+/// token, and the past `renew-at` annotation makes the renewal due now.
 ///
 /// # Errors
-/// What the hub says.
+/// Any error from the hub.
 pub async fn renew_with_lifetime(
     hub: &ControlPlane,
     namespace: &str,

@@ -1,5 +1,5 @@
-//! Tenants on a hub: their namespaces, ServiceAccounts and grants, and what Keyferry minted for
-//! them.
+//! Tenants on a hub: their namespaces, ServiceAccounts and roles, and the tokens that Keyferry
+//! minted for them.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::runner::TestError;
 const KEYFERRY: &str = "system:serviceaccount:keyferry-system:keyferry";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Who gets the right to create tokens.
+/// The subject that receives the right to create tokens.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject<'a> {
     /// A ServiceAccount, by namespace and name.
@@ -32,11 +32,11 @@ impl Subject<'_> {
     }
 }
 
-/// Makes a namespace with ServiceAccounts, and lets Keyferry mint for each of them, as
+/// Creates a namespace with ServiceAccounts and lets Keyferry mint for each of them, as
 /// `examples/in-cluster/tenant-a.yaml` does.
 ///
 /// # Errors
-/// What the hub says.
+/// Any error from the hub.
 pub async fn make_tenant(
     hub: &ControlPlane,
     namespace: &str,
@@ -56,11 +56,11 @@ pub async fn make_tenant(
     .await
 }
 
-/// Lets somebody create tokens for these ServiceAccounts of the namespace, by a Role and a
-/// RoleBinding of this name, and waits until that counts.
+/// Lets a subject create tokens for these ServiceAccounts of the namespace, by a Role and a
+/// RoleBinding of this name. Waits until the hub's authorizer has seen them.
 ///
 /// # Errors
-/// What the hub says.
+/// Any error from the hub.
 pub async fn let_mint(
     hub: &ControlPlane,
     name: &str,
@@ -105,17 +105,17 @@ pub async fn let_mint(
     Ok(())
 }
 
-/// Takes back what [`let_mint`] gave.
+/// Deletes the Role and the RoleBinding that [`let_mint`] created.
 ///
 /// # Errors
-/// What the hub says.
+/// Any error from the hub.
 pub async fn take_back(hub: &ControlPlane, name: &str, namespace: &str) -> Result<(), TestError> {
     hub.admin().delete(&binding_path(namespace, name)).await?;
     Ok(())
 }
 
-/// How often Keyferry asked this hub for a token of the namespace's ServiceAccounts, by the hub's
-/// own audit log, refused ones included.
+/// How often Keyferry requested a token for a ServiceAccount of the namespace, counted in the hub's
+/// own audit log. Refused requests count too.
 ///
 /// # Errors
 /// The hub writes no audit log.

@@ -1,4 +1,4 @@
-//! keyferry-audience: which audience a TargetCluster takes.
+//! keyferry-audience: restricts the audiences that a TargetCluster may take.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         let dry = format!("{path}?dryRun=All");
         let own = format!("https://{}.keyferry.test", hub.name());
         let root = people::cluster_admin(hub).await?;
-        // What stops the hub, from whoever it comes.
+        // These audiences would stop the hub, whichever account writes them.
         for audience in [
             own.as_str(),
             "https://kubernetes.default.svc",
@@ -44,7 +44,8 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             "another audience",
             root.create(&dry, &target("vault", "vault")).await,
         )?;
-        // Whoever may create and retarget targets may not take what others need.
+        // An account that may create and retarget targets may not take an audience that others
+        // need.
         let verbs = json!(["get", "create", "update", "patch", "delete", "retarget"]);
         let editing = json!({ "apiGroups": ["keyferry.dev"], "resources": ["targetclusters"], "verbs": verbs });
         let editor = people::with_cluster_rules(hub, "claims-nothing", json!([editing])).await?;
@@ -71,7 +72,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             claimer.create(&dry, &target("vault", "vault")).await,
             POLICY,
         )?;
-        // Only taking it needs the right.
+        // The right is needed only for taking an audience.
         let there = format!("{path}/edge");
         must_pass(
             "a change",
@@ -91,7 +92,8 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// A Keyferry that lists the hub's own audience, by mistake or broken, stops nobody.
+/// An AudiencePairing that lists the hub's own audience, by mistake or by a bug, does not stop the
+/// hub.
 pub(super) async fn a_broken_pairing_spares_the_hub(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
         let own = format!("https://{}.keyferry.test", hub.name());
@@ -104,7 +106,7 @@ pub(super) async fn a_broken_pairing_spares_the_hub(stage: Arc<Stage>) -> TestRe
             .replace(PAIRING, &object)
             .await?;
         let root = people::cluster_admin(hub).await?;
-        // The last of them shows that the policy has seen the object.
+        // The last of them proves that the policy has seen the object.
         super::stage::until("the object counts", || async {
             super::stage::denied_by(
                 mint(
@@ -137,11 +139,11 @@ pub(super) async fn a_broken_pairing_spares_the_hub(stage: Arc<Stage>) -> TestRe
     Ok(())
 }
 
-/// What the command prints and finds, by somebody who is cluster-admin.
+/// Tests the output and the findings of the command, run by a cluster-admin.
 pub(super) async fn the_command_checks_what_it_prints(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
-        // A tenant as the shipped RoleBinding makes it, with the ServiceAccount that a
-        // controller-manager makes everywhere.
+        // A tenant with the shipped RoleBinding, and with the ServiceAccount that a
+        // controller-manager creates in every namespace.
         hub.create_namespace_with_service_account("tenant-a", "default")
             .await?;
         let_mint(
@@ -167,8 +169,8 @@ pub(super) async fn the_command_checks_what_it_prints(stage: Arc<Stage>) -> Test
                 text(&output.stderr),
             ))
         };
-        // The suite has filled in the hub's own audience by hand, and the whole must be the same to
-        // the check.
+        // The suite has inserted the hub's own audience by hand. The check must treat this as
+        // equal.
         let (code, found, said) = run(&["--check"]).await?;
         assert_eq!(code, Some(0), "on {}: {found}{said}", hub.name());
         for tried in [
@@ -203,7 +205,7 @@ pub(super) async fn the_command_checks_what_it_prints(stage: Arc<Stage>) -> Test
             hub.name()
         );
         assert_eq!(before["pairs"], hub.admin().get(PAIRING).await?["pairs"]);
-        // What is wrong is named.
+        // The check names what is wrong.
         let shipped = super::stage::admission_policy("self");
         super::stage::apply(hub, &shipped).await?;
         let binding = format!(

@@ -1,4 +1,4 @@
-//! keyferry-author: TargetAccesses, by their authors.
+//! keyferry-author: restricts who may write TargetAccesses.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         let secrets =
             json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"] });
         let token = |names: &[&str]| json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": names, "verbs": ["create"] });
-        // May write accesses and read what they deliver, but not mint.
+        // May write accesses and read the delivered Secrets, but not mint.
         let reader =
             people::with_rules(hub, "tenant-a", "reader", json!([accesses, secrets])).await?;
-        // May mint for one of the two accounts.
+        // May mint for one of the two ServiceAccounts.
         let minter = people::with_rules(
             hub,
             "tenant-a",
@@ -76,7 +76,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         unnamed["metadata"] = generated;
         must_pass("a generated name", minter.create(&path, &unnamed).await)?;
 
-        // A change of the account alone, by every way of writing.
+        // A change of the ServiceAccount alone, by every way of writing.
         let there = format!("{path}/by-minter");
         let change = json!({ "spec": { "serviceAccountName": "reconciler" } });
         must_be_denied("a merge patch", minter.patch(&there, &change).await, POLICY)?;
@@ -96,7 +96,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         let mut whole = minter.get(&there).await?;
         whole["spec"]["serviceAccountName"] = json!("reconciler");
         must_be_denied("a PUT", minter.replace(&there, &whole).await, POLICY)?;
-        // By way of the status nothing of the spec changes.
+        // A write to the status changes nothing in the spec.
         let by_status = must_pass(
             "status",
             minter.replace(&format!("{there}/status"), &whole).await,
@@ -118,8 +118,8 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             hub.name()
         );
 
-        // Every other change of a spec, too: another delivery is another place where the token
-        // lies.
+        // Every other change of a spec is refused too: another delivery stores the token in another
+        // place.
         let theirs = format!("{path}/by-engineer");
         for change in [
             json!({ "targetClusterRef": { "name": "x" } }),
@@ -132,7 +132,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
                 POLICY,
             )?;
         }
-        // What the controller and `kubectl annotate` write changes no spec.
+        // The controller and `kubectl annotate` write only metadata, which changes no spec.
         let metadata = json!({ "annotations": { "keyferry.dev/requestedAt": "now" }, "finalizers": ["keyferry.dev/drain"], "labels": { "a": "b" } });
         must_pass(
             "metadata",
@@ -160,8 +160,8 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// What Keyferry makes of the policy that an apiserver gives back, its defaults filled in, and of
-/// hollowed ones.
+/// Checks that Keyferry recognises the policy as an apiserver returns it, with defaults filled in,
+/// and does not accept versions without effect.
 pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
         let policy_path = format!("{ADMISSION}/validatingadmissionpolicies/{POLICY}");
@@ -172,7 +172,7 @@ pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
             keyferry.get(&binding_path).await?,
         );
         admission_policy::AUTHOR.check(&policy, &binding, &admission_policy::HubSite::shipped())?;
-        // As the apiserver would store them.
+        // The policies as the apiserver would store them.
         let hollow = [
             json!({ "spec": { "validations": [{ "expression": "true" }] } }),
             json!({ "spec": { "failurePolicy": "Ignore" } }),

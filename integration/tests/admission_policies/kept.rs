@@ -1,4 +1,4 @@
-//! keyferry-kept, and what becomes of a hub whose pairing or definition goes all the same.
+//! keyferry-kept, and the state of a hub whose pairing object or CRD is deleted anyway.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) async fn stay(stage: Arc<Stage>) -> TestResult {
                 let dry = format!("{path}?dryRun=All");
                 must_be_denied(&format!("{name}: {dry}"), client.delete(&dry).await, POLICY)?;
             }
-            // All definitions at once, as a dry run: this one is among them.
+            // Delete all definitions at once as a dry run: this one is among them.
             must_be_denied(
                 name,
                 client.delete(&format!("{CRDS}?dryRun=All")).await,
@@ -63,7 +63,7 @@ pub(super) async fn stay(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// An admin deletes the binding of keyferry-kept, and then the object.
+/// An admin deletes the binding of keyferry-kept, and then the pairing object.
 pub(super) async fn without_the_object(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
         hub.create_namespace_with_service_account("closed", "reconciler")
@@ -96,7 +96,7 @@ pub(super) async fn without_the_object(stage: Arc<Stage>) -> TestResult {
             "the rest of the hub",
             mint(&root, "tenant-a", "other", &[]).await,
         )?;
-        // Keyferry's leader writes it anew, and all is as before.
+        // Keyferry's leader creates the object again, and the policy works as before.
         let object = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "AudiencePairing", "metadata": { "name": "keyferry" }, "pairs": {} });
         people::keyferry(hub)
             .await?
@@ -114,9 +114,9 @@ pub(super) async fn without_the_object(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// Why nobody may delete the definition before the bindings, and why these come a minute after it:
-/// as long as an apiserver runs without it, the policy holds nobody, and one that starts refuses
-/// all.
+/// Shows why no admin may delete the CRD before the bindings, and why an install applies the
+/// bindings a minute after the CRD. A running apiserver without the CRD does not enforce the
+/// policy, and one that starts without it refuses all requests.
 pub(super) async fn without_the_definition(stage: Arc<Stage>) -> TestResult {
     futures::future::try_join_all(stage.hubs.iter().map(|hub| undefined(hub)))
         .await
@@ -126,8 +126,8 @@ pub(super) async fn without_the_definition(stage: Arc<Stage>) -> TestResult {
 async fn undefined(hub: &ControlPlane) -> TestResult {
     let admin = hub.admin();
     release(hub, &format!("{CRDS}/audiencepairings.keyferry.dev")).await?;
-    // Its objects go first, and the policy lets go with them; a start in between would still find
-    // the kind.
+    // Its objects are deleted first, and then the policy stops matching. An apiserver that starts
+    // in between would still find the kind.
     let definition = format!("{CRDS}/audiencepairings.keyferry.dev");
     until("the definition is gone", || async {
         let status = admin
@@ -148,7 +148,7 @@ async fn undefined(hub: &ControlPlane) -> TestResult {
         said.contains("failed to find resource referenced by paramKind"),
         "{said}"
     );
-    // The fix that is at hand even then. The policy alone holds nobody.
+    // This fix works even then. The policy alone, without a binding, restricts no request.
     for binding in ["keyferry-pairing", "keyferry-pairing-closed"] {
         admin
             .delete(&format!(
@@ -160,15 +160,16 @@ async fn undefined(hub: &ControlPlane) -> TestResult {
         mint(admin, "tenant-a", "other", &[]).await.is_ok()
     })
     .await?;
-    // As the manifest says: the definition, a minute, the binding. No token is refused on the way.
+    // The order of the manifest: the CRD, a minute, the binding. No token request is refused on the
+    // way.
     define(hub).await?;
     tokio::time::sleep(Duration::from_secs(60)).await;
     apply(hub, &admission_policy("kept")).await?;
     apply(hub, &admission_policy("pairing-binding")).await?;
     until("the pairs hold", || async {
         let plain = mint(admin, "tenant-a", "other", &[]).await;
-        // A watch of the objects that begins anew makes a request wait a second at most, and then
-        // says so.
+        // When the watch of the objects restarts, a request waits for a second at most and then
+        // fails with this error.
         let begins = plain.as_ref().is_err_and(|error| {
             error
                 .to_string()
@@ -187,7 +188,7 @@ async fn undefined(hub: &ControlPlane) -> TestResult {
     .await
 }
 
-/// Deletes what keyferry-kept keeps, as an admin who means it.
+/// Deletes what keyferry-kept protects, as an admin who intends it.
 async fn release(hub: &ControlPlane, path: &str) -> Result<(), TestError> {
     hub.admin()
         .delete(&format!(

@@ -1,5 +1,5 @@
-//! keyferry-self: what Keyferry's own account may ask for, with more rights than its manifests give
-//! it.
+//! keyferry-self: limits the requests of Keyferry's own account, even when it has more rights than
+//! its manifests grant.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
         let own = format!("https://{}.keyferry.test", hub.name());
         let account = Subject::ServiceAccount("keyferry-system", "keyferry");
-        // Somebody granted too much.
+        // An admin has granted too much.
         let_mint(hub, "too-much", account, "kube-system", &["reconciler"]).await?;
         let_mint(
             hub,
@@ -73,7 +73,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
                 .await,
             POLICY,
         )?;
-        // The canary, by which it finds out whose an audience is.
+        // The canary tokens, with which Keyferry finds out whose an audience is.
         for audiences in [
             &[] as &[&str],
             &[&own],
@@ -86,7 +86,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
                 mint(&keyferry, "keyferry-system", "keyferry-canary", audiences).await,
             )?;
         }
-        // Nobody else is held by this one, nor an account of a like name.
+        // This policy restricts no other account, not even one with a similar name.
         for (namespace, name) in [("keyferry-system", "keyferry-2"), ("keyferry", "keyferry")] {
             let client = people::account(hub, namespace, name).await?;
             let_mint(
@@ -103,8 +103,8 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// A Secret that the hub's token controller would fill with a token that never ends: Keyferry
-/// creates and reads Secrets of tenants.
+/// Keyferry creates and reads Secrets of tenants. It may not create a Secret that the hub's token
+/// controller would fill with a token without expiry.
 pub(super) async fn secrets(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
         let keyferry = people::keyferry(hub).await?;
@@ -156,7 +156,7 @@ pub(super) async fn secrets(stage: Arc<Stage>) -> TestResult {
                 .await;
             must_be_denied("an apply", applied, SECRETS)?;
         }
-        // What it writes, and what a Secret of somebody else's is turned to.
+        // The types that Keyferry writes, and a change of another owner's Secret to the token type.
         for of_type in ["Opaque", "cluster.x-k8s.io/secret"] {
             let name = of_type.to_lowercase().replace(['.', '/'], "-");
             must_pass(

@@ -1,4 +1,4 @@
-//! The kubelet's own requests: tokens bound to a Pod, for the audiences of its volumes.
+//! The kubelet's own requests for tokens that are bound to a Pod, for the audiences of its volumes.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(super) async fn bound_pods(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// A Pod on the node whose volumes want tokens of three audiences.
+/// A Pod on the node whose volumes request tokens of three audiences.
 fn pod(account: &str) -> Value {
     let source = |path: &str, audience: &str| json!({ "serviceAccountToken": { "path": path, "audience": audience } });
     let sources = json!([{ "serviceAccountToken": { "path": "own" } }, source("vault", "vault"), source("target", AUDIENCE)]);

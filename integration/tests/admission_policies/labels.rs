@@ -1,4 +1,4 @@
-//! keyferry-labels: the labels by which targets select namespaces.
+//! keyferry-labels: protects the labels by which targets select namespaces.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             people::with_cluster_rules(hub, "labeller", json!([namespaces, verb])).await?;
         let path = "/api/v1/namespaces";
 
-        // As Keyferry sees it.
+        // Checks what Keyferry sees.
         let keyferry = people::keyferry(hub).await?;
         let found = [
             "validatingadmissionpolicies",

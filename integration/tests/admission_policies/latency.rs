@@ -1,5 +1,5 @@
-//! What the pairing costs a TokenRequest: 1,000 audiences of 21 pairs each, against the same
-//! without the policies.
+//! Measures the cost of the pairing policy for a TokenRequest: 1,000 audiences of 21 pairs each,
+//! compared with no policies.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,8 +52,8 @@ pub(super) async fn measured(stage: Arc<Stage>) -> TestResult {
         apply(hub, &admission_policy("pairing-binding")).await?;
         write_pairing(hub, &[]).await?;
         until_in_force(hub).await?;
-        // Generous, and by the quickest tenth, which neighbours leave alone: one parameter for each
-        // target costs every request more than this.
+        // A generous limit on the fastest tenth, which other load on the machine does not disturb.
+        // A design with one parameter object for each target would exceed it on every request.
         let (listed, without) = (listed[REQUESTS / 10], without[REQUESTS / 10]);
         assert!(
             listed < without * 2 + Duration::from_millis(5),
@@ -64,7 +64,7 @@ pub(super) async fn measured(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// How long each of some requests took, the quickest first.
+/// The durations of some requests, the fastest first.
 async fn times(hub: &ControlPlane, audiences: &[&str]) -> Result<Vec<Duration>, TestError> {
     let mut times = Vec::with_capacity(REQUESTS);
     for _ in 0..REQUESTS {

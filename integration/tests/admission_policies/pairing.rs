@@ -1,4 +1,4 @@
-//! keyferry-pairing: TokenRequests.
+//! keyferry-pairing: restricts the audiences of TokenRequests.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             )?;
         }
         let root = &who[1].1;
-        // The same name elsewhere.
+        // An account of the same name in another namespace.
         must_be_denied(
             "another namespace",
             mint(root, "tenant-b", "reconciler", &[AUDIENCE]).await,
@@ -55,7 +55,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             mint(root, "kube-system", "reconciler", &[AUDIENCE]).await,
             POLICY,
         )?;
-        // Not in a mix, whatever is in it.
+        // Not in a request with several audiences, whatever the others are.
         for mix in [
             &[AUDIENCE, "vault"] as &[&str],
             &["vault", AUDIENCE],
@@ -80,7 +80,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             )),
             "{said}"
         );
-        // What the hub's own clients ask for.
+        // The audiences that the hub's own clients request.
         let own = must_pass("no audience", mint(root, "tenant-a", "other", &[]).await)?;
         assert_eq!(
             own["spec"]["audiences"],
@@ -90,7 +90,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             "two audiences of others",
             mint(root, "tenant-a", "other", &["vault", "sts"]).await,
         )?;
-        // By this Keyferry sees that the policy holds.
+        // Keyferry uses this refusal to detect that the policy is active.
         let keyferry = &who[3].1;
         must_be_denied(
             "nobody's",
@@ -129,7 +129,7 @@ pub(super) async fn ways_round(stage: Arc<Stage>) -> TestResult {
                 .await,
             POLICY,
         )?;
-        // Another spelling is another audience, to the target too: it compares bytes.
+        // Another spelling is another audience. The target, too, compares bytes.
         for other in [
             AUDIENCE.to_uppercase(),
             format!("{AUDIENCE}/"),
@@ -141,8 +141,7 @@ pub(super) async fn ways_round(stage: Arc<Stage>) -> TestResult {
             )?;
             assert_eq!(minted["spec"]["audiences"], json!([other]));
         }
-        // Who is asked for stands in the URL; a body that says otherwise is refused by the
-        // apiserver.
+        // The URL names the ServiceAccount. The apiserver refuses a body that names another one.
         let mut body = token_request(&[AUDIENCE]);
         body["metadata"] = json!({ "name": "reconciler", "namespace": "tenant-a" });
         let answer = root.create(path, &body).await;
@@ -167,7 +166,7 @@ pub(super) async fn ways_round(stage: Arc<Stage>) -> TestResult {
                 );
             }
         }
-        // A request made to exceed what an expression may cost is refused, not let through.
+        // A request built to exceed the cost limit of an expression is refused, not allowed.
         let mut many: Vec<String> = (0..20_000).map(|number| format!("a{number}")).collect();
         many.push(AUDIENCE.to_owned());
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -176,7 +175,7 @@ pub(super) async fn ways_round(stage: Arc<Stage>) -> TestResult {
             "twenty thousand audiences on {}",
             hub.name()
         );
-        // The object is Keyferry's.
+        // Only Keyferry may write the object.
         let engineer = people::tenant(hub, "tenant-b").await?;
         let theirs = json!({ "pairs": { AUDIENCE: ["tenant-b/reconciler"] } });
         for answer in [

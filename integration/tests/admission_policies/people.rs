@@ -1,4 +1,4 @@
-//! Who tries: accounts with the rights that such people have.
+//! Creates the accounts that tests act as, each with the rights that such people have.
 
 use keyferry_integration::control_plane::{ControlPlane, Whom};
 use keyferry_integration::rest::RestClient;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Keyferry's own account, with what its manifests grant.
+/// Keyferry's own account, with the rights of its manifests.
 pub(super) async fn keyferry(hub: &ControlPlane) -> Result<RestClient, TestError> {
     account(hub, "keyferry-system", "keyferry").await
 }
 
-/// An account, made where it is not there, with no rights of this test's.
+/// An account without rights from this test. It is created unless it exists.
 pub(super) async fn account(
     hub: &ControlPlane,
     namespace: &str,
@@ -24,8 +24,8 @@ pub(super) async fn account(
     Ok(hub.as_bearer(&token)?)
 }
 
-/// A tenant's own engineer: what the role `edit` is made of (only a controller-manager joins it) in
-/// one namespace, and all of its TargetAccesses.
+/// A tenant's engineer: in one namespace, the rules that make up the role `edit` (only a
+/// controller-manager aggregates it) and all rights on TargetAccesses.
 pub(super) async fn tenant(hub: &ControlPlane, namespace: &str) -> Result<RestClient, TestError> {
     let client = account(hub, namespace, "engineer").await?;
     bind(
@@ -46,7 +46,7 @@ pub(super) async fn tenant(hub: &ControlPlane, namespace: &str) -> Result<RestCl
     Ok(client)
 }
 
-/// Someone with these rules in one namespace and nothing else.
+/// An account with these rules in one namespace and no other rights.
 pub(super) async fn with_rules(
     hub: &ControlPlane,
     namespace: &str,
@@ -58,7 +58,7 @@ pub(super) async fn with_rules(
     Ok(client)
 }
 
-/// Someone with these rules in the whole cluster.
+/// An account with these rules in the whole cluster.
 pub(super) async fn with_cluster_rules(
     hub: &ControlPlane,
     name: &str,
@@ -74,7 +74,7 @@ pub(super) async fn with_cluster_rules(
     Ok(client)
 }
 
-/// A ServiceAccount that is bound to cluster-admin: RBAC decides on it, unlike on a member of
+/// A ServiceAccount that is bound to cluster-admin. RBAC applies to it, unlike to a member of
 /// system:masters.
 pub(super) async fn cluster_admin(hub: &ControlPlane) -> Result<RestClient, TestError> {
     let client = account(hub, "people", "root").await?;
@@ -83,7 +83,7 @@ pub(super) async fn cluster_admin(hub: &ControlPlane) -> Result<RestClient, Test
     Ok(client)
 }
 
-/// These rules in one namespace for an account of any namespace.
+/// Grants these rules in one namespace to an account of any namespace.
 pub(super) async fn allow(
     hub: &ControlPlane,
     namespace: &str,

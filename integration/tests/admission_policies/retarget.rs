@@ -1,4 +1,4 @@
-//! keyferry-retarget: where a target's tokens go.
+//! keyferry-retarget: restricts changes of where a target's tokens are sent.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             let mut whole = target("prod");
             whole["spec"]["address"] = json!("https://evil.example.com");
             must_be_denied("apply", editor.apply(&there, &whole).await, POLICY)?;
-            // By way of the status nothing of the spec changes.
+            // A write to the status changes nothing in the spec.
             let by_status = must_pass(
                 "status",
                 editor.patch(&format!("{there}/status"), &change).await,
@@ -95,8 +95,8 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
                     .await,
             )?;
         }
-        // Keyferry's own account needs the right to patch it for its finalizer, which RBAC cannot
-        // limit to that.
+        // Keyferry's own account needs the right to patch the object for its finalizer. RBAC cannot
+        // limit the right to that field.
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         let rule = json!({ "apiGroups": ["keyferry.dev"], "resources": ["targetclusters"], "verbs": ["patch"] });
         let role = json!({
@@ -141,7 +141,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             "its finalizer",
             own.patch(&format!("{there}?dryRun=All"), &finalizer).await,
         )?;
-        // Delete and create anew is no way round.
+        // Deleting the target and creating it again does not bypass the policy.
         must_pass("deletion", editor.delete(&there).await)?;
         let mut elsewhere = target("prod");
         elsewhere["spec"]["address"] = json!("https://evil.example.com");

@@ -1,4 +1,4 @@
-//! Two hubs, as their admin installs them: manifests, CRDs, then the admission policies.
+//! Two hubs, set up as their admin would: manifests, CRDs, then the admission policies.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use serde_json::{Value, json};
 
 use super::people;
 
-/// Where policies and their bindings are.
+/// The API path of policies and their bindings.
 pub(super) const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
-/// Where the objects of Keyferry are.
+/// The API path of Keyferry's objects.
 pub(super) const KEYFERRY: &str = "/apis/keyferry.dev/v1alpha1";
-/// The one pairing.
+/// The API path of the only AudiencePairing.
 pub(super) const PAIRING: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
-/// The policies without their prefix.
+/// The names of the policies without their prefix.
 pub(super) const ADMISSION_POLICIES: [&str; 7] = [
     "pairing", "author", "audience", "retarget", "labels", "self", "kept",
 ];
-/// A listed audience: `tenant-a/reconciler` and the canary may have it.
+/// A listed audience, for which `tenant-a/reconciler` and the canary may have tokens.
 pub(super) const AUDIENCE: &str = "https://prod.keyferry.test";
-/// Another, of the same account.
+/// Another listed audience of the same account.
 pub(super) const SECOND: &str = "https://stage.keyferry.test";
 
-/// See the module.
+/// The two hubs, with Keyferry's command line.
 pub(super) struct Stage {
     pub(super) hubs: Vec<Arc<ControlPlane>>,
     /// The command line.
@@ -48,7 +48,8 @@ impl Fixture for Stage {
 
 impl Stage {
     pub(super) async fn start() -> Result<Self, NotStarted> {
-        // As hubs run: the Node authoriser and NodeRestriction bound what a kubelet may ask for.
+        // As on real hubs, the Node authoriser and NodeRestriction limit what a kubelet may
+        // request.
         let extra_args = vec![
             "--authorization-mode=Node".to_owned(),
             "--enable-admission-plugins=NodeRestriction".to_owned(),
@@ -83,7 +84,7 @@ impl Stage {
 
 async fn prepare(hub: &ControlPlane) -> Result<(), TestError> {
     prepare_hub(hub).await?;
-    // The same name in another namespace, and another name in the same.
+    // The same account name in another namespace, and another name in the same namespace.
     make_tenant(hub, "tenant-b", &["reconciler"]).await?;
     make_tenant(hub, "tenant-a", &["reconciler", "other"]).await?;
     hub.create_namespace_with_service_account("kube-system", "reconciler")
@@ -91,7 +92,8 @@ async fn prepare(hub: &ControlPlane) -> Result<(), TestError> {
     install(hub).await
 }
 
-/// The CRDs, the rights, the pairing and the admission policies, each seen to hold.
+/// Installs the CRDs, the roles, the pairing and the admission policies, and waits until each is
+/// active.
 async fn install(hub: &ControlPlane) -> Result<(), TestError> {
     define(hub).await?;
     let mut files = vec![shipped("examples/admission-policies/rights.yaml")];
@@ -100,8 +102,8 @@ async fn install(hub: &ControlPlane) -> Result<(), TestError> {
     }
     files.push(admission_policy("pairing-binding"));
     apply_manifests(hub, &files.iter().map(PathBuf::as_path).collect::<Vec<_>>()).await?;
-    // Here nobody waits a minute between the two, so tokens may be refused at first: see the
-    // binding's comment.
+    // The test does not wait for a minute between the two, so tokens may be refused at first: see
+    // the binding's comment.
     until("tokens are minted", || async {
         mint(hub.admin(), "tenant-a", "other", &[]).await.is_ok()
     })
@@ -109,7 +111,7 @@ async fn install(hub: &ControlPlane) -> Result<(), TestError> {
     until_in_force(hub).await
 }
 
-/// The policies as the suite installed them, after a test that changed them.
+/// Restores the policies as the suite installed them, after a test that changed them.
 pub(super) async fn restore(hub: &ControlPlane) -> Result<(), TestError> {
     for name in ADMISSION_POLICIES {
         apply(hub, &own_audiences_in(hub, name)?).await?;
@@ -118,7 +120,7 @@ pub(super) async fn restore(hub: &ControlPlane) -> Result<(), TestError> {
     until_in_force(hub).await
 }
 
-/// The definitions, served, and the pairing.
+/// Applies the CRDs, waits until they are served, and writes the pairing.
 pub(super) async fn define(hub: &ControlPlane) -> Result<(), TestError> {
     let crds = ["targetclusters", "targetaccesses", "audiencepairings"]
         .map(|plural| shipped("broker/crds").join(format!("{plural}.yaml")));
@@ -133,7 +135,7 @@ pub(super) async fn define(hub: &ControlPlane) -> Result<(), TestError> {
     write_pairing(hub, &[]).await
 }
 
-/// A file as its comment asks an admin to edit it.
+/// A manifest, edited as its comment asks an admin to do.
 fn own_audiences_in(hub: &ControlPlane, name: &str) -> Result<PathBuf, TestError> {
     let text = std::fs::read_to_string(admission_policy(name))?;
     let own = format!(
@@ -152,8 +154,8 @@ fn own_audiences_in(hub: &ControlPlane, name: &str) -> Result<PathBuf, TestError
     Ok(file)
 }
 
-/// The pairing as Keyferry's leader writes it, by Keyferry's own account, with further audiences
-/// for the same account.
+/// Writes the pairing with Keyferry's own account, as its leader does, with further audiences for
+/// the same account.
 pub(super) async fn write_pairing(hub: &ControlPlane, more: &[String]) -> Result<(), TestError> {
     let pair = json!(["keyferry-system/keyferry-canary", "tenant-a/reconciler"]);
     let mut pairs = json!({ AUDIENCE: pair, SECOND: pair, pairing::NOBODYS: [] });
@@ -169,7 +171,7 @@ pub(super) async fn write_pairing(hub: &ControlPlane, more: &[String]) -> Result
         );
     }
     let mut object = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "AudiencePairing", "metadata": { "name": "keyferry" }, "pairs": pairs });
-    // The first start: its rights arrive with the manifests that follow.
+    // At the first start, Keyferry has no rights yet: the manifests that follow grant them.
     let admin = hub.admin();
     match admin.get(PAIRING).await {
         Ok(found) => {
@@ -188,7 +190,7 @@ pub(super) async fn write_pairing(hub: &ControlPlane, more: &[String]) -> Result
     Ok(())
 }
 
-/// An apiserver takes a moment to see a new policy.
+/// Waits until the policies are active, because an apiserver sees a new policy only after a moment.
 pub(super) async fn until_in_force(hub: &ControlPlane) -> Result<(), TestError> {
     let nobody = people::account(hub, "tenant-a", "nobody-in-particular").await?;
     hub.bind_user_to_cluster_role(
@@ -241,7 +243,7 @@ pub(super) async fn until<F: Future<Output = bool>>(
     Ok(())
 }
 
-/// Mints as somebody.
+/// Mints a token with a client.
 pub(super) async fn mint(
     client: &RestClient,
     namespace: &str,
@@ -252,13 +254,13 @@ pub(super) async fn mint(
     client.create(&path, &token_request(audiences)).await
 }
 
-/// A TokenRequest.
+/// A TokenRequest for these audiences.
 pub(super) fn token_request(audiences: &[&str]) -> Value {
     let spec = json!({ "audiences": audiences, "expirationSeconds": 600 });
     json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec })
 }
 
-/// Whether this policy, and no other or RBAC, refused.
+/// Whether the request was refused by this policy, and not by RBAC or another policy.
 pub(super) fn denied_by(answer: Result<Value, RestError>, policy: &str) -> bool {
     answer.err().is_some_and(|error| {
         error
@@ -286,13 +288,13 @@ pub(super) fn must_be_denied(
     }
 }
 
-/// Fails unless it went through.
+/// Fails unless the request succeeded.
 pub(super) fn must_pass(what: &str, answer: Result<Value, RestError>) -> Result<Value, TestError> {
     answer.map_err(|error| format!("{what}: {error}").into())
 }
 
-/// The apiserver's own check of the expressions against the schemas finds nothing; only a
-/// controller-manager makes it.
+/// Checks that the apiserver's own type check of the expressions finds nothing. Only a
+/// controller-manager runs that check.
 pub(super) async fn type_checks(stage: Arc<Stage>) -> TestResult {
     let hub = stage
         .hubs
@@ -318,12 +320,12 @@ pub(super) async fn type_checks(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// A file of examples/admission-policies.
+/// The path of a file of examples/admission-policies.
 pub(super) fn admission_policy(name: &str) -> PathBuf {
     shipped("examples/admission-policies").join(format!("{name}.yaml"))
 }
 
-/// Applies one file.
+/// Applies one manifest.
 pub(super) async fn apply(hub: &ControlPlane, file: &Path) -> Result<(), TestError> {
     Ok(apply_manifests(hub, &[file]).await?)
 }

@@ -1,4 +1,4 @@
-//! A `certSecretRef` Secret that also holds the key of the target's admin.
+//! A `certSecretRef` Secret that also contains the key of the target's admin.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) async fn the_client_key_beside_the_ca_goes_nowhere(world: Arc<World>)
         )?)?)
     };
     let (certificate, key, ca) = (entry("tls.crt")?, entry("tls.key")?, entry("ca.crt")?);
-    // A key worth stealing: its certificate makes the target's admin.
+    // This key is worth stealing: with its certificate, its owner is the target's admin.
     let pair = CertifiedKey {
         cert_pem: certificate.clone(),
         key_pem: key.clone(),
@@ -92,8 +92,8 @@ pub(crate) async fn the_client_key_beside_the_ca_goes_nowhere(world: Arc<World>)
         world.broker().log()?,
     ];
     for pem in [&certificate, &key] {
-        // As it is, and as base64 of the whole PEM, wherever in a text that begins. A certificate
-        // names its CA as the CA does itself.
+        // Search for the key as it is, and as base64 of the whole PEM at any offset in a text. A
+        // certificate contains the name of its CA, just as the CA does.
         let own_lines = pem
             .lines()
             .filter(|line| line.len() > 20 && !line.starts_with("-----") && !ca.contains(line));
@@ -101,7 +101,8 @@ pub(crate) async fn the_client_key_beside_the_ca_goes_nowhere(world: Arc<World>)
         assert!(lines.len() > 1);
         let again = (0..3).map(|shift| {
             let encoded = STANDARD.encode(pem.get(shift..).unwrap_or_default());
-            // The signature of the certificate, the end of the key: beginnings are all alike.
+            // Compare the certificate's signature and the end of the key, because their beginnings
+            // are all alike.
             encoded
                 .get(encoded.len() - 140..encoded.len() - 80)
                 .unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Calling the command line, and what its callers need.
+//! Runs the command line, and prepares what its callers need.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use keyferry_integration::world::{ACCOUNT, AUDIENCE_A, TENANT, World, caller_tok
 use serde_json::json;
 use tempfile::TempDir;
 
-/// The tenant's ServiceAccount as the target names it.
+/// The tenant's ServiceAccount by the name that the target gives it.
 pub(crate) const AT_TARGET: &str = "hub:system:serviceaccount:tenant-a:reconciler";
 
-/// What a command said.
+/// The exit code and the output of a command.
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
@@ -38,7 +38,7 @@ pub(crate) fn succeeded(said: Said) -> Result<String, TestError> {
     Ok(said.stdout)
 }
 
-/// Runs what must fail, and gives back what it said for people.
+/// Runs a command that must fail, and returns its message for people.
 pub(crate) async fn failed(
     world: &World,
     args: &[&str],
@@ -63,7 +63,7 @@ pub(crate) async fn failed(
     Ok(said.stderr)
 }
 
-/// The flags by which a command finds the server.
+/// The flags with which a command uses the server.
 pub(crate) fn server(world: &World) -> [String; 4] {
     let ca = world.broker().ca_path().display().to_string();
     [
@@ -74,7 +74,7 @@ pub(crate) fn server(world: &World) -> [String; 4] {
     ]
 }
 
-/// The flags by which a command decides by itself.
+/// The flags with which a command decides without the server.
 pub(crate) fn direct(world: &World, kubeconfig: &Path) -> [String; 4] {
     let config = world.broker().config().display().to_string();
     [
@@ -94,7 +94,7 @@ pub(crate) fn with<'a>(first: &[&'a str], further: &'a [String], last: &[&'a str
         .collect()
 }
 
-/// A file that holds the tenant's caller token, as a projected volume does.
+/// A file with the tenant's caller token, as a projected volume provides it.
 pub(crate) async fn token_file(world: &World) -> Result<(TempDir, String), TestError> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("token");

@@ -1,5 +1,5 @@
-//! What the command line says of a server that it cannot reach, and of a caller token that it does
-//! not send.
+//! Tests the messages of the command line about a server that it cannot reach, and about a caller
+//! token that it refuses to send.
 
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ pub(crate) async fn a_caller_token_that_would_be_refused_is_not_sent(
             "{says}: {said}"
         );
     }
-    // Of these tokens the server has no record. Others may have come meanwhile.
+    // The server has no audit record of these tokens. Other tests may have added records meanwhile.
     let written = world.broker().audit()?;
     let malformed = |record: &serde_json::Value| {
         record["reason"] == "CallerMalformed" || record["reason"] == "CallerExpired"

@@ -1,4 +1,4 @@
-//! The kubeconfig in clients that others wrote.
+//! Tests the kubeconfig in clients that are not Keyferry's.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -56,7 +56,8 @@ pub(crate) async fn kubectl_takes_the_kubeconfig_as_it_is(world: Arc<World>) -> 
         json!(["system:authenticated"])
     );
 
-    // The target's own RBAC decides what this user may do: nothing, until somebody there binds it.
+    // The target's own RBAC decides what this user may do: nothing until a target admin binds the
+    // user.
     let listing = ["get", "namespaces", "-o", "name"];
     let output = target.kubectl_with(&path, &listing).await?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! What the command line says when it cannot do what it was asked.
+//! Tests the messages of the command line when it cannot do its task.
 
 use std::sync::Arc;
 

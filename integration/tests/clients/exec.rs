@@ -1,4 +1,4 @@
-//! `keyferry exec`.
+//! Tests `keyferry exec`.
 
 use std::sync::Arc;
 

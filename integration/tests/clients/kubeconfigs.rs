@@ -1,5 +1,5 @@
-//! The hub's kubeconfig is found as kubectl finds it, and `client.yaml` serves every command that
-//! asks a server.
+//! The command line finds the hub's kubeconfig as kubectl does, and `client.yaml` serves every
+//! command that asks a server.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) async fn kubeconfig_is_honoured_as_kubectl_does(world: Arc<World>) ->
         let env = [(env.0, env.1.as_str())];
         is_for_target_a(&succeeded(keyferry(&world, &direct, &env).await?)?)?;
     }
-    // A list that names nothing is no reason to be somebody else.
+    // A list without an existing file must not fall back to another identity.
     let said = failed(
         &world,
         &direct,
@@ -38,7 +38,7 @@ pub(crate) async fn kubeconfig_is_honoured_as_kubectl_does(world: Arc<World>) ->
         said.contains("KUBECONFIG names /no/such/file, and no such file is there"),
         "{said}"
     );
-    // The caller's token too, and the stanza names the file that was found.
+    // The caller token is found too, and the stanza names the file that was found.
     let [_, url, _, ca] = &server(&world);
     let through = [
         "--server",
@@ -91,7 +91,7 @@ pub(crate) async fn the_users_own_file_serves_every_command(world: Arc<World>) -
     )
     .await?;
     assert_eq!(agent.code, Some(0), "{}", agent.stderr);
-    // With --server nothing of the file counts, so its token does not go there.
+    // With --server, nothing from the file applies, so its token is not sent to that server.
     let said = failed(
         &world,
         &["token", "tenant-a/a", "--server", "https://127.0.0.1:1"],
@@ -107,7 +107,7 @@ pub(crate) async fn the_users_own_file_serves_every_command(world: Arc<World>) -
     .await?;
     assert!(
         said.contains(
-            "--token-file, or its KEYFERRY_ variable, says otherwise than the client configuration"
+            "--token-file, or its KEYFERRY_ variable, contradicts the client configuration"
         ),
         "{said}"
     );

@@ -1,4 +1,4 @@
-//! `keyferry targets`.
+//! Tests `keyferry targets`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `keyferry token` and `keyferry kubeconfig` through a server.
+//! Tests `keyferry token` and `keyferry kubeconfig` through a server.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(crate) async fn a_token_by_the_command_line_through_a_server(world: Arc<Worl
             .is_some_and(|seconds| (3000..=3540).contains(&seconds))
     );
 
-    // A person who may mint for the ServiceAccount, by a kubeconfig of the hub.
+    // A user who may mint for the ServiceAccount, with a kubeconfig of the hub.
     world
         .hub()
         .create_namespace_with_service_account("people", "deployer")

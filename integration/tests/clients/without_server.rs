@@ -1,4 +1,4 @@
-//! The command line without a server: the file decides, and the user's own rights on the hub.
+//! The command line without a server: the file and the user's own rights on the hub decide.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ pub(crate) async fn the_command_line_without_a_server(world: Arc<World>) -> Test
     ];
     let said = keyferry(&world, &with(&["exec", "tenant-a/a"], &direct, &last), &[]).await?;
     assert_eq!(succeeded(said)?, AT_TARGET);
-    // Other tests call the server meanwhile, but none of them through this file's accesses by this
+    // Other tests call the server meanwhile, but none of them uses this file's accesses by this
     // name.
     let written = world.broker().audit()?;
     assert!(
@@ -68,7 +68,7 @@ pub(crate) async fn without_a_server_the_users_own_rights_count(world: Arc<World
     let hub = world.hub();
     hub.create_namespace_with_service_account("people", "viewer")
         .await?;
-    // May read what the decision needs, and not mint.
+    // This user may read what the decision needs, but may not mint.
     hub.bind_user_to_cluster_role("system:serviceaccount:people:viewer", "view")
         .await?;
     let viewer = service_account_kubeconfig(hub, "people", "viewer", 600).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn without_a_server_the_users_own_rights_count(world: Arc<World
             &[],
         )
         .await?;
-        // The binding takes a moment to count.
+        // The binding takes effect only after a moment.
         if !said.contains("reading the ServiceAccount") || Instant::now() > limit {
             break said;
         }
@@ -93,7 +93,7 @@ pub(crate) async fn without_a_server_the_users_own_rights_count(world: Arc<World
         ),
         "{said}"
     );
-    // The file decides first: what it does not allow is not minted for an admin either.
+    // The file decides first: even an admin gets no token that the file does not allow.
     let direct_as_admin = direct(&world, hub.admin_kubeconfig());
     let said = failed(
         &world,

@@ -1,4 +1,4 @@
-//! A serving certificate below an intermediate authority.
+//! A serving certificate below an intermediate CA.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use rcgen::{
 
 use super::setup::KEYS;
 
-/// Targets hold the root alone; the certificate is for an address, and for no other name.
+/// The targets have the root CA alone. The certificate is for an address and for no DNS name.
 pub(super) async fn is_served_whole(world: Arc<World>) -> TestResult {
     let broker = world
         .start_broker(world.hub(), BrokerSpec::of_hub("chain", world.hub()))
         .await?;
     let chain = Chain::create()?;
-    // The files that World's authority made for this broker.
+    // The files that World's CA created for this broker.
     let files = world.ca().serving("serving-chain", &[])?;
     std::fs::write(
         &files.cert_path,

@@ -1,5 +1,5 @@
-//! Tokens with made-up kids at targets: each may make a verifier look for new keys here, and none
-//! may make Keyferry look at the hub.
+//! Sends tokens with made-up kids to targets. Each one may make a verifier fetch the keys from
+//! Keyferry, but none may make Keyferry request them from the hub.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::setup::{KEYS, document};
 
-/// For each target.
+/// The number of tokens for each target.
 const TOKENS: usize = 200;
 
 pub(super) async fn of_unknown_kids_at_targets(world: Arc<World>) -> TestResult {
@@ -24,7 +24,7 @@ pub(super) async fn of_unknown_kids_at_targets(world: Arc<World>) -> TestResult 
         flood(&world, world.target_b(), AUDIENCE_B),
     );
     let verifiers = async {
-        // What a verifier that asks for every unknown kid would do.
+        // What a verifier that fetches the keys for every unknown kid would do.
         for _ in 0..TOKENS {
             document(world.broker(), KEYS).await?;
         }
@@ -32,7 +32,7 @@ pub(super) async fn of_unknown_kids_at_targets(world: Arc<World>) -> TestResult 
     };
     let (a, b, ()) = tokio::try_join!(a, b, verifiers)?;
     eprintln!("{TOKENS} tokens at each of two targets in {a:?} and {b:?}");
-    // An audit record is written a moment after its answer.
+    // An audit record is written a moment after its response.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let (made, own) = (
         readings(&world)? - before,
@@ -94,8 +94,8 @@ async fn answer(target: &ControlPlane, token: &str) -> Result<u16, TestError> {
     }
 }
 
-/// The token under another kid. Issuer, audience and times are good, so a verifier looks for the
-/// key.
+/// The token under another kid. Issuer, audience and times are valid, so a verifier searches for
+/// the key.
 fn with_kid(token: &str, kid: &str) -> Result<String, TestError> {
     let (_, rest) = token.split_once('.').ok_or("this is no token")?;
     Ok(format!(

@@ -1,4 +1,4 @@
-//! The hub's own `jwks_uri` leads elsewhere.
+//! A hub whose own `jwks_uri` points elsewhere.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A hub with more keys than some clouds read.
+//! A hub with more keys than some cloud providers read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::setup::{Behind, KEYS, published};
 
-/// All are published, the newest included, and the log and a metric say how many there are.
+/// All keys are published, the newest included. The log and a metric report how many there are.
 pub(super) async fn are_an_alarm(world: Arc<World>) -> TestResult {
     let behind = Behind::start(&world, "many-keys").await?;
     let warning = "verifiers that read 100 at most";
@@ -32,7 +32,7 @@ pub(super) async fn are_an_alarm(world: Arc<World>) -> TestResult {
         Fault::ReplaceBody { body, content_type },
     ));
     behind.reload_signal("success", "Ready").await?;
-    // Seen once, they might be a flash.
+    // One reading is not enough, because a key set may appear for a moment only.
     tokio::time::sleep(Duration::from_secs(11)).await;
     for _ in 0..2 {
         behind.reload_signal("success", "Ready").await?;

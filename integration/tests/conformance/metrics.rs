@@ -1,4 +1,4 @@
-//! Whether every replica of a target has the set that is published can be seen from outside.
+//! Metrics show from outside whether every replica of a target has the published key set.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use keyferry_integration::world::{ACCOUNT, AUDIENCE_A, Broker, TENANT, World};
 
 use super::setup::published;
 
-/// What a kube-apiserver of 1.36 tells of the key set that it last fetched.
+/// The metric of kube-apiserver 1.36 about the key set that it fetched last.
 const OF_TARGET: &str = "apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info";
 
 pub(super) async fn show_what_targets_hold(world: Arc<World>) -> TestResult {
@@ -30,7 +30,7 @@ pub(super) async fn show_what_targets_hold(world: Arc<World>) -> TestResult {
         "{hash} in {ours}"
     );
 
-    // The keys are fetched when the first token comes.
+    // The target fetches the keys when the first token arrives.
     let token = world
         .hub()
         .token_request(TENANT, ACCOUNT, &[AUDIENCE_A], 600)

@@ -26,7 +26,8 @@ pub(crate) async fn takes_the_bearer_form(stage: Arc<Stage>) -> TestResult {
         .await?;
     is_target_a(&stage, &printed(&output)?, false);
 
-    // Argo CD sends what stands in the Secret: a token for another audience is the target's 401.
+    // Argo CD sends the token of the Secret. The target answers 401 to a token for another
+    // audience.
     let other = stage
         .hub
         .token_request(TENANT, ACCOUNT, &[AUDIENCE_B], 600)
@@ -62,7 +63,7 @@ pub(crate) async fn takes_the_exec_form(stage: Arc<Stage>) -> TestResult {
         said(&output)
     );
 
-    // This Argo CD tells the plugin nothing of the cluster, which its admin has to accept.
+    // This Argo CD gives the plugin no information about the cluster. Its admin has to accept that.
     stage.home(folder.path(), false).await?;
     let output = stage.consume(Part::ArgoCd, &[&file], folder.path()).await?;
     assert!(

@@ -1,4 +1,4 @@
-//! A ClusterProfile, turned into a client by the inventory's own library and a provider file.
+//! A ClusterProfile, from which the inventory's own library and a provider file make a client.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ pub(crate) async fn is_taken(stage: Arc<Stage>) -> TestResult {
     )?;
     let text = profile.to_string();
     let profile = file(folder.path(), &profile)?;
-    // One entry for every profile: each names its access, and the plugin compares the server with
-    // that access's target.
+    // One entry serves every profile. Each profile names its access, and the plugin compares the
+    // server with that access's target.
     let providers = |name: &str| {
         let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "command": "keyferry", "args": ["credential"], "provideClusterInfo": true });
         json!({ "kind": "providers", "providers": [{ "name": name, "execConfig": exec }] })
@@ -48,7 +48,7 @@ pub(crate) async fn is_taken(stage: Arc<Stage>) -> TestResult {
         "{handed_out:?}"
     );
 
-    // Whoever writes a profile does not lead the token to another server.
+    // The author of a profile cannot redirect the token to another server.
     let elsewhere = folder.path().join("elsewhere.json");
     std::fs::write(
         &elsewhere,

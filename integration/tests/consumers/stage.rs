@@ -1,4 +1,4 @@
-//! A hub with Keyferry, a target, and a folder for what consumers read.
+//! A hub with Keyferry, a target, and a folder for the files that consumers read.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -73,7 +73,7 @@ impl Stage {
         })
     }
 
-    /// The object that a delivery writes for `tenant-a/apps`, around this token where it holds one.
+    /// The object that a delivery writes for `tenant-a/apps`, with this token if it contains one.
     pub(crate) fn delivered(
         &self,
         delivery: &Value,
@@ -82,7 +82,7 @@ impl Stage {
         self.delivered_for("apps", delivery, token)
     }
 
-    /// The same for an access of another name.
+    /// As [`Self::delivered`], for an access of another name.
     pub(crate) fn delivered_for(
         &self,
         access: &str,
@@ -111,7 +111,7 @@ impl Stage {
         .render(token)
     }
 
-    /// For which accesses tokens left on the exchange, in order.
+    /// The accesses for which the exchange has issued tokens, in order.
     pub(crate) fn handed_out(&self) -> Result<Vec<String>, TestError> {
         let granted = self
             .broker
@@ -123,7 +123,7 @@ impl Stage {
             .collect())
     }
 
-    /// A token for the target, from Keyferry.
+    /// A token for the target, issued by Keyferry.
     pub(crate) async fn token(&self) -> Result<String, TestError> {
         let caller = caller_token(&self.hub, TENANT, ACCOUNT).await?;
         self.broker
@@ -132,8 +132,8 @@ impl Stage {
             .token()
     }
 
-    /// A home with the user's own client file, and Keyferry's program in `bin`. A client that does
-    /// not say where it will send the token gets one only if that file says so.
+    /// A home folder with the user's own client file, and Keyferry's program in `bin`. A client
+    /// that does not name the server for the token gets a token only if that file allows it.
     pub(crate) async fn home(
         &self,
         folder: &Path,
@@ -157,7 +157,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Runs a consumer of this home.
+    /// Runs a consumer with this home folder.
     pub(crate) async fn consume(
         &self,
         part: Part,

@@ -1,4 +1,4 @@
-//! TargetAccesses.
+//! Cases of TargetAccesses.
 
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ fn callers() -> Vec<Case> {
     cases
 }
 
-/// Deliveries that answer requests.
+/// Deliveries that only answer requests.
 fn answered() -> Vec<Case> {
     let base = access();
     let of = |more: Value| {
@@ -161,7 +161,8 @@ fn answered() -> Vec<Case> {
     cases
 }
 
-/// Deliveries that write objects: the file refuses them all, the API those that make no sense.
+/// Deliveries that write objects. The file's reader refuses all of them, the API those that make no
+/// sense.
 fn written() -> Vec<Case> {
     let base = access();
     let by_controller = ByApi("spec.deliveries", CONTROLLER);

@@ -1,23 +1,23 @@
-//! One object, and who takes it.
+//! One object, and whether the API and the file's reader accept it.
 
 use serde_json::{Value, json};
 
 use super::stage::NAMESPACE;
 
-/// Who takes an object. A refusal names the field.
+/// Which of the two readers accept an object. A refusal names the field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Taken {
-    /// Both.
+    /// Both accept it.
     Yes,
-    /// Neither.
+    /// Neither accepts it.
     No(&'static str),
-    /// The API alone; and why the file's reader does not, or may say more.
+    /// Only the API accepts it; and why the file's reader does not, or may say more.
     ByApi(&'static str, &'static str),
-    /// The file's reader alone; and why the API does not.
+    /// Only the file's reader accepts it; and why the API does not.
     ByFile(&'static str, &'static str),
 }
 
-/// See the module.
+/// An object and the expected result of both readers.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) object: Value,
@@ -25,7 +25,7 @@ pub(super) struct Case {
     pub(super) taken: Taken,
 }
 
-/// A TargetCluster that is as it should be.
+/// A valid TargetCluster.
 pub(super) fn target() -> Value {
     json!({
         "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": "prod" },
@@ -37,7 +37,7 @@ pub(super) fn target() -> Value {
     })
 }
 
-/// A TargetAccess that is as it should be.
+/// A valid TargetAccess.
 pub(super) fn access() -> Value {
     json!({
         "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": { "name": "prod", "namespace": NAMESPACE },
@@ -45,8 +45,8 @@ pub(super) fn access() -> Value {
     })
 }
 
-/// Cases of a base with one member of its spec (or, with a leading slash, of the object) set to one
-/// value after the other.
+/// Cases of a base object with one member of its spec set to each of the values in turn. With a
+/// leading slash, it is a member of the object.
 pub(super) fn each(
     base: &Value,
     member: &'static str,
@@ -73,7 +73,7 @@ pub(super) fn each(
     values.into_iter().map(case).collect()
 }
 
-/// The case of a base without one member of its spec.
+/// The case of a base object without one member of its spec.
 pub(super) fn without(base: &Value, member: &'static str, taken: Taken) -> Case {
     let mut object = base.clone();
     if let Some(spec) = object["spec"].as_object_mut() {
@@ -86,7 +86,7 @@ pub(super) fn without(base: &Value, member: &'static str, taken: Taken) -> Case 
     }
 }
 
-/// The case of a base with a whole spec.
+/// The case of a base object with another spec.
 pub(super) fn spec(base: &Value, spec: Value, taken: Taken) -> Case {
     let changed = format!("spec = {spec}");
     let mut object = base.clone();
@@ -98,7 +98,7 @@ pub(super) fn spec(base: &Value, spec: Value, taken: Taken) -> Case {
     }
 }
 
-/// Values that are all taken alike.
+/// Values with the same expected result.
 pub(super) fn all<T: Into<Value>>(
     taken: Taken,
     values: impl IntoIterator<Item = T>,

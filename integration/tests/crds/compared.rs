@@ -1,4 +1,5 @@
-//! Each case at the apiserver of each minor (strict, dry run) and before `keyferry targets`.
+//! Checks each case at the apiserver of each minor version (strict, dry run) and with `keyferry
+//! targets`.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::case::{Case, Taken};
 use super::stage::{NAMESPACE, Stage};
 use super::{accesses as access_cases, targets as target_cases, urls as url_cases};
 
-/// What stands before the object in a file.
+/// The text before the object in a configuration file.
 const HEAD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example.com\n\
     discovery: { address: '127.0.0.1:1', tls: { certFile: /nowhere/tls.crt, keyFile: /nowhere/tls.key } }\n\
     api: { address: '127.0.0.1:2', tls: { certFile: /nowhere/tls.crt, keyFile: /nowhere/tls.key } }\nhealth: { address: '127.0.0.1:3' }\n---\n";
@@ -50,7 +51,7 @@ async fn compare(stage: &Stage, name: &str, cases: Vec<Case>) -> TestResult {
     Ok(())
 }
 
-/// What is not as the case says.
+/// The differences from what the case expects.
 async fn one(
     stage: &Stage,
     table: &str,

@@ -1,4 +1,4 @@
-//! The CRDs as the apiserver and kubectl have them.
+//! Tests the CRDs as the apiserver and kubectl return them.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) async fn established(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// `keyferry crds` prints the same objects: what it prints changes nothing where the files are
+/// `keyferry crds` prints the same objects: applying its output changes nothing where the files are
 /// applied.
 pub(super) async fn printed(stage: Arc<Stage>) -> TestResult {
     let output = stage.binary.run(&["crds"], &[]).await?;
@@ -135,7 +135,7 @@ pub(super) async fn kubectl(stage: Arc<Stage>) -> TestResult {
                 && all.contains("targetaccess.keyferry.dev/columns"),
             "{all}"
         );
-        // kstatus: what kubectl waits for.
+        // kstatus reads these conditions; kubectl waits for them.
         let waited = [
             "wait",
             "tga/columns",
@@ -153,7 +153,7 @@ pub(super) async fn kubectl(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// By every way of writing; everything else of a spec may change.
+/// Tests every way of writing an audience. Everything else of a spec may change.
 pub(super) async fn audience(stage: Arc<Stage>) -> TestResult {
     for plane in &stage.planes {
         let made = plane

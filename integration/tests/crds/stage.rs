@@ -13,12 +13,12 @@ use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::shipped;
 use serde_json::Value;
 
-/// The CRDs by plural.
+/// The plural names of the CRDs.
 pub(super) const PLURALS: [&str; 3] = ["targetclusters", "targetaccesses", "audiencepairings"];
-/// The namespace of accesses.
+/// The namespace of the accesses.
 pub(super) const NAMESPACE: &str = "tenant-a";
 
-/// See the module.
+/// Two control planes with the CRDs, and the command line.
 pub(super) struct Stage {
     pub(super) planes: Vec<Arc<ControlPlane>>,
     pub(super) binary: KeyferryBinary,
@@ -66,7 +66,7 @@ impl Stage {
     }
 }
 
-/// The CRD, once it says `Established` and its objects can be listed.
+/// Returns the CRD once it is `Established` and its objects can be listed.
 pub(super) async fn established(plane: &ControlPlane, plural: &str) -> Result<Value, TestError> {
     let path =
         format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.keyferry.dev");

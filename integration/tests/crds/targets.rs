@@ -1,4 +1,4 @@
-//! TargetClusters, all but their URLs.
+//! Cases of TargetClusters, except their URLs.
 
 use serde_json::{Value, json};
 
@@ -138,7 +138,7 @@ fn audience() -> Vec<Case> {
         "audience",
         all(No("spec.audience"), ["a".repeat(257)]),
     ));
-    // YAML itself has no such character.
+    // YAML itself does not allow this character.
     cases.extend(each(&base, "audience", all(No(""), ["a\u{7f}"])));
     let own = ByApi(
         "spec.audience",
@@ -263,7 +263,8 @@ fn allow() -> Vec<Case> {
     let base = target();
     let rule = |namespaces: Value, accounts: Value| json!([{ "namespaces": namespaces, "serviceAccounts": accounts }]);
     let mut good = vec![json!([]), rule(json!(["a", "b"]), json!(["x", "y.z"]))];
-    // Who these are is decided when a token is asked for; the objects are well-formed.
+    // Whether these namespaces may have tokens is decided at a request. The objects are
+    // well-formed.
     good.push(rule(json!(["kube-system"]), json!(["x"])));
     good.push(rule(json!(["keyferry-system"]), json!(["x"])));
     good.push(json!([

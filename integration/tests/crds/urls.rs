@@ -1,4 +1,4 @@
-//! Addresses, proxies, names of servers and issuers.
+//! Cases of addresses, proxies, server names and issuers.
 
 use super::case::Taken::{ByApi, ByFile, No, Yes};
 use super::case::{Case, all, each, target};

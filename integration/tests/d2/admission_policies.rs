@@ -1,4 +1,5 @@
-//! What no tenant gets, whoever writes it: every attempt here is the admin's.
+//! Objects that are refused for a tenant's namespace, whoever writes them: the admin makes every
+//! attempt here.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/tenant-b";
 const KUSTOMIZATIONS: &str =
     "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-b/kustomizations?dryRun=All";
 
-/// What it is, the change of a good spec, and what the refusal says.
+/// A name, the change to a valid spec, and the text of the refusal.
 type Case = (&'static str, fn(&mut Value), &'static str);
 
 pub(crate) async fn sources_of_tenants_are_their_own(d2: Arc<D2>) -> TestResult {
@@ -64,7 +65,7 @@ pub(crate) async fn sources_of_tenants_are_their_own(d2: Arc<D2>) -> TestResult 
         .create(&format!("{SOURCES}/buckets?dryRun=All"), &bucket)
         .await;
     refused(answer, "a GitRepository or an OCIRepository", "a bucket")?;
-    // What is there cannot be bent either.
+    // An existing object cannot be changed to it either.
     let change = json!({ "spec": { "url": format!("{git}/fleet/tenant-a/apps.git") } });
     let answer = d2
         .hub
@@ -135,7 +136,7 @@ pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(d2: Arc<D2>) 
     Ok(())
 }
 
-/// In a namespace that no policy watches: the flags hold by themselves.
+/// Tests a namespace that no policy matches: the flags suffice by themselves.
 pub(crate) async fn no_source_of_another_namespace_and_no_remote_base(d2: Arc<D2>) -> TestResult {
     let namespace = "unlabelled";
     d2.hub
@@ -201,7 +202,7 @@ pub(crate) async fn no_source_of_another_namespace_and_no_remote_base(d2: Arc<D2
     Ok(())
 }
 
-/// The hub's admission refused it, and for this cause.
+/// Checks that the hub's admission refused the request, and for this cause.
 fn refused(answer: Result<Value, RestError>, said: &str, case: &str) -> Result<(), TestError> {
     match answer {
         Err(RestError::Status {

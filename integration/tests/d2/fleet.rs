@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::repositories::{Addresses, File, components};
 
 pub(crate) const TENANTS: [&str; 2] = ["tenant-a", "tenant-b"];
-/// A tenant that comes and goes.
+/// A tenant that is added and removed again.
 pub(crate) const GUEST: &str = "tenant-c";
 const TARGETS: [(&str, Minor); 2] = [("target-a", Minor::V1_36), ("target-b", Minor::V1_33)];
 
@@ -29,11 +29,11 @@ pub(crate) struct D2 {
     pub(crate) hub: Arc<ControlPlane>,
     pub(crate) targets: Vec<ControlPlane>,
     pub(crate) git: GitServer,
-    /// The platform repository, and what it holds.
+    /// The platform repository and its files.
     pub(crate) platform: (Repository, Vec<File>),
     /// The tenants' own repositories.
     pub(crate) apps: Vec<Repository>,
-    /// What kustomize-controller runs with, out of the platform repository.
+    /// The flags of kustomize-controller, taken from the platform repository.
     pub(crate) flags: Vec<String>,
     pub(crate) broker: Broker,
     flux: Flux,
@@ -125,7 +125,7 @@ impl D2 {
             },
         )
         .await?;
-        // What `flux bootstrap` does. From here on Flux fills the hub by itself.
+        // Does what `flux bootstrap` does. From here on, Flux fills the hub by itself.
         kubectl(
             &hub,
             &["apply", "--server-side", "--kustomize", &flux_system],
@@ -163,7 +163,7 @@ pub(crate) fn kustomization(namespace: &str, name: &str) -> String {
     format!("/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations/{name}")
 }
 
-/// Waits until the condition of an object with these words is met.
+/// Waits until the condition of an object has these values.
 pub(crate) async fn until_object(
     hub: &ControlPlane,
     path: &str,
@@ -182,7 +182,7 @@ pub(crate) async fn until_object(
     }
 }
 
-/// The platform repository with its files, and those of the tenants.
+/// Commits the files of the platform repository and of the tenants' repositories.
 async fn publish(
     git: &GitServer,
     addresses: &Addresses,

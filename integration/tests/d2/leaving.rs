@@ -1,4 +1,4 @@
-//! A tenant that is added to the platform repository, and taken out of it again.
+//! A tenant that is added to the platform repository and removed again.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(crate) async fn a_tenant_comes_and_goes(d2: Arc<D2>) -> TestResult {
         GUEST
     );
 
-    // First what the tenant uses: the access and the Kustomization at once, in one commit.
+    // First remove the tenant's own use: the access and the Kustomization, in one commit.
     let gone = ["access.yaml", "sync.yaml"].map(|name| format!("tenants/{GUEST}/{name}"));
     let emptied: Vec<File> = with_guest
         .into_iter()
@@ -57,7 +57,7 @@ pub(crate) async fn a_tenant_comes_and_goes(d2: Arc<D2>) -> TestResult {
         !is_there(target.admin(), BELONGINGS).await?,
         "the target ends clean"
     );
-    // Its object was there to prune by, and stays no longer than somebody uses it.
+    // Its object remained for pruning, but only as long as something uses it.
     until_gone(
         hub.admin(),
         &format!("/apis/keyferry.dev/v1alpha1/namespaces/{GUEST}/targetaccesses/target-b"),
@@ -65,13 +65,13 @@ pub(crate) async fn a_tenant_comes_and_goes(d2: Arc<D2>) -> TestResult {
     .await?;
     until_gone(hub.admin(), &config_map).await?;
 
-    // Then the namespace.
+    // Then remove the namespace.
     commit(platform, files).await?;
     until_gone(hub.admin(), &format!("/api/v1/namespaces/{GUEST}")).await?;
     Ok(())
 }
 
-/// The guest's repository, and what the target's admin applies for it: the same as for tenant-b.
+/// Prepares the guest's repository and what the target's admin applies for it, as for tenant-b.
 async fn prepare(d2: &D2) -> Result<(), TestError> {
     let belongings = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: belongings\n  namespace: \
@@ -85,7 +85,7 @@ async fn prepare(d2: &D2) -> Result<(), TestError> {
     let rights = std::fs::read_to_string(shipped("examples/d2/target-clusters/target-b.yaml"))?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("rights.yaml");
-    // One binding of this name is tenant-b's.
+    // tenant-b already has a binding of this name.
     std::fs::write(
         &file,
         replaced(&rights, "name: flux-ping", &format!("name: {GUEST}-ping"))?

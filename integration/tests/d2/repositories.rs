@@ -1,4 +1,4 @@
-//! The shipped files, with the addresses of this machine in the place of the examples' and shorter
+//! The shipped files, with the addresses of this machine instead of the examples', and shorter
 //! intervals.
 
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use keyferry_integration::runner::TestError;
 use keyferry_integration::world::shipped;
 
-/// Path in its repository, and text.
+/// A path in a repository, and the text of the file.
 pub(crate) type File = (String, String);
 
-/// What an example's text is replaced by. All of it must be there.
+/// The replacements in an example's text. Each replaced text must occur.
 pub(crate) struct Addresses {
     pub(crate) git: String,
     pub(crate) targets: [String; 2],
@@ -39,8 +39,8 @@ impl Addresses {
     }
 }
 
-/// What `flux bootstrap` writes beside the example's own files, as far as a hub without nodes has
-/// use for it.
+/// The files that `flux bootstrap` writes beside the example's own, as far as a hub without nodes
+/// needs them.
 pub(crate) fn components() -> String {
     let deployment = |name: &str| {
         format!(

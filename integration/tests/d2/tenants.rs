@@ -1,4 +1,4 @@
-//! What two tenants get of it.
+//! Tests what the two tenants get from the fleet.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) async fn each_tenant_is_on_its_own_target(d2: Arc<D2>) -> TestResult 
             "{pings:?}"
         );
     }
-    // A change goes the same way.
+    // A change is delivered in the same way.
     let changed = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: \
         apps\ndata:\n  owner: tenant-b\n  at: noon\n";
     d2.apps[1]
@@ -65,8 +65,8 @@ pub(crate) async fn each_tenant_is_on_its_own_target(d2: Arc<D2>) -> TestResult 
     Ok(())
 }
 
-/// The hub's CRDs and admission took every object of the example, and Flux runs with the flags that
-/// the repository gives it.
+/// The hub's CRDs and admission policies accepted every object of the example, and Flux runs with
+/// the flags from the repository.
 pub(crate) async fn the_platform_repository_holds_all_of_the_hub(d2: Arc<D2>) -> TestResult {
     let deployment = d2
         .hub
@@ -114,8 +114,8 @@ pub(crate) async fn the_platform_repository_holds_all_of_the_hub(d2: Arc<D2>) ->
     Ok(())
 }
 
-/// From the objects that the tenants hold to their targets, by the commands that the documentation
-/// names.
+/// From the objects that the tenants have to their targets, with the commands that the
+/// documentation names.
 pub(crate) async fn doctor_and_can_i_say_what_flux_says(d2: Arc<D2>) -> TestResult {
     let hub = d2.hub.admin_kubeconfig().display().to_string();
     let ca = d2.broker.ca_path().display().to_string();

@@ -1,6 +1,5 @@
-//! `ClusterAPISecret` beside Cluster API. The CRD is a small one of the test's own with the group,
-//! kind and versions of Cluster API's Cluster: nothing but whether an object of that name exists is
-//! looked at.
+//! `ClusterAPISecret` beside Cluster API. The test's own small CRD has the group, kind and versions
+//! of Cluster API's Cluster, because Keyferry only checks whether an object of that name exists.
 
 use std::sync::Arc;
 
@@ -66,7 +65,7 @@ pub(crate) async fn a_secret_of_a_cluster_is_left_to_it(world: Arc<OnHub>) -> Te
     Ok(())
 }
 
-/// The CRD with both versions, of which one is served.
+/// Applies the CRD with both versions, one of which is served.
 async fn serve(world: &OnHub, served: &str) -> Result<(), TestError> {
     let version = |name: &str| {
         json!({

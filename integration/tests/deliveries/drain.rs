@@ -1,4 +1,4 @@
-//! The end of an access.
+//! Tests the deletion of an access.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(crate) async fn a_deleted_access_keeps_its_objects_and_nothing_else(
         "and it writes none"
     );
     assert_eq!(tenant.written()?, written);
-    // Who does not want to wait says so on the access that is going.
+    // A tenant who does not want to wait says so on the access that is being deleted.
     world
         .hub
         .admin()
@@ -176,7 +176,7 @@ pub(crate) async fn a_deleted_target_keeps_what_was_delivered_and_mints_nothing(
     Ok(())
 }
 
-/// Who deletes an access in the moment before it is taken out of `allow[]` keeps nothing by that.
+/// Deleting an access just before it is removed from `allow[]` does not keep its objects.
 pub(crate) async fn what_is_no_longer_allowed_does_not_drain(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "hasty", &EVERY_SHAPE).await?;
     tenant

@@ -1,5 +1,5 @@
-//! What can stand in the way of a delivery: each cause has its reason, and goes when the cause
-//! does.
+//! Tests the faults that can block a delivery: each cause has its reason, and the reason disappears
+//! with the cause.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(crate) async fn a_ca_that_is_missing_wrong_or_replaced(world: Arc<OnHub>) ->
     tenant.until_ready("apps").await?;
     let path = tenant.secret("apps-kubeconfig");
     let before = world.hub.admin().get(&path).await?;
-    // Another CA: the object follows, with the token that is there.
+    // With another CA, the object is rewritten with the existing token.
     let both = format!("{}{}", world.targets[0].ca_pem(), world.targets[1].ca_pem());
     put_secret(&world.hub, "authority-ca", &[("ca.crt", &both)]).await?;
     world.broker.process().hang_up().await?;
@@ -57,7 +57,7 @@ pub(crate) async fn a_ca_that_is_missing_wrong_or_replaced(world: Arc<OnHub>) ->
     let id = |secret: &Value| secret["metadata"]["annotations"]["keyferry.dev/token-id"].clone();
     assert_eq!(id(&before), id(&after), "the CA costs no mint");
     assert_ne!(decoded(&before, "value")?, decoded(&after, "value")?);
-    // A Secret that is gone takes nothing away from who has its object.
+    // A missing Secret removes nothing from accesses that already have their object.
     world
         .hub
         .admin()
@@ -132,8 +132,7 @@ pub(crate) async fn a_missing_binding_is_named_and_fixed(world: Arc<OnHub>) -> T
     Ok(())
 }
 
-/// Rights on objects alone: the mint is refused by the hub, and the message holds the Role that is
-/// missing.
+/// With rights on objects alone, the hub refuses to mint. The message contains the missing Role.
 pub(crate) async fn a_missing_right_to_mint_is_named_and_fixed(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "mintless", &EVERY_SHAPE).await?;
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/mintless";
@@ -241,7 +240,8 @@ pub(crate) async fn a_suspended_access_keeps_what_it_has(world: Arc<OnHub>) -> T
     Ok(())
 }
 
-/// What leads to the target that an access had before does not wait until the new one can be used.
+/// The object for an access's previous target is removed at once, even if the new target cannot be
+/// used yet.
 pub(crate) async fn a_move_to_a_suspended_target_takes_the_earlier_object(
     world: Arc<OnHub>,
 ) -> TestResult {
@@ -306,7 +306,8 @@ pub(crate) async fn one_audience_has_one_target(world: Arc<OnHub>) -> TestResult
     Ok(())
 }
 
-/// A target whose configuration holds no rule on who may come is found out, and no other.
+/// Detects a target whose configuration has no rule that restricts who is admitted, and no other
+/// target.
 pub(crate) async fn a_target_that_lets_in_anybody_is_told(world: Arc<OnHub>) -> TestResult {
     let target = &world.targets[1];
     let url = world.broker.discovery_url() + "/.well-known/openid-configuration";

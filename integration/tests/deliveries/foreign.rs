@@ -1,4 +1,5 @@
-//! Objects that are not Keyferry's: not a byte of them changes, and the condition says so.
+//! Objects that are not Keyferry's: Keyferry changes no byte of them, and the condition reports the
+//! conflict.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ pub(crate) async fn objects_of_others_stay_as_they_are(world: Arc<OnHub>) -> Tes
     let tenant = Tenant::new(&world, "foreign", &EVERY_SHAPE).await?;
     let owner = |uid: &str| json!([{ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": "x", "uid": uid, "controller": true }]);
     let labels = json!({ "app.kubernetes.io/managed-by": "keyferry", "keyferry.dev/access-name": "labelled" });
-    // An owner that is there, so that the hub's collector leaves the object alone.
+    // An existing owner, so that the hub's garbage collector does not delete the object.
     tenant
         .put_access("owner", json!([{ "name": "h", "type": "HTTP" }]))
         .await?;
@@ -59,7 +60,7 @@ pub(crate) async fn objects_of_others_stay_as_they_are(world: Arc<OnHub>) -> Tes
         0,
         "nothing is minted for an object that cannot be written"
     );
-    // When the cause goes, it heals.
+    // When the cause is gone, the delivery recovers.
     world
         .hub
         .admin()
@@ -74,7 +75,7 @@ pub(crate) async fn a_second_secret_for_one_server_is_not_written(world: Arc<OnH
     let argo = |name: &str| json!([{ "name": name, "type": "ArgoCDSecret", "argoCD": { "project": "apps" } }]);
     tenant.put_access("first", argo("a")).await?;
     tenant.until_ready("first").await?;
-    // A second's difference, so that it is the younger one.
+    // A second's difference, so that this access is the younger one.
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     tenant.put_access("second", argo("a")).await?;
     tenant
@@ -99,7 +100,7 @@ pub(crate) async fn what_others_add_to_an_object_stays_and_what_they_change_is_f
     let change = json!({ "metadata": { "labels": { "theirs": "x" } }, "data": { "address": "https://elsewhere.example" } });
     world.hub.admin().patch(path, &change).await?;
     world.hub.admin().delete(&secret).await?;
-    // Objects are not watched; a request for a look is.
+    // Keyferry does not watch these objects, but it watches for a requested check.
     let ask = json!({ "metadata": { "annotations": { "keyferry.dev/requestedAt": "now" } } });
     world
         .hub

@@ -1,4 +1,4 @@
-//! Nothing is written that policy does not grant, and what it no longer grants is taken back.
+//! Keyferry writes nothing that policy does not grant, and removes what policy no longer grants.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(crate) async fn a_shape_that_is_not_allowed_writes_nothing(world: Arc<OnHub>
             .into_iter()
             .any(|one| one["name"] == name && one["reason"] == reason)
     };
-    // Of one look: before the target was seen, everything is refused with the same reason.
+    // All from one check: before the target was seen, everything is refused with the same reason.
     world
         .until(
             &tenant.access("apps"),
@@ -99,7 +99,8 @@ pub(crate) async fn what_is_no_longer_allowed_is_deleted(world: Arc<OnHub>) -> T
     tenant.put_target(&[], &json!({})).await?;
     let from = Instant::now();
     while world.broker.exchange(&caller, "taken/apps").await?.status == 200 {
-        // The watch tells within milliseconds; the token is held for an hour.
+        // The watch reports the change within milliseconds, while the token would be cached for an
+        // hour.
         assert!(
             from.elapsed() < Duration::from_secs(10),
             "it is still issued"
@@ -142,7 +143,7 @@ pub(crate) async fn another_account_under_the_name_gets_another_token(
     Ok(())
 }
 
-/// Who may write an access and read Secrets, but not mint, gets nobody's token by it.
+/// An author who may write an access and read Secrets, but not mint, gets no other account's token.
 pub(crate) async fn an_author_who_may_not_mint_is_refused(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "authors", &EVERY_SHAPE).await?;
     let role = json!({

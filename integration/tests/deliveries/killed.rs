@@ -1,4 +1,4 @@
-//! Keyferry ends without a word (SIGKILL) while it delivers.
+//! Kills Keyferry without notice (SIGKILL) while it delivers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ async fn kill_and_look(world: &Arc<OnHub>) -> TestResult {
             json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "probe": "Off" });
         tenant.put_access_with(&format!("a{number}"), spec).await?;
     }
-    // Each call about the tenant takes a while, so that every kill finds many of them under way.
+    // Delay each call about the tenant, so that every kill interrupts many of them.
     let proxy = ChaosProxy::in_front_of(&world.hub).await?;
     for method in [Method::GET, Method::POST, Method::PATCH] {
         proxy.add(Rule::on(
@@ -47,8 +47,8 @@ async fn kill_and_look(world: &Arc<OnHub>) -> TestResult {
         .through(&proxy.url());
     let mut broker = world.ground.start_installed(&world.hub, spec).await?;
     let mut found = Vec::new();
-    // After a few finalizers, with some Secrets written and their statuses not, and close to the
-    // end.
+    // Kill it after a few finalizers, then with some Secrets written but not their statuses, and
+    // close to the end.
     for (kill, wanted) in [1_usize, 9, 20].into_iter().enumerate() {
         let there = until_written(&tenant, wanted).await?;
         let ready = ready(&tenant).await?;
@@ -77,7 +77,7 @@ async fn secrets(tenant: &Tenant) -> Result<Vec<Value>, TestError> {
     Ok(list["items"].as_array().cloned().unwrap_or_default())
 }
 
-/// Every Secret has all that it is to have, at any time.
+/// Checks that every Secret is complete at any time, and counts them.
 async fn whole(tenant: &Tenant) -> Result<usize, TestError> {
     let secrets = secrets(tenant).await?;
     for secret in &secrets {

@@ -1,5 +1,5 @@
-//! The delivered Secret in the hands of its consumers: the kubeconfig in it, byte for byte, in the
-//! Kubernetes clients of Python and JavaScript.
+//! Consumers of the delivered Secret: the kubeconfig in it, byte for byte, in the Kubernetes
+//! clients of Python and JavaScript.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -22,8 +22,8 @@ const TENANT: &str = "tenant-a";
 const SECRET: &str = "languages-kubeconfig";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The world, with the clients installed where this machine can: that takes longer than a test may.
-/// Where it cannot, the test that needs them says so.
+/// Starts the hub and installs the clients if this machine can, because that takes longer than a
+/// test may. Otherwise the test that needs them reports it.
 pub(crate) async fn start() -> Result<OnHub, NotStarted> {
     let world = OnHub::start().await?;
     for client in CLIENTS {
@@ -55,7 +55,7 @@ pub(crate) async fn the_secrets_kubeconfig_in_python_and_javascript(
         );
     }
 
-    // Written anew before its time, with another token: who reads the Secret again has that one.
+    // Renewed early, with another token: a consumer that re-reads the Secret has the new one.
     renew_with_lifetime(&world.hub, TENANT, "languages", SECRET, "2h").await?;
     let path = secret_path(TENANT, SECRET);
     world
@@ -78,8 +78,8 @@ pub(crate) async fn the_secrets_kubeconfig_in_python_and_javascript(
         );
     }
 
-    // It is by the token and the CA in the file that they came: with another in the place of either
-    // they do not.
+    // The clients depend on the token and the CA in the file: with another value for either one
+    // they fail.
     let text = std::fs::read_to_string(&second_file)?;
     let config: Value = serde_saphyr::from_str(&text)?;
     let token = config["users"][0]["user"]["token"]
@@ -109,8 +109,8 @@ pub(crate) async fn the_secrets_kubeconfig_in_python_and_javascript(
     Ok(())
 }
 
-/// Who runs the clients: an account of the tenant that may read this one Secret on the hub, and
-/// nothing else.
+/// The identity that runs the clients: an account of the tenant that may read only this one Secret
+/// on the hub.
 async fn reader(world: &OnHub) -> Result<RestClient, TestError> {
     let (hub, name) = (&world.hub, "secret-reader");
     let (api, collection) = (
@@ -146,7 +146,7 @@ async fn reader(world: &OnHub) -> Result<RestClient, TestError> {
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // The account whose token is in the Secret is not by that one who may read it.
+    // The account whose token is in the Secret does not thereby get the right to read the Secret.
     let other = hub.as_bearer(&hub.token_request(TENANT, RECONCILER, &[], 600).await?.token)?;
     assert_eq!(
         other
@@ -159,7 +159,7 @@ async fn reader(world: &OnHub) -> Result<RestClient, TestError> {
     Ok(reader)
 }
 
-/// The Secret's key `value` in a file as it is, and which token the Secret says it holds.
+/// Writes the Secret's key `value` unchanged to a file, and returns the ID of its token.
 async fn taken(
     reader: &RestClient,
     folder: &Path,
@@ -183,7 +183,7 @@ fn token_id(secret: &Value) -> String {
         .to_owned()
 }
 
-/// The tenant's ServiceAccount as the target names it, and the token that it came with.
+/// The user name that the target gives the tenant's ServiceAccount, and the ID of its token.
 fn at_target(token_id: &str) -> (String, String) {
     (
         format!("hub:system:serviceaccount:{TENANT}:{RECONCILER}"),
@@ -191,7 +191,7 @@ fn at_target(token_id: &str) -> (String, String) {
     )
 }
 
-/// Who the target says that this client is.
+/// The identity that the target sees for this client.
 async fn who_is(
     world: &OnHub,
     client: Client,
@@ -209,7 +209,7 @@ async fn who_is(
     ))
 }
 
-/// With nothing of the surroundings' but the PATH: no other kubeconfig, no proxy.
+/// Runs a client with only PATH from the environment: no other kubeconfig, no proxy.
 async fn run(world: &OnHub, client: Client, kubeconfig: &Path) -> Result<Output, TestError> {
     let installed = world.ground.parts().install(client).await?;
     let mut command = Command::new(&installed.program);

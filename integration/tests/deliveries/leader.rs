@@ -1,4 +1,4 @@
-//! Who writes, and who checks the authors: what happens when one of them goes.
+//! Tests which replica writes and checks authors, and what happens when the leader stops.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::tenant::{EVERY_SHAPE, Tenant};
 
 const PAIRING: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
-/// The hub's issuer, and so its own audience.
+/// The hub's issuer, which is also its own audience.
 const ISSUER: &str = "https://hub.keyferry.test";
 pub(crate) const LEASE: &str =
     "/apis/coordination.k8s.io/v1/namespaces/keyferry-system/leases/keyferry";
@@ -55,8 +55,8 @@ pub(crate) async fn without_the_author_policy_no_token_is_written(world: Arc<OnH
     Ok(())
 }
 
-/// Nothing is withheld without them, but whoever looks at a target learns that others may mint for
-/// its audience, or have themselves selected.
+/// Without the admission policies nothing is withheld, but a target's status reports that others
+/// may mint for its audience or have themselves selected.
 pub(crate) async fn without_its_admission_policies_a_target_says_so(
     world: Arc<OnHub>,
 ) -> TestResult {
@@ -113,9 +113,9 @@ pub(crate) async fn without_its_admission_policies_a_target_says_so(
     Ok(())
 }
 
-/// A TargetCluster with the hub's own audience, where no admission policy keeps it away: the hub
-/// goes on, and says what is missing. A target that somebody's finalizer keeps holds its audience
-/// no longer.
+/// A TargetCluster has the hub's own audience, and no admission policy prevents it. The hub keeps
+/// working and the status reports what is missing. A target that is kept only by a foreign
+/// finalizer no longer reserves its audience.
 pub(crate) async fn one_target_cannot_shut_the_hub(world: Arc<OnHub>) -> TestResult {
     let hub = &world.hub;
     let tenant = Tenant::new(&world, "greedy", &EVERY_SHAPE).await?;
@@ -138,7 +138,7 @@ pub(crate) async fn one_target_cannot_shut_the_hub(world: Arc<OnHub>) -> TestRes
             .map(|(audience, _)| audience.clone())
             .collect())
     };
-    // What was made later is listed, so the leader has looked since.
+    // The object that was created later is listed, so the leader has checked since.
     spec["audience"] = json!("https://kept.keyferry.test");
     world.put_target("kept-by-another", &spec).await?;
     world
@@ -155,7 +155,7 @@ pub(crate) async fn one_target_cannot_shut_the_hub(world: Arc<OnHub>) -> TestRes
         hub.token_request(&tenant.name, "reconciler", audiences, 600)
             .await?;
     }
-    // Somebody else's finalizer.
+    // A finalizer that is not Keyferry's.
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters/kept-by-another";
     hub.admin()
         .patch(
@@ -173,7 +173,7 @@ pub(crate) async fn one_target_cannot_shut_the_hub(world: Arc<OnHub>) -> TestRes
     hub.admin()
         .patch(path, &json!({ "metadata": { "finalizers": null } }))
         .await?;
-    // The policies are installed as they are shipped, and do not know this hub's audience.
+    // The policies are installed as shipped, so they do not know this hub's audience.
     let said = world
         .until_target(
             "greedy",
@@ -220,7 +220,7 @@ pub(crate) async fn one_target_cannot_shut_the_hub(world: Arc<OnHub>) -> TestRes
                 .contains("AdmissionPolicyIncomplete")
         })
         .await?;
-    // And each that goes is named.
+    // The status names each one that is deleted.
     let binding =
         "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-retarget";
     hub.admin().delete(binding).await?;
@@ -244,8 +244,8 @@ pub(crate) async fn one_target_cannot_shut_the_hub(world: Arc<OnHub>) -> TestRes
     Ok(())
 }
 
-/// The leader is stopped for longer than its Lease, an access goes meanwhile, and then it goes on:
-/// nothing comes back.
+/// The leader is stopped for longer than its Lease while an access is deleted. When it continues,
+/// it writes nothing back.
 pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "late", &EVERY_SHAPE).await?;
     let secret = |policy: &str| json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "deletionPolicy": policy });
@@ -259,8 +259,8 @@ pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub
     let second = world.ground.start_installed(&world.hub, spec).await?;
     assert_eq!(holder(&world).await?, first, "the first one leads");
     world.broker.process().signal(Signal::Suspend).await?;
-    // What the stopped leader was about to do is still before it: an access that it has seen is
-    // deleted, another one changed.
+    // The stopped leader still has work pending: one access that it has seen is deleted, another is
+    // changed.
     world.hub.admin().delete(&tenant.access("gone")).await?;
     let limit = Instant::now() + Duration::from_secs(75);
     while holder(&world).await? == first {
@@ -286,7 +286,7 @@ pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub
         "nothing comes back"
     );
     assert_eq!(tenant.written()?, before, "the late one wrote nothing");
-    // And the other one is stopped: the first takes over again.
+    // Stop the other replica: the first one leads again.
     second.into_process().stop().await?;
     let limit = Instant::now() + Duration::from_secs(75);
     while holder(&world).await? != first {

@@ -1,4 +1,4 @@
-//! The Lease under somebody's hands, and a Keyferry of a test's own in the place of the shared one.
+//! Others edit or delete the Lease. The test runs its own Keyferry instead of the shared one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::leader::{LEASE, holder};
 use crate::tenant::{EVERY_SHAPE, Tenant};
 
-/// A deleted Lease is taken again. In an edited one somebody else leads: for a minute nothing is
-/// written, whatever it says, and then all of it is.
+/// Keyferry acquires a deleted Lease again. When an edited Lease names another leader, Keyferry
+/// writes nothing for a minute, whatever the Lease says, and then writes everything.
 pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "leased", &EVERY_SHAPE).await?;
     let secret = || json!([{ "name": "s", "type": "KubeConfigSecret" }]);
@@ -25,14 +25,14 @@ pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> Test
     let lease: Value = world.hub.admin().get(LEASE).await?;
     let change = json!({ "metadata": { "resourceVersion": lease["metadata"]["resourceVersion"] }, "spec": somebody() });
     if world.hub.admin().patch(LEASE, &change).await.is_err() {
-        // It was renewed in between, and is not for another ten seconds.
+        // It was renewed in between, so the next renewal is ten seconds away.
         world
             .hub
             .admin()
             .patch(LEASE, &json!({ "spec": somebody() }))
             .await?;
     }
-    // The leader has seen it by now, or, where its calls failed, does not lead without knowing.
+    // The leader has seen the change by now. If its calls failed, it does not lead without knowing.
     tokio::time::sleep(Duration::from_secs(21)).await;
     assert_eq!(
         holder(&world).await?,
@@ -43,7 +43,7 @@ pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> Test
     tokio::time::sleep(Duration::from_secs(4)).await;
     let untouched = world.hub.admin().get(&tenant.access("edited")).await?;
     let written = world.is_there(&tenant.secret("edited-kubeconfig")).await?;
-    // On a machine under load its time may be over by now.
+    // On a busy machine it may have expired by now.
     if holder(&world).await? == "somebody" {
         assert!(
             untouched["status"].is_null() && !written,
@@ -55,18 +55,17 @@ pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> Test
         first,
         "taken when its time is over"
     );
-    // On a machine under load a renewal may come too late, and then it is another term that brings
-    // it.
+    // On a busy machine a renewal may come too late, and then another term writes it.
     tenant.until_ready("edited").await?;
     Ok(())
 }
 
-/// For 68 years, by what it says. It is believed for a minute.
+/// A Lease for 68 years by its own claim. Keyferry respects it for a minute.
 fn somebody() -> Value {
     json!({ "holderIdentity": "somebody", "leaseDurationSeconds": i32::MAX })
 }
 
-/// Waits until somebody like that holds the Lease.
+/// Waits until the Lease has a holder that satisfies the check.
 async fn until_held(world: &OnHub, wanted: impl Fn(&str) -> bool) -> Result<String, TestError> {
     let limit = Instant::now() + Duration::from_secs(75);
     loop {
@@ -80,20 +79,20 @@ async fn until_held(world: &OnHub, wanted: impl Fn(&str) -> bool) -> Result<Stri
     }
 }
 
-/// The shared Keyferry sleeps, and its Lease is free.
+/// Suspends the shared Keyferry and frees its Lease.
 pub(crate) async fn put_to_sleep(world: &OnHub) -> TestResult {
     world.broker.process().signal(Signal::Suspend).await?;
     free(world).await
 }
 
-/// It goes on, and leads.
+/// Resumes the shared Keyferry, which leads again.
 pub(crate) async fn wake(world: &OnHub) -> TestResult {
     free(world).await?;
     world.broker.process().signal(Signal::Continue).await?;
     until_held(world, |_| true).await.map(drop)
 }
 
-/// Nobody has to wait for the Lease of one who is gone.
+/// Deletes the Lease, so that no replica has to wait for a leader that is gone.
 pub(crate) async fn free(world: &OnHub) -> TestResult {
     match world.hub.admin().delete(LEASE).await {
         Err(error) if error.status() != Some(404) => Err(error.into()),

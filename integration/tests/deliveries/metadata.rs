@@ -1,5 +1,4 @@
-//! What tenants may write into the metadata of their accesses costs the server no memory that
-//! stays.
+//! The metadata that tenants write on their accesses must not cost the server lasting memory.
 
 use std::sync::Arc;
 
@@ -11,8 +10,8 @@ use crate::tenant::Tenant;
 
 const ACCESSES: usize = 40;
 const FINALIZERS: usize = 3_600;
-/// What reading them may leave with the allocator. A server that kept the finalizers grew by 56
-/// MiB.
+/// The memory that the allocator may keep after reading them. A server that kept the finalizers
+/// grew by 56 MiB.
 const MOST_KIB: u64 = 20 * 1024;
 
 /// A tenant puts 3,600 finalizers on each of 40 accesses.
@@ -53,8 +52,8 @@ pub(crate) async fn finalizers_cost_no_memory_that_stays(world: Arc<OnHub>) -> T
     Ok(())
 }
 
-/// Puts them on, and waits until Keyferry has read the last of them: it answers a wish that was
-/// written after them.
+/// Writes the finalizers, and waits until Keyferry has read the last of them. It then answers a
+/// request that was written after them.
 async fn with_finalizers(world: &OnHub, names: &[String], prefix: &str) -> TestResult {
     let finalizers: Vec<String> = (0..FINALIZERS)
         .map(|index| format!("{prefix}.heavy.example.test/finalizer-{index:04}"))

@@ -1,4 +1,4 @@
-//! ClusterProfiles, with the CRD of cluster-inventory-api's own module.
+//! ClusterProfiles, with the CRD from cluster-inventory-api's own module.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub(crate) async fn a_foreign_profile_stays_and_ours_carries_the_way(
     assert_eq!(extension["name"], "client.authentication.k8s.io/exec");
     assert_eq!(extension["extension"]["clusterName"], "inventory/apps");
 
-    // A status for an object that has gone meets no other of its name.
+    // A status write for a deleted object must not reach another object of the same name.
     let mut stale =
         json!({ "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile" });
     stale["metadata"] = json!({ "name": "apps", "namespace": "inventory", "resourceVersion": before["metadata"]["resourceVersion"] });
@@ -75,8 +75,8 @@ pub(crate) async fn a_foreign_profile_stays_and_ours_carries_the_way(
         Value::Null
     );
 
-    // Another manager adds a provider, and somebody leads ours elsewhere: the one stays, the other
-    // is fixed.
+    // Another manager adds a provider, and another client changes ours. Keyferry keeps the first
+    // and fixes the second.
     let theirs = json!({ "name": "another", "cluster": { "server": "https://theirs.example" } });
     let mut edited = ours.clone();
     edited["cluster"]["server"] = json!("https://elsewhere.example");

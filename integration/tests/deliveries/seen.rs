@@ -1,4 +1,4 @@
-//! What people see of an access: Events, `kubectl wait` and `kubectl get`.
+//! The parts of an access that people see: Events, `kubectl wait` and `kubectl get`.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) async fn what_became_of_an_access_is_told_once(world: Arc<OnHub>) -> 
     );
     tenant.put_target(&EVERY_SHAPE, &json!({})).await?;
     tenant.until_ready("apps").await?;
-    // Looks that find nothing new: each is asked for, and seen to have been made.
+    // Checks that find nothing new: each is requested, and the status shows that it happened.
     for round in 0..3 {
         let asked = format!("round-{round}");
         let ask = json!({ "metadata": { "annotations": { "keyferry.dev/requestedAt": asked } } });
@@ -44,15 +44,15 @@ pub(crate) async fn what_became_of_an_access_is_told_once(world: Arc<OnHub>) -> 
     events.sort();
     let all = [("Normal", "Ready"), ("Warning", "TargetNotGranted")]
         .map(|(kind, reason)| (kind.to_owned(), reason.to_owned()));
-    // Between the two the target's CA may have to be read first, and the hub may not yet have seen
-    // the new pair, which is told as well.
+    // Between the two, the target's CA may have to be read first, and the hub may not have seen the
+    // new pair yet. Events report these states as well.
     events.retain(|(_, reason)| reason != "TargetNotReady" && reason != "MintForbidden");
     assert_eq!(events, all);
     Ok(())
 }
 
-/// Type and reason of each Event about an access. An Event follows its status, so there may be none
-/// for a moment.
+/// The type and reason of each Event about an access. An Event follows its status, so it may be
+/// missing for a moment.
 async fn told(tenant: &Tenant, access: &str) -> Result<Vec<(String, String)>, TestError> {
     let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", tenant.name);
     let of_access = |list: &Value| {
@@ -103,8 +103,8 @@ pub(crate) async fn kubectl_waits_for_it_and_lists_it(world: Arc<OnHub>) -> Test
         "tgt/waited",
     ])
     .await?;
-    // No target trusts the audience of this tenant. Ready is Keyferry's own work, and the row must
-    // not leave it at that.
+    // No target trusts the audience of this tenant. Ready covers Keyferry's own work only, so the
+    // row must show more.
     tenant
         .until("apps", "TargetAuthenticates", "False", "ProbeRefused")
         .await?;
@@ -142,7 +142,7 @@ pub(crate) async fn kubectl_waits_for_it_and_lists_it(world: Arc<OnHub>) -> Test
     );
     let all = kubectl(&["get", "keyferry", "-n", "waited"]).await?;
     assert!(all.contains("targetaccess.keyferry.dev/apps"), "{all}");
-    // One that is refused is waited for in vain, and says why.
+    // Waiting for a refused access fails, and the access says why.
     tenant.put_target(&["HTTP"], &json!({})).await?;
     kubectl(&[
         "wait",

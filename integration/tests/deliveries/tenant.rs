@@ -1,4 +1,4 @@
-//! A tenant of a test's own, with a TargetCluster that it may use in some shapes.
+//! A tenant for one test, with a TargetCluster that it may use in some shapes.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use keyferry_integration::runner::TestError;
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path, tenant_with_minter};
 use serde_json::{Value, json};
 
-/// The shapes that leave a token at rest, and those that do not.
+/// The shapes that store a token, and those that do not.
 pub(crate) const EVERY_SHAPE: [&str; 7] = [
     "HTTP",
     "Exec",
@@ -17,15 +17,15 @@ pub(crate) const EVERY_SHAPE: [&str; 7] = [
     "ClusterProfile",
 ];
 
-/// A tenant; its namespace and its TargetCluster have one name.
+/// A tenant whose namespace and TargetCluster have the same name.
 pub(crate) struct Tenant {
     pub(crate) world: Arc<OnHub>,
     pub(crate) name: String,
 }
 
 impl Tenant {
-    /// A namespace in which Keyferry may mint, and a target that the tenant may use in these
-    /// shapes.
+    /// Creates a namespace in which Keyferry may mint, and a target that the tenant may use in
+    /// these shapes.
     pub(crate) async fn new(
         world: &Arc<OnHub>,
         name: &str,
@@ -40,7 +40,7 @@ impl Tenant {
         Ok(tenant)
     }
 
-    /// The target with further fields of its spec.
+    /// Writes the target with further fields of its spec.
     pub(crate) async fn put_target(
         &self,
         shapes: &[&str],
@@ -60,13 +60,13 @@ impl Tenant {
         self.world.put_target(&self.name, &spec).await
     }
 
-    /// An access with these deliveries.
+    /// Writes an access with these deliveries.
     pub(crate) async fn put_access(&self, name: &str, deliveries: Value) -> Result<(), TestError> {
         self.put_access_with(name, json!({ "deliveries": deliveries }))
             .await
     }
 
-    /// An access with further fields of its spec.
+    /// Writes an access with further fields of its spec.
     pub(crate) async fn put_access_with(
         &self,
         name: &str,
@@ -95,22 +95,22 @@ impl Tenant {
         self.until(access, "Ready", "True", "Ready").await
     }
 
-    /// A Secret of the tenant.
+    /// The API path of a Secret of the tenant.
     pub(crate) fn secret(&self, name: &str) -> String {
         format!("/api/v1/namespaces/{}/secrets/{name}", self.name)
     }
 
-    /// Its Secrets.
+    /// The API path of the tenant's Secrets.
     pub(crate) fn secrets(&self) -> String {
         format!("/api/v1/namespaces/{}/secrets", self.name)
     }
 
-    /// An access of the tenant.
+    /// The API path of an access of the tenant.
     pub(crate) fn access(&self, name: &str) -> String {
         access_path(&self.name, name)
     }
 
-    /// How many tokens Keyferry wrote into objects of the tenant, by its audit log.
+    /// The number of tokens that Keyferry wrote into objects of the tenant, by its audit log.
     pub(crate) fn written(&self) -> Result<usize, TestError> {
         let prefix = format!("{}/", self.name);
         let of_tenant = |record: &&Value| {

@@ -1,4 +1,4 @@
-//! The watch of TargetAccesses ends with 410 Gone, again and again.
+//! The watch of TargetAccesses ends with 410 Gone repeatedly.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ async fn deleted_meanwhile(world: &Arc<OnHub>) -> TestResult {
     };
     assert_eq!(status("unwatched/before").await?, 200);
 
-    // As an apiserver answers a resourceVersion that it no longer knows.
+    // The response of an apiserver to a resourceVersion that it no longer knows.
     let gone = json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Expired", "code": 410, "message": "too old" });
     let json_type = (
         HeaderName::from_static("content-type"),
@@ -86,7 +86,7 @@ async fn deleted_meanwhile(world: &Arc<OnHub>) -> TestResult {
     world
         .until_gone(&tenant.secret("before-kubeconfig"))
         .await?;
-    // Each 410 is followed by a list and another try, with pauses, not in a storm.
+    // After each 410 come a list and another try, with pauses and not in a storm.
     let limit = Instant::now() + Duration::from_secs(30);
     while proxy.count(&Method::GET, COLLECTION) < asked + 6 {
         assert!(

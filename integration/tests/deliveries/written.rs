@@ -1,4 +1,4 @@
-//! Objects that are written, and what they are good for.
+//! Tests the written objects and their use.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) async fn open_target(
     world.put_target(name, &spec).await
 }
 
-/// A key of a Secret's data.
+/// The decoded value of a key in a Secret's data.
 pub(crate) fn decoded(secret: &Value, key: &str) -> Result<String, TestError> {
     let text = secret["data"][key]
         .as_str()
@@ -46,7 +46,7 @@ pub(crate) async fn a_secret_leads_to_the_target(world: Arc<OnHub>) -> TestResul
     world
         .until_access("tenant-a", "apps", "Ready", "True", "Ready")
         .await?;
-    // Whom the target sees is found out beside the delivery.
+    // Keyferry finds out the identity at the target separately from the delivery.
     let with_identity = |access: &Value| access["status"]["identity"]["username"].is_string();
     let access = world
         .until(
@@ -103,7 +103,7 @@ pub(crate) async fn a_secret_leads_to_the_target(world: Arc<OnHub>) -> TestResul
     Ok(())
 }
 
-/// Without the server, by the same objects and with the user's own rights.
+/// Works without the server, on the same objects and with the user's own rights.
 pub(crate) async fn the_command_line_reads_the_same_objects(world: Arc<OnHub>) -> TestResult {
     let tenant = crate::tenant::Tenant::new(&world, "by-hand", &crate::tenant::EVERY_SHAPE).await?;
     tenant

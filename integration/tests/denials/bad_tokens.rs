@@ -1,4 +1,4 @@
-//! Tokens that are real, or nearly, and no caller tokens.
+//! Real or nearly real tokens that are not caller tokens.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -30,7 +30,7 @@ pub(crate) async fn bad_tokens(
     let posing = old_hub
         .sign_again(&others, |claims| claims["iss"] = json!(managed_issuer))
         .await?;
-    // A stolen signing key alone does not make a caller: the hub does not know this UID.
+    // A stolen signing key alone does not make a caller, because the hub does not know this UID.
     let invented = hub.sign_again(good, |claims| {
         claims["kubernetes.io"]["serviceaccount"]["uid"] =
             json!("00000000-0000-4000-8000-000000000000")
@@ -127,7 +127,7 @@ fn with_claims(token: &str, edit: impl FnOnce(&mut Value)) -> Result<String, Tes
     ))
 }
 
-/// RFC 7519 section 6.
+/// An unsecured JWT, RFC 7519 section 6.
 fn unsigned(token: &str) -> Result<String, TestError> {
     let claims = token.split('.').nth(1).ok_or("no token")?;
     Ok(format!(
@@ -158,7 +158,7 @@ async fn legacy_token(
     .await?;
     let data = hub.admin().get(&path).await?["data"]["token"].take();
     let token = String::from_utf8(STANDARD.decode(data.as_str().unwrap_or_default())?)?;
-    // The hub itself takes it: it is a credential, only none for here.
+    // The hub itself accepts it: it is a credential, but not one for Keyferry.
     hub.as_bearer(&token)?.get("/version").await?;
     Ok(token)
 }

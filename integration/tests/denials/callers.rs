@@ -1,4 +1,5 @@
-//! Whom policy does not pair with a target, and whom the hub's RBAC does not let speak for another.
+//! Callers to whom policy grants no target, and callers whom the hub's RBAC does not let act for
+//! another account.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,13 @@ use keyferry_integration::world::{
 
 use crate::surfaces::{denied, granted, nothing_minted, until};
 
-/// A review of the hub's stands for ten seconds; the rest is room for a busy machine, far below the
-/// life of a held token.
+/// Keyferry caches a review of the hub for ten seconds. The rest is room for a busy machine, and is
+/// far below the lifetime of a cached token.
 const REVIEWED_AGAIN: Duration = Duration::from_secs(30);
 
 pub(crate) async fn an_account_that_allow_does_not_hold(world: Arc<World>) -> TestResult {
-    // A tenant may write any access; the target's allow[] decides. Its own namespace, its own
-    // ServiceAccount, and not its target.
+    // A tenant may write any access, but the target's allow[] decides. The namespace and the
+    // ServiceAccount are the tenant's own, the target is not.
     let hub = world.hub();
     let own = caller_token(hub, "strangers", "owner").await?;
     denied(&world, &own, "strangers/mine", "TargetNotGranted").await?;
@@ -29,7 +30,7 @@ pub(crate) async fn an_account_that_allow_does_not_hold(world: Arc<World>) -> Te
 
 pub(crate) async fn a_caller_of_another_tenant(world: Arc<World>) -> TestResult {
     let hub = world.hub();
-    // By every right that RBAC can give: an access is for the callers of its own namespace.
+    // Even with every right that RBAC can give: an access is only for callers of its own namespace.
     let_mint(
         hub,
         "generous",
@@ -43,7 +44,7 @@ pub(crate) async fn a_caller_of_another_tenant(world: Arc<World>) -> TestResult 
     nothing_minted(hub, "owned")?;
     let own = caller_token(hub, "owned", "owner").await?;
     granted(&world, &own, "owned/mine", "owned/owner").await?;
-    // Now a token is held that only its owner may have.
+    // Now a token is cached that only its owner may have.
     denied(&world, &stranger, "owned/mine", "TargetNotGranted").await
 }
 
@@ -72,7 +73,7 @@ pub(crate) async fn a_listed_caller_needs_rbac(world: Arc<World>) -> TestResult 
     let first = caller_token(hub, "listed", "deployer").await?;
     denied(&world, &first, "listed/mine", "DelegationForbidden").await?;
     nothing_minted(hub, "listed")?;
-    // A right to mint for somebody else is none here.
+    // A right to mint for another ServiceAccount does not count here.
     let_mint(
         hub,
         "deployer",
@@ -108,7 +109,8 @@ pub(crate) async fn a_listed_caller_needs_rbac(world: Arc<World>) -> TestResult 
     let third = caller_token(hub, "listed", "deployer").await?;
     granted(&world, &third, "listed/mine", "listed/owner").await?;
 
-    // Taken back, it ends within the ten seconds that a review stands, although the token is held.
+    // Once the right is revoked, access ends within the ten seconds of a cached review, although
+    // the token is cached.
     take_back(hub, "deployer", "listed").await?;
     until(REVIEWED_AGAIN, || async {
         Ok(world.broker().exchange(&third, "listed/mine").await?.status != 200)

@@ -1,4 +1,4 @@
-//! Other methods and paths than those that there are.
+//! Methods and paths that Keyferry does not serve.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use keyferry_integration::world::{ACCOUNT, Broker, TENANT, World, caller_token};
 use reqwest::{Certificate, Client, Method};
 use serde_json::json;
 
-/// A method that is not taken is answered in whole, HEAD without a body, under HTTP/1.1 and HTTP/2.
+/// An unsupported method gets a complete response, HEAD without a body, under HTTP/1.1 and HTTP/2.
 pub(crate) async fn a_method_that_is_not_taken(world: Arc<World>) -> TestResult {
     let broker = world.broker();
     let routes = [
@@ -55,8 +55,8 @@ pub(crate) async fn a_method_that_is_not_taken(world: Arc<World>) -> TestResult 
     Ok(())
 }
 
-/// The same form that is granted at the path of the exchange: what is only like it leads nowhere,
-/// and a query is refused.
+/// A form that is granted at the path of the exchange is not granted at a similar path, and a query
+/// is refused.
 pub(crate) async fn a_path_that_is_nearly_right(world: Arc<World>) -> TestResult {
     let broker = world.broker();
     let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;

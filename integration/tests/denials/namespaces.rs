@@ -1,4 +1,4 @@
-//! Namespaces that a selector takes in for a while, and those that it never does.
+//! Namespaces that a selector matches for a while, and those that it never matches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::surfaces::{denied, granted, nothing_minted, until};
 
-/// A watch tells within milliseconds; this is room for a busy machine, far below the life of the
-/// held token.
+/// The watch reports within milliseconds. This is room for a busy machine, and is far below the
+/// lifetime of the cached token.
 const SOON: Duration = Duration::from_secs(10);
 
 pub(crate) async fn a_namespace_by_its_label_and_no_longer(world: Arc<World>) -> TestResult {
@@ -27,7 +27,7 @@ pub(crate) async fn a_namespace_by_its_label_and_no_longer(world: Arc<World>) ->
         .exchange_in_time(&own, "selected/mine")
         .await?;
     granted(&world, &own, "selected/mine", "selected/owner").await?;
-    // Refused as soon as the watch has told it, although the token is held.
+    // Refused as soon as the watch reports the change, although the token is cached.
     hub.admin()
         .patch("/api/v1/namespaces/selected", &label(json!("no")))
         .await?;
@@ -58,7 +58,7 @@ pub(crate) async fn kube_system_is_not_selected(world: Arc<World>) -> TestResult
     let system = caller_token(hub, "kube-system", "owner").await?;
     denied(&world, &system, "kube-system/mine", "TargetNotGranted").await?;
     nothing_minted(hub, "kube-system")?;
-    // The same selector names this one too, and here it counts.
+    // The same selector also names this namespace, and here it matches.
     let plain = caller_token(hub, "metadata-name", "owner").await?;
     granted(&world, &plain, "metadata-name/mine", "metadata-name/owner").await?;
     Ok(())

@@ -1,4 +1,5 @@
-//! Absent, forbidden, suspended and broken are one answer for whoever may not use a target.
+//! A caller who may not use a target gets the same response, whether it is absent, forbidden,
+//! suspended or broken.
 
 use std::sync::Arc;
 
@@ -81,7 +82,7 @@ pub(crate) async fn only_who_may_use_a_target_learns_its_state(world: Arc<World>
             );
         }
     }
-    // What a request asks for beside the access changes nothing: only who may use it learns what
+    // Other request parameters change nothing: only a caller who may use the access learns what
     // would be too much.
     for (access, token) in [
         ("allowed-name/mine", &stranger),

@@ -3,7 +3,7 @@
 use keyferry_integration::runner::{NotStarted, TestResult};
 use keyferry_integration::world::{Access, Target, World, make_tenant};
 
-/// Every test has a namespace of its own, so that what is minted there is its own.
+/// Starts the world. Every test has its own namespace, so that it can count what is minted there.
 pub(crate) async fn start() -> Result<World, NotStarted> {
     let world = World::start().await?;
     prepare(&world).await.map_err(NotStarted::failed)?;

@@ -1,4 +1,4 @@
-//! Asking on both surfaces, and what every refusal and every issuance must be.
+//! Sends requests on both surfaces, and checks the properties of every refusal and every issuance.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub(crate) async fn ask(world: &World, token: &str, access: &str) -> Result<Both
     })
 }
 
-/// What a client can tell answers apart by: all but the request's id and the time.
+/// Everything by which a client can tell responses apart: all but the request ID and the time.
 pub(crate) fn outside(answer: &Answer) -> (u16, Vec<(String, String)>, &str) {
     let headers = answer
         .headers
@@ -38,8 +38,8 @@ pub(crate) fn outside(answer: &Answer) -> (u16, Vec<(String, String)>, &str) {
     (answer.status, headers.collect(), &answer.body)
 }
 
-/// Asks on both surfaces; both must refuse in the form for this kind of reason, each with one audit
-/// record that holds the true one.
+/// Asks on both surfaces. Both must refuse in the form for this kind of reason, each with one audit
+/// record that contains the true reason.
 pub(crate) async fn denied(world: &World, token: &str, access: &str, reason: &str) -> TestResult {
     let answers = ask(world, token, access).await?;
     let about_caller = reason.starts_with("Caller");
@@ -97,7 +97,7 @@ pub(crate) async fn denied(world: &World, token: &str, access: &str, reason: &st
     not_written_down(world, token)
 }
 
-/// Both surfaces issue a token of this ServiceAccount.
+/// Checks that both surfaces issue a token of this ServiceAccount.
 pub(crate) async fn granted(
     world: &World,
     token: &str,
@@ -148,7 +148,7 @@ fn not_written_down(world: &World, token: &str) -> TestResult {
     Ok(())
 }
 
-/// Nothing was even asked of the hub for the ServiceAccounts of this namespace.
+/// Checks that the hub received no TokenRequest for the ServiceAccounts of this namespace.
 pub(crate) fn nothing_minted(hub: &ControlPlane, namespace: &str) -> TestResult {
     assert_eq!(
         token_requests(hub, namespace)?,
@@ -158,7 +158,7 @@ pub(crate) fn nothing_minted(hub: &ControlPlane, namespace: &str) -> TestResult 
     Ok(())
 }
 
-/// Asks until it is so.
+/// Repeats a check until it is true.
 pub(crate) async fn until<F: Future<Output = Result<bool, TestError>>>(
     limit: Duration,
     holds: impl Fn() -> F,

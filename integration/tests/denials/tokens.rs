@@ -1,4 +1,4 @@
-//! Callers that do not prove who they are.
+//! Callers without a valid proof of their identity.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) async fn tokens_that_are_no_caller_tokens(world: Arc<World>) -> TestR
         denied(&world, &token, access, reason)
             .await
             .map_err(|error| format!("{what}: {error}"))?;
-        // A bad token learns nothing about accesses either.
+        // A bad token reveals nothing about accesses either.
         denied(&world, &token, "bad-tokens/no-such-access", reason)
             .await
             .map_err(|error| format!("{what}: {error}"))?;

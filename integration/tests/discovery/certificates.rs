@@ -14,7 +14,7 @@ use keyferry_integration::world::{Broker, BrokerSpec, World};
 
 use super::setup::KEYS;
 
-/// Connections before and after the change.
+/// The number of connections before and after the change.
 const STORM: usize = 50;
 
 pub(super) async fn change_while_serving(world: Arc<World>) -> TestResult {
@@ -28,7 +28,7 @@ pub(super) async fn change_while_serving(world: Arc<World>) -> TestResult {
         try_join_all((0..8).map(|_| connect_again_and_again(&broker, &discovery, &over, &made)));
     let swap = async {
         until_more(&made, STORM).await;
-        // The certificate is written before its key: for a moment they do not belong together.
+        // The certificate is written before its key, so they do not match for a moment.
         let second = world.ca().serving("serving-swap", &[])?;
         broker.process().hang_up().await?;
         until_served(&broker, &discovery, &der_of(&second.cert_pem)?).await?;
@@ -150,7 +150,7 @@ fn refusals(broker: &Broker) -> Result<usize, TestError> {
         .count())
 }
 
-/// In one step, as a projected volume changes.
+/// Replaces the file atomically, as a projected volume changes.
 fn write(path: &Path, text: &str) -> TestResult {
     let fresh = path.with_extension("fresh");
     std::fs::write(&fresh, text)?;

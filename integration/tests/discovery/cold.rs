@@ -1,4 +1,4 @@
-//! Before the hub's documents were read for the first time.
+//! Tests the state before the hub's documents have been read for the first time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use keyferry_integration::world::{Broker, BrokerSpec, World};
 
 use super::setup::{KEYS, METADATA, published};
 
-/// Alive, not ready, and nothing that a verifier or a cache could take for an answer.
+/// Keyferry is live but not ready, and serves nothing that a verifier or a cache could take for a
+/// document.
 pub(super) async fn before_the_first_reading(world: Arc<World>) -> TestResult {
     let proxy = ChaosProxy::in_front_of(world.hub()).await?;
     proxy.add(Rule::on(

@@ -1,4 +1,4 @@
-//! How the documents are asked for and answered.
+//! Tests requests for the documents and their responses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::setup::{Behind, Document, KEYS, METADATA, published};
 
-/// Headers without the ones of the moment.
+/// The headers except those that change with time.
 fn headers(answer: &reqwest::Response) -> BTreeMap<String, String> {
     let named = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         (
@@ -117,7 +117,7 @@ fn what_caches_need(headers: &BTreeMap<String, String>, document: &Document) {
     );
 }
 
-/// RFC 9110, 13.1.2 and 15.4.5.
+/// Tests conditional requests, RFC 9110, 13.1.2 and 15.4.5.
 async fn conditional(
     http: &reqwest::Client,
     url: &str,
@@ -238,7 +238,8 @@ pub(super) async fn refusals_and_methods(world: Arc<World>) -> TestResult {
         assert_eq!(answer.status(), 404, "{path}");
         an_error(answer, &seen).await?;
     }
-    // Anybody may ask, so that a head that says more than a verifier has to say is not listened to.
+    // Any client may ask, so the server refuses a request head that is larger than a verifier
+    // needs.
     let http = client(broker, reqwest::ClientBuilder::http1_only)?;
     for (bytes, expected) in [(6 * 1024, 200), (9 * 1024, 431)] {
         let request = http.get(format!("{}{KEYS}", broker.discovery_url()));
@@ -262,10 +263,10 @@ async fn an_error(answer: reqwest::Response, seen: &BTreeMap<String, String>) ->
     Ok(())
 }
 
-/// Whatever clients send, and however many at once.
+/// No request of a client reaches the hub, whatever clients send and however many.
 pub(super) async fn no_request_reaches_the_hub(world: Arc<World>) -> TestResult {
     let behind = Behind::start(&world, "no-upstream").await?;
-    // From here the next reading of its own is 15 s away.
+    // From here, Keyferry's next own reading is 15 s away.
     behind.reload_signal("success", "Ready").await?;
     let (quiet, before) = (Instant::now(), behind.upstream_reads());
     let expected = published(&behind.broker).await?;
@@ -291,8 +292,8 @@ pub(super) async fn no_request_reaches_the_hub(world: Arc<World>) -> TestResult 
             assert_eq!(document, expected[one % 2]);
         }
     }
-    // Both documents, every 15 s, whatever clients do; a request that reached the hub would be one
-    // of a thousand that do.
+    // Keyferry reads both documents every 15 s, whatever clients do. If requests reached the hub,
+    // there would be a thousand reads.
     let (took, reads) = (quiet.elapsed(), behind.upstream_reads() - before);
     let own = if took < Duration::from_secs(14) {
         0
@@ -306,8 +307,8 @@ pub(super) async fn no_request_reaches_the_hub(world: Arc<World>) -> TestResult 
     Ok(())
 }
 
-/// What the shipped limits are for: one address that holds all it can get, and a client that takes
-/// no answers.
+/// The shipped limits protect others from one address that takes all the connections it can get,
+/// and from a client that reads no responses.
 pub(super) async fn clients_that_hold_on_keep_nobody_out(world: Arc<World>) -> TestResult {
     let broker = world
         .start_broker(
@@ -323,7 +324,7 @@ pub(super) async fn clients_that_hold_on_keep_nobody_out(world: Arc<World>) -> T
     let keys = format!("{}{KEYS}", broker.discovery_url());
     let address = broker.discovery_url().replace("https://", "");
 
-    // HTTP/2 whose streams have hardly any window; the client answers pings all the time.
+    // HTTP/2 with almost no window for its streams; the client still answers pings.
     let unread = client(&broker, |builder| {
         builder
             .http2_prior_knowledge()
@@ -346,7 +347,7 @@ pub(super) async fn clients_that_hold_on_keep_nobody_out(world: Arc<World>) -> T
         200,
         "another address is served"
     );
-    // A handshake has 3 s, whoever else comes.
+    // A handshake has 3 s, regardless of other clients.
     until_at_least(
         &broker,
         "keyferry_connections_refused_total{listener=\"discovery\",cause=\"handshake_failed\"}",
@@ -431,7 +432,7 @@ pub(super) async fn framing_that_could_be_read_in_two_ways_is_refused(
         let text = format!("GET /livez HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n0\r\n\r\n");
         stream.write_all(text.as_bytes()).await?;
         let mut said = Vec::new();
-        // What was not read of the request resets the connection after the answer.
+        // Unread bytes of the request reset the connection after the response.
         let _ =
             tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut said)).await?;
         let said = String::from_utf8_lossy(&said);
@@ -443,7 +444,7 @@ pub(super) async fn framing_that_could_be_read_in_two_ways_is_refused(
     Ok(())
 }
 
-/// Verifiers may be old, callers are not; and nothing of one connection is used for the next.
+/// Verifiers may be old, but callers are not. No connection reuses anything of an earlier one.
 pub(super) async fn the_token_api_speaks_tls_1_3_alone(world: Arc<World>) -> TestResult {
     let broker = world.broker();
     for (version, taken) in [

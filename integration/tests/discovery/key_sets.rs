@@ -1,4 +1,4 @@
-//! Sound JSON from the hub with keys that must not be published, and keys that must.
+//! Valid JSON from the hub with keys that must not be published, and with keys that must be.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::setup::{Behind, KEYS, published};
 
-/// Nothing of such a set is used, for it shows that whoever serves it is not sound.
+/// Keyferry uses nothing from such a set, because it shows that its server is not sound.
 pub(super) async fn a_bad_one_is_not_published(world: Arc<World>) -> TestResult {
     let behind = Behind::start(&world, "bad-keys").await?;
     let expected = published(&behind.broker).await?;

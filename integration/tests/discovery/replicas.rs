@@ -1,4 +1,4 @@
-//! Two replicas of one Keyferry, one of them started anew.
+//! Two replicas of one Keyferry, one of which is restarted.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use keyferry_integration::world::{BrokerSpec, World};
 
 use super::setup::published;
 
-/// Targets pin what they fetched from one replica and fetch again from another.
+/// Targets pin what they fetched from one replica, and fetch it again from another.
 pub(super) async fn replicas_and_restarts_agree(world: Arc<World>) -> TestResult {
     let spec =
         |name| BrokerSpec::of_hub(name, world.hub()).published_at("https://keyferry.test:8443");

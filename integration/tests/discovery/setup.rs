@@ -1,4 +1,4 @@
-//! A Keyferry whose reading of the hub's documents goes through a chaos proxy.
+//! A Keyferry that reads the hub's documents through a chaos proxy.
 
 use std::time::{Duration, Instant};
 
@@ -8,18 +8,18 @@ use keyferry_integration::http_client::plain_client;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{Broker, BrokerSpec, World};
 
-/// The provider metadata document, at the hub and here.
+/// The path of the provider metadata document, at the hub and at Keyferry.
 pub(super) const METADATA: &str = "/.well-known/openid-configuration";
-/// The key set, at the hub and here.
+/// The path of the key set, at the hub and at Keyferry.
 pub(super) const KEYS: &str = "/openid/v1/jwks";
 
-/// See the module.
+/// A Keyferry behind a chaos proxy.
 pub(super) struct Behind {
     pub(super) proxy: ChaosProxy,
     pub(super) broker: Broker,
 }
 
-/// What a verifier sees of one document.
+/// One document as a verifier sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Document {
     pub(super) bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl Behind {
             )
             .await?;
         let behind = Self { proxy, broker };
-        // It is ready a moment before its first reading is counted.
+        // It becomes ready a moment before its first reading is counted.
         let limit = Instant::now() + Duration::from_secs(13);
         while behind
             .broker
@@ -54,13 +54,14 @@ impl Behind {
         Ok(behind)
     }
 
-    /// Orders a reading of the hub's documents and waits until one has ended like this.
+    /// Requests a reading of the hub's documents by signal, and waits until one has ended with this
+    /// result.
     pub(super) async fn reload_signal(&self, result: &str, reason: &str) -> TestResult {
         let metric =
             format!("keyferry_issuer_reads_total{{result=\"{result}\",reason=\"{reason}\"}}");
         let before = self.broker.metric(&metric).await?;
         self.broker.process().hang_up().await?;
-        // Two calls of five seconds, if the hub is as slow as it may be.
+        // Two calls of five seconds, if the hub is as slow as allowed.
         let limit = Instant::now() + Duration::from_secs(13);
         while self.broker.metric(&metric).await? <= before {
             if Instant::now() > limit {
@@ -81,13 +82,13 @@ impl Behind {
         Ok(())
     }
 
-    /// How often the hub was asked for either document.
+    /// The number of requests to the hub for either document.
     pub(super) fn upstream_reads(&self) -> u64 {
         self.proxy.count(&Method::GET, METADATA) + self.proxy.count(&Method::GET, KEYS)
     }
 }
 
-/// Both documents, metadata first.
+/// Fetches both documents, metadata first.
 pub(super) async fn published(broker: &Broker) -> Result<[Document; 2], TestError> {
     Ok([
         document(broker, METADATA).await?,
@@ -95,7 +96,7 @@ pub(super) async fn published(broker: &Broker) -> Result<[Document; 2], TestErro
     ])
 }
 
-/// One document.
+/// Fetches one document.
 pub(super) async fn document(broker: &Broker, path: &str) -> Result<Document, TestError> {
     Document::of(
         broker

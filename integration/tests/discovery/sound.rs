@@ -1,4 +1,4 @@
-//! What the documents say.
+//! Tests the content of the documents.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

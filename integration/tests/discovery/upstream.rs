@@ -1,4 +1,4 @@
-//! The hub's documents come back broken in every way, one document at a time.
+//! The hub returns its documents broken in every way, one document at a time.
 
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ fn cases(proxy: &str) -> Vec<(&'static str, Fault, &'static str)> {
     ]
 }
 
-/// The issuer flips; by a name of its own, by a slash, by case, and away.
+/// Changes of the issuer: to another name, by a slash, by case, and removed.
 fn other_issuers(sound: &Value) -> Vec<(&'static str, Fault, &'static str)> {
     let issuer = sound["issuer"].as_str().unwrap_or_default().to_owned();
     let with = |what, change: &dyn Fn(&mut Value)| {

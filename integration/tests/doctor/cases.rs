@@ -1,4 +1,4 @@
-//! What doctor is to say of one broken federation, in each mode.
+//! The expected reports of doctor on one broken federation, in each mode.
 
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::TestError;
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::federation::Federation;
 
-/// What doctor says.
+/// The expected report of doctor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Says {
     /// All is well: exit code 0.
     Well,
     /// This hop is broken, for this reason: exit code 1.
     Broken(&'static str, &'static str),
-    /// It cannot be known: exit code 3.
+    /// Doctor cannot determine it: exit code 3.
     Undetermined,
 }
 
@@ -21,18 +21,19 @@ pub(super) enum Says {
 pub(super) struct Case<'a> {
     pub(super) name: &'a str,
     pub(super) token: String,
-    /// Where the target reads the discovery document, and whose CA that has.
+    /// The URL where the target reads the discovery document, and the CA of that server.
     pub(super) discovery: (&'a str, &'a str),
-    /// The target's file.
+    /// The target's AuthenticationConfiguration.
     pub(super) configuration: &'a str,
     /// Further flags.
     pub(super) flags: Vec<String>,
-    /// By the network alone, by the file, by a TokenReview.
+    /// The expected reports by the network alone, by the file, and by a TokenReview.
     pub(super) says: [Says; 3],
 }
 
 impl Case<'_> {
-    /// Asks in all three modes. What doctor gets wrong is collected, so that a run tells all of it.
+    /// Asks in all three modes. Errors of doctor are collected, so that one run reports all of
+    /// them.
     pub(super) async fn check(
         &self,
         federation: &Federation,
@@ -90,7 +91,7 @@ impl Case<'_> {
     }
 }
 
-/// How a report differs from what was to be said.
+/// How a report differs from the expected one.
 pub(super) fn differs(says: Says, code: Option<i32>, report: &Value) -> Option<String> {
     let (verdict, broken, expected) = match says {
         Says::Well => ("Well", json!([null, null]), 0),

@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 pub(super) const TENANT: &str = "tenant-a";
 pub(super) const AUDIENCE: &str = "https://doctor.keyferry.test";
 
-/// See the module.
+/// A hub, a server of its documents, and a target.
 pub(super) struct Federation {
     pub(super) ground: Ground,
     pub(super) hub: Arc<ControlPlane>,
     pub(super) documents: DocumentServer,
     pub(super) target: ControlPlane,
-    /// Where the hub's discovery document is.
+    /// The URL of the hub's discovery document.
     pub(super) discovery_url: String,
     /// The target's sound AuthenticationConfiguration.
     pub(super) configuration: String,
@@ -88,7 +88,7 @@ impl Federation {
         Ok(federation)
     }
 
-    /// A token of the hub.
+    /// Mints a token of the hub.
     pub(super) async fn token(
         &self,
         account: &str,
@@ -101,7 +101,7 @@ impl Federation {
             .token)
     }
 
-    /// A file of a test's own.
+    /// Writes a file for one test.
     pub(super) fn file(&self, name: &str, content: &str) -> Result<PathBuf, TestError> {
         let path = self.ground.folder().join(name);
         std::fs::write(&path, content)?;
@@ -137,7 +137,7 @@ impl Federation {
         }
     }
 
-    /// Runs doctor, and proves that it says nothing of the token.
+    /// Runs doctor, and checks that its output does not contain the token.
     pub(super) async fn doctor(
         &self,
         arguments: &[String],
@@ -162,7 +162,7 @@ impl Federation {
         Ok((status.code(), report))
     }
 
-    /// The flags that say where the target is.
+    /// The flags that describe the target.
     pub(super) fn target_flags(&self, target: &ControlPlane) -> Result<Vec<String>, TestError> {
         let ca = self.file(&format!("{}-ca.crt", target.name()), target.ca_pem())?;
         Ok(vec![

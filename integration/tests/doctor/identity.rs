@@ -1,4 +1,4 @@
-//! `whoami` and `can-i` at a real target: what they print is so.
+//! Tests that the output of `whoami` and `can-i` is true at a real target.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ async fn run(
     ))
 }
 
-/// Makes a role and binds the rightless user to it.
+/// Creates a role and binds it to the user without rights.
 async fn bind(it: &Federation, place: &str, role: &Value) -> TestResult {
     let name = role["metadata"]["name"]
         .as_str()
@@ -173,7 +173,7 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
             });
         bind(it, &place, role).await?;
     }
-    // What is printed is enough, but for the kind that nobody knows.
+    // The printed rights suffice, except for the kind that the target does not know.
     let known = OBJECTS
         .split("---\n")
         .filter(|object| !object.contains("Unknown"))
@@ -204,7 +204,7 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     Ok(())
 }
 
-/// RBAC reaches the target's authorizer a little later than the API.
+/// Waits, because the target's authorizer sees RBAC objects a little later than the API.
 async fn until<F>(mut ask: impl FnMut() -> F) -> Result<String, TestError>
 where
     F: Future<Output = Result<(Option<i32>, String), TestError>>,

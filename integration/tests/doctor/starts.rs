@@ -1,4 +1,4 @@
-//! What users hold: an access of a file, a Secret, objects of Flux.
+//! Tests what users start from: an access of a file, a Secret, objects of Flux.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,7 +93,8 @@ pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
             &documents[..],
             Says::Broken("Start", "StartUnread"),
         ),
-        // What a tenant can write is held against the TargetClusters: no token is issued or sent.
+        // Values that a tenant can write are checked against the TargetClusters: no token is issued
+        // or sent.
         (
             "kustomization/silent",
             &documents[..],
@@ -191,7 +192,8 @@ pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
     }
 }
 
-/// `can-i apply kustomization/NAME`: with its own way to the target, and as whom it impersonates.
+/// `can-i apply kustomization/NAME`: with the Kustomization's own path to the target, and as the
+/// user it impersonates.
 async fn what_a_kustomization_may_apply(
     it: &Federation,
     hub: &[String; 4],
@@ -214,7 +216,7 @@ async fn what_a_kustomization_may_apply(
             ));
         }
     }
-    // Without a file: what the Kustomization has applied before.
+    // Without a file, it uses what the Kustomization has applied before.
     let arguments = [
         "can-i",
         "apply",
@@ -276,7 +278,7 @@ fn configuration(it: &Federation) -> String {
 }
 
 async fn prepare(it: &Federation) -> Result<(), TestError> {
-    // The documents at the root, as Keyferry itself serves them.
+    // The documents are at the root, as Keyferry itself serves them.
     let document: Value = json!({ "issuer": "https://hub.keyferry.test", "jwks_uri": format!("{}/hub/keys", it.documents.url()) });
     it.documents
         .put("/.well-known/openid-configuration", &document);
@@ -308,8 +310,8 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
     put_secret(it, "away", &away.to_string()).await?;
     list_the_target(it).await?;
     it.hub.create_service_account(TENANT, "victim").await?;
-    // What an attacker writes: no audience, the hub's own, an address of its own, a name that
-    // climbs to another namespace.
+    // Values of an attacker: no audience, the hub's own, another address, a name that reaches into
+    // another namespace.
     for (name, address, audiences) in [
         ("silent", it.target.url(), "\n"),
         ("hubs", it.target.url(), "https://hub.keyferry.test"),
@@ -398,7 +400,7 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
     Ok(())
 }
 
-/// The target as its admins list it: an object of the hub, its CA in a Secret of Keyferry's
+/// Lists the target as its admins do: an object of the hub, with its CA in a Secret of Keyferry's
 /// namespace.
 async fn list_the_target(it: &Federation) -> TestResult {
     apply_manifests(&it.hub, &[&shipped("broker/crds/targetclusters.yaml")]).await?;
@@ -426,7 +428,7 @@ async fn list_the_target(it: &Federation) -> TestResult {
     Ok(())
 }
 
-/// A kind of Flux's by a schema that takes everything: only the names are Flux's own.
+/// Serves a Flux kind with a schema that accepts everything. Only the names are Flux's own.
 async fn serve_flux_kind(
     it: &Federation,
     group: &str,

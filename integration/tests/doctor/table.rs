@@ -10,11 +10,11 @@ use super::cases::{Case, Says};
 use super::federation::{AUDIENCE, Federation};
 use Says::{Broken, Undetermined, Well};
 
-/// What is broken, the target's file, where its issuer's document is and whose certificate is
-/// trusted there, and what each mode says.
+/// What is broken, the target's file, the URL of its issuer's document with the CA trusted there,
+/// and the expected report of each mode.
 type Row<'a> = (&'a str, String, (&'a str, &'a str), [Says; 3]);
 
-/// The hop of what only the target's file and the target itself can say.
+/// The hop that only the target's file and the target itself can show.
 const HIDDEN: &str = "Configuration";
 
 fn hidden(reason: &'static str) -> [Says; 3] {
@@ -39,7 +39,7 @@ fn conclude(wrong: Vec<String>) -> TestResult {
     }
 }
 
-/// The target and what it reads are sound; the token, the flags or the rights are not.
+/// The target and what it reads are sound, but the token, the flags or the rights are not.
 pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
     let it = &*federation;
     it.target
@@ -116,7 +116,8 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
             flags(&["--target-namespace", "default"]),
             everywhere("Rights", "NoRights"),
         ),
-        // Authenticated and without rights: a warning, for nobody has said what is needed.
+        // Authenticated but without rights: a warning, because no one has said which rights are
+        // needed.
         (
             "no rights are seen, nor where to look",
             it.token("rightless", &[AUDIENCE]).await?,
@@ -173,8 +174,8 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
         };
         wrong.extend(case.check(it, &it.target).await?);
     }
-    // Another file than the one in force: by the file alone nobody can know, with rights at the
-    // target the hashes show it.
+    // Another file than the active one. The file alone cannot show this; with rights at the target,
+    // the hashes do.
     let refused = it.token("stranger", &[AUDIENCE]).await?;
     let kubeconfig = it.target.admin_kubeconfig().display().to_string();
     let file = it.file(
@@ -193,7 +194,7 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
         kubeconfig,
     ]);
     let (code, report) = it.doctor(&arguments, &refused).await?;
-    // The TokenReview has the exact cause, and goes before the hash.
+    // The TokenReview has the exact cause, so it takes precedence over the hash.
     wrong.extend(super::cases::differs(
         Broken(HIDDEN, "ClaimRuleFalse"),
         code,
@@ -204,8 +205,8 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
     conclude(wrong)
 }
 
-/// A RoleBinding of kind ServiceAccount names an account of the target's own: the user of the hub
-/// has no right by it.
+/// A RoleBinding of kind ServiceAccount names an account of the target itself. It gives the user
+/// from the hub no right.
 async fn bound_as_the_targets_own(it: &Federation) -> Result<Vec<String>, TestError> {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "slip" },
@@ -260,7 +261,7 @@ async fn bound_as_the_targets_own(it: &Federation) -> Result<Vec<String>, TestEr
     Ok(wrong)
 }
 
-/// Whether the file is the one in force is compared by the target's metrics.
+/// Whether the file is the active one is checked by the target's metrics.
 async fn in_force(it: &Federation) -> Result<Vec<String>, TestError> {
     let good = it.token("reconciler", &[AUDIENCE]).await?;
     let token = it.file("token", &good)?.display().to_string();
@@ -306,7 +307,7 @@ async fn in_force(it: &Federation) -> Result<Vec<String>, TestError> {
     Ok(wrong)
 }
 
-/// What the target is told, or what it reads, is broken.
+/// The target's configuration, or what it reads, is broken.
 pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
     let it = &*federation;
     let (issuer, url) = ("https://hub.keyferry.test", it.discovery_url.as_str());
@@ -457,8 +458,8 @@ pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
     conclude(wrong)
 }
 
-/// A sound file that the target was not started with: it does not know the issuer, and the file
-/// does.
+/// A sound file that the target was not started with: the file knows the issuer, but the target
+/// does not.
 async fn not_restarted(it: &Federation) -> Result<Vec<String>, TestError> {
     let token = it.token("reconciler", &[AUDIENCE]).await?;
     let kubeconfig = it.target.admin_kubeconfig().display().to_string();
@@ -487,7 +488,7 @@ async fn not_restarted(it: &Federation) -> Result<Vec<String>, TestError> {
     )
 }
 
-/// Another cluster whose own issuer is the hub's, so that it can take no file that names the hub.
+/// Another cluster whose own issuer equals the hub's, so it accepts no file that names the hub.
 pub(super) async fn collision(federation: Arc<Federation>) -> TestResult {
     let it = &*federation;
     let issuer = "https://hub.keyferry.test".to_owned();

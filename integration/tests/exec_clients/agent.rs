@@ -1,4 +1,4 @@
-//! The agent as a process.
+//! Tests the agent as a process.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -71,7 +71,7 @@ pub(crate) async fn an_agent_writes_and_keeps_what_it_wrote(world: Arc<World>) -
             std::fs::read_to_string(directory.join("tenant-a").join(access).join("namespace"))?;
         assert_eq!(namespace, TENANT);
     }
-    // A second one does not write into the same files.
+    // A second agent must not write into the same files.
     let second = run(&mut home.keyferry(&world, &arguments)).await?;
     assert!(String::from_utf8_lossy(&second.stderr).contains("another agent writes it"));
 
@@ -94,7 +94,7 @@ pub(crate) async fn an_agent_writes_and_keeps_what_it_wrote(world: Arc<World>) -
         "a token in the log"
     );
 
-    // A server that says no costs nothing that is there.
+    // A refusal by the server must not remove existing files.
     let caller = std::fs::read_to_string(home.path().join("caller"))?;
     let (signed, signature) = caller.rsplit_once('.').ok_or("a JWT")?;
     let other = if signature.starts_with('A') { "B" } else { "A" };
@@ -165,8 +165,7 @@ pub(crate) async fn an_agent_without_a_server_and_the_shipped_sidecar(
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    // Its arguments are ones that the agent knows: it gets as far as the files that are not on this
-    // machine.
+    // The agent accepts its arguments: it fails only at the files that are not on this machine.
     let manifest = std::fs::read_to_string(&sidecar)?;
     let (_, rest) = manifest
         .split_once("      args:\n")
@@ -197,7 +196,7 @@ pub(crate) async fn an_agent_without_a_server_and_the_shipped_sidecar(
     Ok(())
 }
 
-/// How many TCP sockets of a process listen, by /proc.
+/// The number of listening TCP sockets of a process, from /proc.
 fn listening(id: u32) -> Result<usize, TestError> {
     let sockets = std::fs::read_dir(Path::new("/proc").join(id.to_string()).join("fd"))?.flatten();
     let links = sockets.filter_map(|entry| std::fs::read_link(entry.path()).ok());

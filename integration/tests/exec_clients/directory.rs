@@ -1,5 +1,5 @@
-//! The token directory in clients that others wrote, and the plain kubeconfig in those of other
-//! languages.
+//! The token directory in clients that are not Keyferry's, and the plain kubeconfig in those of
+//! other languages.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -18,7 +18,7 @@ use crate::stage::{AT_TARGET, Home, credential, run, succeeded};
 
 const LINE: Duration = Duration::from_secs(30);
 
-/// A client that goes on running, and says something on each line.
+/// A client that keeps running and prints one message a line.
 struct Running {
     _child: Child,
     orders: ChildStdin,
@@ -52,7 +52,7 @@ impl Running {
         self.next().await
     }
 
-    /// The next line that is an event with this name, or an answer; a watch that ends is an error.
+    /// The next line that is the wanted event or answer. A watch that ends is an error.
     async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Result<Value, TestError> {
         let limit = Instant::now() + Duration::from_secs(100);
         while Instant::now() < limit {
@@ -169,7 +169,7 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
     }
     assert!(first.starts_with("JTI="), "{first}");
 
-    // Another lifetime is another token.
+    // Another lifetime requires another token.
     world
         .broker()
         .reconfigure(|targets, _| {
@@ -181,7 +181,7 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
             }
         })
         .await?;
-    // The target of the new configuration is ready a moment after it is known.
+    // The target of the new configuration becomes ready a moment after it is known.
     let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;
     world
         .broker()
@@ -194,14 +194,13 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
     )?;
     let second = credential(&serde_json::from_str::<Value>(&shown)?["status"]["userInfo"]);
     assert!(second != first && second.starts_with("JTI="), "{second}");
-    // The watch is the one that began with the first token.
+    // The watch is still the one that began with the first token.
     target.create_namespace("after-the-rotation").await?;
     watch
         .until(|line| line["name"] == "after-the-rotation")
         .await?;
     assert_eq!(credential(&python.again().await?), second, "loaded anew");
-    // client-go and the JavaScript provider read the file again within a minute or so, by
-    // themselves.
+    // client-go and the JavaScript provider re-read the file within about a minute by themselves.
     watch
         .until(|line| credential(&line["user"]) == second)
         .await?;
@@ -215,8 +214,8 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
         .until(|line| line["name"] == "with-the-second-token")
         .await?;
 
-    // What docs/clients.md says of this client: it does not know tokenFile in a kubeconfig, and
-    // comes without a token.
+    // As docs/clients.md says, this client does not support tokenFile in a kubeconfig, and sends no
+    // token.
     let output = run(&mut home
         .client(&world, Client::JavaScriptKubernetes, &["kubeconfig", &file])
         .await?)

@@ -1,4 +1,4 @@
-//! The exec plugin.
+//! Tests the exec plugin.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) async fn kubectl_and_client_go_run_the_plugin(world: Arc<World>) -> T
     let user: Value =
         serde_json::from_str(&succeeded(run(home.command(&client_go).arg(&path)).await?)?)?;
     assert_eq!(user["username"], AT_TARGET);
-    // As clients before 1.24 and Argo CD speak.
+    // The API version that clients before 1.24 and Argo CD use.
     let beta = path.with_extension("beta");
     std::fs::write(
         &beta,
@@ -48,7 +48,7 @@ pub(crate) async fn kubectl_and_client_go_run_the_plugin(world: Arc<World>) -> T
         succeeded(home.kubectl(&world, &beta, &WHOAMI).await?)?,
         AT_TARGET
     );
-    // By the user's own file, which the stanza does not even name.
+    // It uses the user's own file, although the stanza does not name that file.
     let own = home.path().join(".config/keyferry");
     std::fs::create_dir_all(&own)?;
     let file = format!(
@@ -121,7 +121,7 @@ pub(crate) async fn kubectl_gets_no_token_for_another_server(world: Arc<World>) 
         );
         assert!(said.contains(problem), "{problem}: {said}");
     }
-    // Nothing was kept that a later call could issue.
+    // Nothing was cached that a later call could issue.
     let kept = std::fs::read_dir(home.path().join("cache/keyferry/credentials"))?
         .flatten()
         .map(|entry| entry.path());

@@ -1,4 +1,4 @@
-//! A user's home folder, and the programs that are run in it.
+//! A user's home folder, and the programs that run with it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -12,11 +12,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// The tenant's ServiceAccount as the target names it.
+/// The tenant's ServiceAccount by the name that the target gives it.
 pub(crate) const AT_TARGET: &str = "hub:system:serviceaccount:tenant-a:reconciler";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A user with a caller's token.
+/// The home folder of a user with a caller token.
 pub(crate) struct Home {
     folder: TempDir,
     flags: Vec<String>,
@@ -49,7 +49,7 @@ impl Home {
         self.folder.path()
     }
 
-    /// A program in this home, with nothing of the surroundings' but the PATH.
+    /// A program with this home folder and only PATH from the environment.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -62,7 +62,7 @@ impl Home {
         command
     }
 
-    /// `keyferry` with the flags of the server after these arguments.
+    /// `keyferry` with these arguments, followed by the flags of the server.
     pub(crate) fn keyferry(&self, world: &World, arguments: &[&str]) -> Command {
         let mut command = self.command(world.binary().path());
         command.args(arguments).args(&self.flags);
@@ -103,7 +103,7 @@ impl Home {
         .await
     }
 
-    /// The client of another language.
+    /// The client in another language.
     pub(crate) async fn client(
         &self,
         world: &World,
@@ -133,7 +133,7 @@ pub(crate) fn succeeded(output: Output) -> Result<String, TestError> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The `jti` by which a target tells tokens apart.
+/// The `jti` by which a target distinguishes tokens.
 pub(crate) fn credential(user: &Value) -> String {
     user["extra"]["authentication.kubernetes.io/credential-id"][0]
         .as_str()

@@ -1,4 +1,4 @@
-//! What an export needs of the hub, and what it says when it cannot go on.
+//! Tests the rights that an export needs on the hub, and its messages when it cannot continue.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::setup::ExportingHub;
 
-/// Without them nothing is written; with `get` on the two paths everything is, with the address and
-/// max-age of the configuration.
+/// Without rights, the export writes nothing. With `get` on the two paths it writes everything,
+/// with the address and the max-age of the configuration.
 pub(super) async fn two_paths_are_all(hub: Arc<ExportingHub>) -> TestResult {
     let account = hub.account("two-paths", false, &hub.hub.url()).await?;
     let folder = hub.folder("two-paths")?;
@@ -73,7 +73,7 @@ pub(super) async fn mistakes_are_told(hub: Arc<ExportingHub>) -> TestResult {
         "{said}"
     );
 
-    // A file is where the folder should be.
+    // A file is in the place of the folder.
     std::fs::write(folder.join("out"), "")?;
     let output = hub.export(&folder, account.path(), &[]).await?;
     let said = String::from_utf8(output.stderr)?;

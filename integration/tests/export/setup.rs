@@ -1,4 +1,4 @@
-//! A hub on which nobody but who is bound may read the documents, and the command line.
+//! A hub on which only bound accounts may read the documents, and the command line.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -12,13 +12,13 @@ use keyferry_integration::rbac::{ServiceAccountKubeconfig, service_account_kubec
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use serde_json::json;
 
-/// The namespace of those who export.
+/// The namespace of the accounts that export.
 pub(super) const NAMESPACE: &str = "exporting";
 /// The two paths that they may get.
 const PATHS: [&str; 2] = ["/.well-known/openid-configuration", "/openid/v1/jwks"];
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// See the module.
+/// A hub without anonymous access to its documents, and Keyferry's binary.
 pub(super) struct ExportingHub {
     pub(super) hub: Arc<ControlPlane>,
     pub(super) binary: KeyferryBinary,
@@ -67,7 +67,7 @@ impl ExportingHub {
         })
     }
 
-    /// A kubeconfig of a new ServiceAccount, which may read the two paths if it is to.
+    /// A kubeconfig of a new ServiceAccount, which may read the two paths if requested.
     pub(super) async fn account(
         &self,
         name: &str,
@@ -105,7 +105,7 @@ impl ExportingHub {
             .await?)
     }
 
-    /// A folder of a test's own with a configuration file.
+    /// A folder for one test, with a configuration file.
     pub(super) fn folder(&self, name: &str) -> Result<PathBuf, TestError> {
         let folder = self.fleet.folder().join(name);
         std::fs::create_dir_all(&folder)?;

@@ -1,4 +1,4 @@
-//! The plainest web server there is: a folder, no media types, no caching.
+//! The simplest possible web server: a folder, no media types, no caching.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A target that knows nothing but the files.
+//! A target that sees only the exported files.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub(super) async fn accepts_a_hub_token_by_exported_files(hub: Arc<ExportingHub>
     };
     let target = hub.fleet.start_control_plane(spec).await?;
 
-    // What the shipped AuthenticationConfiguration lets in.
+    // The account that the shipped AuthenticationConfiguration accepts.
     hub.hub
         .create_namespace_with_service_account("tenant-a", "reconciler")
         .await?;
@@ -73,7 +73,7 @@ pub(super) async fn accepts_a_hub_token_by_exported_files(hub: Arc<ExportingHub>
             .await
         {
             Ok(answer) => break answer["status"]["userInfo"].clone(),
-            // Until the target has read the discovery document.
+            // Retry until the target has read the discovery document.
             Err(error) if Instant::now() > limit => {
                 return Err(format!("the target refuses the token: {error}").into());
             }

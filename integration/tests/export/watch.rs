@@ -1,4 +1,4 @@
-//! `--watch`, while the hub fails and its keys change.
+//! Tests `--watch` while the hub fails and its keys change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub(super) async fn keeps_files_through_failures(hub: Arc<ExportingHub>) -> Test
     Ok(())
 }
 
-/// Keys, discovery document, manifest.
+/// Reads the keys, the discovery document and the manifest.
 fn files(out: &Path) -> Result<[String; 3], TestError> {
     let read = |name: &str| std::fs::read_to_string(out.join(name));
     Ok([
@@ -91,8 +91,8 @@ fn files(out: &Path) -> Result<[String; 3], TestError> {
     ])
 }
 
-/// Two readings of the hub are 15 s apart, and a new key is published at its second sight: two
-/// pauses, and some time for the work and for a reading that fails.
+/// Keyferry reads the hub every 15 s, and publishes a new key when it sees it for the second time.
+/// The limit covers two pauses, the work and a reading that fails.
 async fn until(what: &str, is: impl Fn() -> Result<bool, TestError>) -> TestResult {
     let limit = Instant::now() + Duration::from_secs(90);
     while !is()? {

@@ -1,4 +1,4 @@
-//! `configMapRef`: Flux mints by itself, from what a ConfigMap says.
+//! `configMapRef`: Flux mints by itself, with the settings of a ConfigMap.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
     Ok(())
 }
 
-/// The platform takes the TargetCluster away before the tenant has taken its Kustomization away.
+/// The platform deletes the TargetCluster before the tenant has deleted its Kustomization.
 pub(crate) async fn of_a_deleted_target_still_prunes(stage: Arc<Stage>) -> TestResult {
     let (name, target_name) = ("left-behind", "target-left");
     let hub = &stage.hub;
@@ -97,12 +97,12 @@ pub(crate) async fn of_a_deleted_target_still_prunes(stage: Arc<Stage>) -> TestR
     until_gone(hub.admin(), &target_path).await
 }
 
-/// The hub mints no such token for Flux; and were its policy not there, the target would still let
-/// nobody in.
+/// The hub mints no such token for Flux. Without the hub's policy, the target would still refuse
+/// access.
 pub(crate) async fn with_anothers_address_gets_nowhere(stage: Arc<Stage>) -> TestResult {
     let name = "anothers";
     let (hub, [anothers, _]) = (&stage.hub, &stage.targets);
-    // The audience is one that the hub knows as Keyferry's.
+    // The hub knows this audience as Keyferry's.
     access(hub, "tenant-a", "of-tenant-a", "KubeConfigSecret").await?;
     let (repository, _) = stage.repository_of(name).await?;
     put_config_map(hub, name, anothers).await?;
@@ -129,8 +129,8 @@ pub(crate) async fn with_anothers_address_gets_nowhere(stage: Arc<Stage>) -> Tes
     Ok(())
 }
 
-/// What Flux reads of a `generic` provider, for the tenant's ServiceAccount, as a tenant may write
-/// it.
+/// Writes the ConfigMap of a `generic` provider for the tenant's ServiceAccount, as a tenant may
+/// write it.
 async fn put_config_map(
     hub: &ControlPlane,
     name: &str,

@@ -1,4 +1,4 @@
-//! `secretRef`: the Secret that Keyferry keeps, with a kubeconfig around a token.
+//! `secretRef`: the Secret that Keyferry renews, with a kubeconfig that contains a token.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
         "second"
     );
 
-    // Both at once: the Secret outlives the access, so that Flux can still prune.
+    // Delete both at once: the Secret outlives the access, so that Flux can still prune.
     let both = [access_path(TENANT, name), spec.path()];
     tokio::try_join!(hub.admin().delete(&both[0]), hub.admin().delete(&both[1]))?;
     until_gone(hub.admin(), &spec.path()).await?;
@@ -51,8 +51,7 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
         !is_there(target.admin(), &config_map_path(name)).await?,
         "the target ends clean"
     );
-    // Nothing names the Secret any more, so its token does not stay at rest for the 12 hours that
-    // it is good.
+    // Nothing names the Secret any more, so its token must not remain stored for its 12 hours.
     until_gone(hub.admin(), &access_path(TENANT, name)).await?;
     until_gone(hub.admin(), &secret_path(TENANT, name)).await
 }

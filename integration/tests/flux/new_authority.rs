@@ -1,5 +1,5 @@
-//! A target whose certificate comes to be another authority's, in the order of docs/deliveries.md,
-//! while Flux goes on applying.
+//! Moves a target's certificate to another CA, in the order of docs/deliveries.md, while Flux keeps
+//! applying.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ use crate::stage::{
 const TARGET: &str = "target-renewed";
 const BY_SECRET: &str = "kept-by-secret";
 const BY_CONFIG_MAP: &str = "kept-by-config-map";
-/// From the commit to the end of the reconcile: Flux looks for commits every five seconds.
+/// From the commit to the end of the reconcile. Flux checks for commits every five seconds.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
-/// Keyferry reads the CA Secret at once when it is asked to, and every half minute.
+/// Keyferry reads the CA Secret at once on request, and every half minute.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(45);
 
 pub(crate) async fn and_a_new_token_cost_no_reconcile(stage: Arc<Stage>) -> TestResult {
@@ -63,7 +63,7 @@ pub(crate) async fn and_a_new_token_cost_no_reconcile(stage: Arc<Stage>) -> Test
     };
     road.carries("before", old).await?;
 
-    // First: both are trusted wherever the target's CA was delivered.
+    // First, both CAs are trusted wherever the target's CA was delivered.
     road.trusts(&[old, next.cert_pem()]).await?;
     road.carries("both trusted", old).await?;
 
@@ -77,7 +77,7 @@ pub(crate) async fn and_a_new_token_cost_no_reconcile(stage: Arc<Stage>) -> Test
         "Flux came with the first and with the second token"
     );
 
-    // Then: the target shows a certificate of the next authority.
+    // Then the target presents a certificate of the next CA.
     assert!(target.is_trusted_by(old).await? && !target.is_trusted_by(next.cert_pem()).await?);
     let asked = Instant::now();
     target.exchange_serving_certificate(&next).await?;
@@ -88,7 +88,7 @@ pub(crate) async fn and_a_new_token_cost_no_reconcile(stage: Arc<Stage>) -> Test
     assert!(target.is_trusted_by(next.cert_pem()).await? && !target.is_trusted_by(old).await?);
     road.carries("another certificate", next.cert_pem()).await?;
 
-    // Last: nobody trusts the old one any more.
+    // Last, nothing trusts the old CA any more.
     road.trusts(&[next.cert_pem()]).await?;
     road.carries("the next alone", next.cert_pem()).await?;
     for way in &ways {
@@ -98,8 +98,8 @@ pub(crate) async fn and_a_new_token_cost_no_reconcile(stage: Arc<Stage>) -> Test
         );
     }
 
-    // In another order it would have been seen: with the old authority alone both fail at once, and
-    // heal with the next.
+    // The test would notice another order: with the old CA alone, both fail at once, and they
+    // recover with the next CA.
     road.trusts(&[old]).await?;
     for way in &ways {
         until_said(
@@ -108,7 +108,7 @@ pub(crate) async fn and_a_new_token_cost_no_reconcile(stage: Arc<Stage>) -> Test
             "certificate signed by unknown authority",
         )
         .await?;
-        // Of the same change the watch tells a moment later.
+        // The watch reports the same change a moment later.
         let seen = Instant::now();
         while way.attempts.succeeded().is_ok() && seen.elapsed() < Duration::from_secs(10) {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -128,17 +128,18 @@ pub(crate) async fn and_a_new_token_cost_no_reconcile(stage: Arc<Stage>) -> Test
     Ok(())
 }
 
-/// A Kustomization, and how it comes to the target.
+/// A Kustomization, and the path by which it reaches the target.
 struct Way {
     spec: KustomizationSpec<'static>,
     repository: Repository,
     attempts: Attempts,
-    /// How many reconciles had failed when the watch began.
+    /// The number of reconciles that had failed when the watch began.
     failed_before: usize,
 }
 
 impl Way {
-    /// Ready when it comes back; every reconcile from then on is watched.
+    /// Creates the Kustomization and waits until it is ready. Every reconcile from then on is
+    /// watched.
     async fn start(
         stage: &Stage,
         namespace: &'static str,
@@ -177,7 +178,7 @@ impl Way {
         })
     }
 
-    /// What Flux says of reconciles that failed since the watch began.
+    /// Flux's messages about reconciles that failed since the watch began.
     fn failures(&self, stage: &Stage) -> Vec<String> {
         stage.failures_of(self.name()).split_off(self.failed_before)
     }
@@ -186,7 +187,7 @@ impl Way {
         self.spec.name
     }
 
-    /// The CA certificates in what was delivered.
+    /// The CA certificates in the delivered object.
     async fn authorities(&self, hub: &ControlPlane) -> Result<BTreeSet<String>, TestError> {
         let (namespace, name) = (self.spec.namespace, self.name());
         Ok(match self.spec.kube_config {
@@ -212,7 +213,7 @@ impl Way {
     }
 }
 
-/// From commits to the target.
+/// The whole path from commits to the target.
 struct Road<'a> {
     stage: &'a Stage,
     target: &'a ControlPlane,
@@ -221,9 +222,9 @@ struct Road<'a> {
 }
 
 impl Road<'_> {
-    /// Puts these authorities into the Secret that the TargetCluster names, and waits as an
-    /// operator does, until the status of each access has them and no others; then so does what was
-    /// delivered.
+    /// Puts these CAs into the Secret that the TargetCluster names. Waits, as an operator does,
+    /// until the status of each access has them and no others, and checks that the delivered
+    /// objects have them too.
     async fn trusts(&self, authorities: &[&str]) -> TestResult {
         let (hub, bundle) = (&self.stage.hub, authorities.concat());
         put_secret(hub, TARGET, &[("ca.crt", &bundle)]).await?;
@@ -258,8 +259,8 @@ impl Road<'_> {
         Ok(())
     }
 
-    /// A commit on each way arrives in time at the target, on a connection that was shown this
-    /// authority's certificate; a further reconcile follows; and none has failed since the
+    /// Checks that a commit on each path arrives at the target in time, on a connection that saw
+    /// this CA's certificate. A further reconcile must follow, and none may have failed since the
     /// beginning.
     async fn carries(&self, text: &str, authority: &str) -> TestResult {
         let connections = self.relay.accepted();
@@ -308,7 +309,7 @@ impl Road<'_> {
     }
 }
 
-/// Each certificate of a bundle, however its lines are broken.
+/// The certificates of a bundle, however their lines are broken.
 fn certificates(pem: &str) -> BTreeSet<String> {
     let blocks = pem.split("-----BEGIN CERTIFICATE-----").skip(1);
     blocks
@@ -323,7 +324,7 @@ fn certificates(pem: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Those of `certificate-authority-data`.
+/// The certificates in `certificate-authority-data`.
 fn of_base64(data: &str) -> Result<BTreeSet<String>, TestError> {
     Ok(certificates(&String::from_utf8(STANDARD.decode(data)?)?))
 }
@@ -346,7 +347,7 @@ async fn token_id(hub: &ControlPlane) -> Result<String, TestError> {
         .to_owned())
 }
 
-/// The Secret is there all the time, as Flux needs it.
+/// Waits for another token. The Secret must exist all the time, as Flux needs it.
 async fn until_other_token(hub: &ControlPlane, before: &str) -> Result<String, TestError> {
     let limit = Instant::now() + DELIVERED_WITHIN;
     loop {
@@ -363,7 +364,7 @@ async fn until_other_token(hub: &ControlPlane, before: &str) -> Result<String, T
     }
 }
 
-/// By which tokens this ConfigMap was applied, by the target's own audit log.
+/// The tokens with which this ConfigMap was applied, by the target's own audit log.
 fn tokens_of(target: &ControlPlane, name: &str) -> Result<BTreeSet<String>, TestError> {
     let events = target.audit_events()?;
     let of_it = events

@@ -14,12 +14,12 @@ use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path, audien
 use keyferry_integration::world::{Broker, Ground, TrustingTarget, put_secret, until_trusted};
 use serde_json::{Value, json};
 
-/// Where tenants put their things at their target.
+/// The namespace at the target in which tenants put their objects.
 pub(crate) const APPS: &str = "apps";
 
 pub(crate) struct Stage {
     pub(crate) hub: Arc<ControlPlane>,
-    /// Of tenant-a (1.36) and of tenant-b (1.33).
+    /// The targets of tenant-a (1.36) and of tenant-b (1.33).
     pub(crate) targets: [ControlPlane; 2],
     pub(crate) git: GitServer,
     flux: Flux,
@@ -75,7 +75,8 @@ impl Stage {
         })
     }
 
-    /// A further target (1.36) that lets in the reconcilers of these tenants, who may apply there.
+    /// Starts a further target (1.36) that accepts the reconcilers of these tenants and lets them
+    /// apply.
     pub(crate) async fn target_of(
         &self,
         name: &str,
@@ -101,7 +102,7 @@ impl Stage {
         Ok(target)
     }
 
-    /// What Flux has said of a Kustomization that it could not apply.
+    /// Flux's messages about a Kustomization that it could not apply.
     pub(crate) fn failures_of(&self, name: &str) -> Vec<String> {
         let named = format!("\"name\":\"{name}\"");
         self.flux
@@ -112,7 +113,7 @@ impl Stage {
             .collect()
     }
 
-    /// A repository that holds one ConfigMap of this name for the target, and the commit's hash.
+    /// A repository with one ConfigMap of this name for the target, and the commit's hash.
     pub(crate) async fn repository_of(
         &self,
         name: &str,
@@ -125,7 +126,8 @@ impl Stage {
     }
 }
 
-/// A TargetCluster for each of these tenants by one delivery, with its CA in a Secret of its name.
+/// Declares a TargetCluster for each of these tenants with one kind of delivery, and with its CA in
+/// a Secret of the same name.
 pub(crate) async fn declare(
     hub: &ControlPlane,
     plane: &ControlPlane,
@@ -149,8 +151,8 @@ pub(crate) async fn declare(
     Ok(())
 }
 
-/// A tenant's access to its target, by one delivery into an object of the access's own name; ready
-/// when it comes back.
+/// Creates a tenant's access to its target, with one delivery into an object of the access's own
+/// name, and waits until it is ready.
 pub(crate) async fn access(
     hub: &ControlPlane,
     tenant: &str,
@@ -167,7 +169,7 @@ pub(crate) async fn access(
     .await
 }
 
-/// The same to any target.
+/// As [`access`], for any target.
 pub(crate) async fn access_to(
     target: &str,
     hub: &ControlPlane,
@@ -186,7 +188,7 @@ pub(crate) async fn access_to(
     Ok(())
 }
 
-/// A ConfigMap, as it lies in a repository.
+/// A ConfigMap as it is in a repository.
 pub(crate) fn config_map(name: &str, text: &str) -> String {
     format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: \
@@ -194,13 +196,13 @@ pub(crate) fn config_map(name: &str, text: &str) -> String {
     )
 }
 
-/// Its path at a target.
+/// The API path of that ConfigMap at a target.
 pub(crate) fn config_map_path(name: &str) -> String {
     format!("/api/v1/namespaces/{APPS}/configmaps/{name}")
 }
 
-/// Who patched this ConfigMap at the target, by the target's own audit log, as `username` or
-/// `username as impersonated`.
+/// The users that patched this ConfigMap at the target, by the target's own audit log, as
+/// `username` or `username as impersonated`.
 pub(crate) fn who_applied(target: &ControlPlane, name: &str) -> Result<Vec<String>, TestError> {
     let events = target.audit_events()?;
     let of_it = events
@@ -219,7 +221,7 @@ pub(crate) fn who_applied(target: &ControlPlane, name: &str) -> Result<Vec<Strin
     Ok(users)
 }
 
-/// Waits until Flux has applied this commit and says Ready.
+/// Waits until Flux has applied this commit and is Ready.
 pub(crate) async fn until_applied(
     hub: &ControlPlane,
     spec: &KustomizationSpec<'_>,
@@ -241,7 +243,7 @@ pub(crate) async fn until_applied(
     }
 }
 
-/// Waits until an object is as wanted, and returns it.
+/// Waits until an object satisfies the check, and returns it.
 pub(crate) async fn until(
     client: &RestClient,
     path: &str,
@@ -261,7 +263,7 @@ pub(crate) async fn until(
     }
 }
 
-/// Waits until an object is gone.
+/// Waits until an object no longer exists.
 pub(crate) async fn until_gone(client: &RestClient, path: &str) -> Result<(), TestError> {
     let limit = Instant::now() + Duration::from_secs(30);
     while is_there(client, path).await? {
@@ -273,7 +275,7 @@ pub(crate) async fn until_gone(client: &RestClient, path: &str) -> Result<(), Te
     Ok(())
 }
 
-/// Whether an object is there.
+/// Whether an object exists.
 pub(crate) async fn is_there(client: &RestClient, path: &str) -> Result<bool, RestError> {
     match client.get(path).await {
         Ok(_) => Ok(true),
@@ -282,8 +284,8 @@ pub(crate) async fn is_there(client: &RestClient, path: &str) -> Result<bool, Re
     }
 }
 
-/// What the target's admin grants each tenant: ConfigMaps in one namespace, by the name that the
-/// target knows it by.
+/// Grants what the target's admin grants each tenant: ConfigMaps in one namespace, for the user
+/// name that the target knows.
 async fn may_apply(target: &ControlPlane, tenants: &[&str]) -> Result<(), TestError> {
     target.create_namespace(APPS).await?;
     let api = "rbac.authorization.k8s.io";
@@ -314,7 +316,7 @@ async fn may_apply(target: &ControlPlane, tenants: &[&str]) -> Result<(), TestEr
     Ok(())
 }
 
-/// The tenant's name at its target.
+/// The user name of the tenant at its target.
 pub(crate) fn user(tenant: &str) -> String {
     format!("hub:system:serviceaccount:{tenant}:{RECONCILER}")
 }

@@ -1,5 +1,5 @@
-//! Ten thousand callers with a hundred tokens want the same key at once, and nobody holds a token
-//! for it.
+//! Ten thousand callers with a hundred tokens want the same key at once, and no token for it is
+//! cached.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ const CONNECTIONS: usize = 4;
 const EACH: usize = 25;
 /// All requests.
 const CROWD: usize = TOKENS * CONNECTIONS * EACH;
-/// How long each of the three calls of a first mint takes; well below the deadline of a call, for
-/// the machine is busy.
+/// The duration of each of the three calls of a first mint. It is well below the deadline of a
+/// call, because the machine is busy.
 const DELAY: Duration = Duration::from_secs(2);
 
 /// One caller over one HTTP/2 connection.
@@ -37,14 +37,15 @@ struct Caller {
     form: String,
 }
 
-/// Holds back the last byte of every request, so that all can be on their way before one is whole.
+/// Holds back the last byte of every request, so that all requests can be under way before one is
+/// complete.
 #[derive(Clone)]
 struct Gate {
     open: watch::Sender<bool>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// All are under way before the first of them is whole.
+/// All requests are under way before the first of them is complete.
 pub(super) async fn makes_one_token_request(world: Arc<World>) -> TestResult {
     let behind = Behind::start(&world, world.hub(), "crowd", 300, &["one"]).await?;
     let (callers, gate) = (crowd(&behind).await?, Gate::closed());
@@ -67,7 +68,7 @@ pub(super) async fn makes_one_token_request(world: Arc<World>) -> TestResult {
     one_mint_for_all(&world, &behind, &ids)
 }
 
-/// The one that began the mint goes away while the hub works on it.
+/// The caller that started the mint disconnects while the hub works on it.
 pub(super) async fn loses_its_first(world: Arc<World>) -> TestResult {
     let behind = Arc::new(Behind::start(&world, world.hub(), "headless", 300, &["one"]).await?);
     let (callers, gate) = (crowd(&behind).await?, Gate::closed());
@@ -80,7 +81,7 @@ pub(super) async fn loses_its_first(world: Arc<World>) -> TestResult {
         gate.until_all_wait().await?;
         let first = tokio::spawn({
             let behind = Arc::clone(&behind);
-            // The client is dropped with the task, and its connection with it.
+            // Dropping the task drops the client, and its connection with it.
             async move {
                 granted(&behind, &leaver, leaver.form.clone().into())
                     .await
@@ -109,7 +110,7 @@ pub(super) async fn loses_its_first(world: Arc<World>) -> TestResult {
     one_mint_for_all(&world, &behind, &ids)
 }
 
-/// The request ids of all exchanges.
+/// The request IDs of all exchanges.
 async fn all(behind: &Behind, callers: &[Caller], gate: &Gate) -> Result<Vec<String>, TestError> {
     try_join_all(
         callers
@@ -133,7 +134,7 @@ impl Gate {
         let (mut open, waiting) = (self.open.subscribe(), Arc::clone(&self.waiting));
         let last = async move {
             waiting.fetch_add(1, Ordering::SeqCst);
-            // The gate lives longer than every request.
+            // The gate outlives every request.
             let _ = open.wait_for(|open| *open).await;
             last
         };
@@ -164,7 +165,7 @@ fn slow_down(behind: &Behind) {
     ));
 }
 
-/// Once all callers are reviewed, only the canary's token is left.
+/// Once all callers are reviewed, only the canary's token remains.
 async fn slow_down_the_last_review(behind: &Behind, callers: u64) -> TestResult {
     until("all callers are reviewed", || {
         behind.token_reviews() >= callers
@@ -202,7 +203,7 @@ async fn form(behind: &Behind) -> Result<String, TestError> {
     Ok(form.join("&"))
 }
 
-/// With its connection open already.
+/// A caller whose connection is already open.
 async fn connected(behind: &Behind, form: String) -> Result<Caller, TestError> {
     let ca = reqwest::Certificate::from_pem(&std::fs::read(behind.broker.ca_path())?)?;
     let http = reqwest::Client::builder()
@@ -217,7 +218,7 @@ async fn connected(behind: &Behind, form: String) -> Result<Caller, TestError> {
     Ok(Caller { http, form })
 }
 
-/// The request id of a granted exchange.
+/// Exchanges with success, and returns the request ID.
 async fn granted(
     behind: &Behind,
     caller: &Caller,
@@ -243,8 +244,8 @@ async fn granted(
     }
 }
 
-/// One for each token and the canary's, and again for each round of ten seconds, for which a review
-/// stands.
+/// One review for each token and one for the canary's, repeated for each ten seconds, the time for
+/// which a review is cached.
 fn one_review_each(reviews: u64, tokens: u64, took: Duration) {
     let rounds = took.as_secs() / 10 + 1;
     assert!(
@@ -277,7 +278,7 @@ fn one_mint_for_all(world: &World, behind: &Behind, ids: &[String]) -> TestResul
         .collect();
     assert_eq!(token_ids.len(), 1, "all got the same token");
 
-    // The hub's own record, not the proxy's and not Keyferry's.
+    // Count the hub's own records, not the proxy's or Keyferry's.
     let minted = world.hub().audit_events()?.into_iter().filter(|event| {
         let object = &event["objectRef"];
         event["verb"] == "create"

@@ -1,12 +1,12 @@
-//! The ways in which one call to the hub goes wrong.
+//! The faults of one call to the hub.
 
 use http::{HeaderValue, StatusCode, header};
 use keyferry_integration::chaos_proxy::Fault;
 
-/// Five of them, each with its name: 429, 504, a byte a second, no JSON, too much JSON.
+/// Five faults with their names: 429, 504, a byte a second, no JSON, too much JSON.
 pub(super) fn faults() -> [(&'static str, Fault); 5] {
     let json = HeaderValue::from_static("application/json");
-    // Sound but for its size: 4 MiB of a member that nobody reads.
+    // Valid except for its size: 4 MiB of a member that no client reads.
     let oversized = format!("{{\"padding\":\"{}\"}}", "x".repeat(4 << 20));
     let status = |kind: &str, code: u16| {
         format!("{{\"kind\":\"Status\",\"message\":\"{kind}\",\"code\":{code}}}").into_bytes()

@@ -1,4 +1,4 @@
-//! TokenRequests that fail, hang or come back as nonsense.
+//! TokenRequests that fail, hang or return nonsense.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::faults::faults;
 use super::setup::{ACCOUNT, BOUND, Behind, GRANTED_WITHIN, token_path};
 
 const TARGETS: [&str; 5] = ["fault-0", "fault-1", "fault-2", "fault-3", "fault-4"];
-/// How long a failure stands for its caller.
+/// How long a failure is cached for its caller.
 const WINDOW: Duration = Duration::from_secs(2);
 
 pub(super) async fn bounded_and_not_kept(world: Arc<World>) -> TestResult {

@@ -1,4 +1,4 @@
-//! The hub answers a TokenRequest with a token for another ServiceAccount than was asked for.
+//! The hub answers a TokenRequest with a token for another ServiceAccount than the requested one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(super) async fn is_dropped(world: Arc<World>) -> TestResult {
     let behind = Behind::start(&world, world.hub(), "mismatch", 300, &["one", "two"]).await?;
     make_tenant(&behind.hub, "mismatch", &[ACCOUNT, "stranger"]).await?;
 
-    // A real token of the hub, right in everything but whose it is.
+    // A real token of the hub that is right in everything except its owner.
     let minted = behind
         .hub
         .token_request(
@@ -37,7 +37,7 @@ pub(super) async fn is_dropped(world: Arc<World>) -> TestResult {
         content_type: HeaderValue::from_static("application/json"),
     };
     nothing_is_handed_out(&behind, "one", swapped, "MintMismatch", &minted.token).await?;
-    // The metric is told every two seconds. Each exchange lets the cache count anew.
+    // The metric is updated every two seconds. Each exchange makes the cache count again.
     let caller = behind.fresh_caller().await?;
     let told = Instant::now();
     while behind.broker.metric(HELD).await? < 1.0 {
@@ -49,8 +49,8 @@ pub(super) async fn is_dropped(world: Arc<World>) -> TestResult {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 
-    // Sent to another ServiceAccount: kube-apiserver compares the name that we write into the
-    // object with the path.
+    // The request goes to another ServiceAccount: kube-apiserver compares the name that Keyferry
+    // writes into the object with the path.
     let sent_elsewhere = Fault::RewritePath {
         from: token_path(ACCOUNT),
         to: token_path("stranger"),

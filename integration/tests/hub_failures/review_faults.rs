@@ -1,5 +1,4 @@
-//! TokenReviews that fail, hang or come back as nonsense, for callers that are known and for those
-//! that are not.
+//! TokenReviews that fail, hang or return nonsense, for known and for unknown callers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,7 +64,8 @@ pub(super) async fn bounded_and_not_kept(world: Arc<World>) -> TestResult {
     a_known_caller_bears_silence_but_no_refusal(&behind, &known).await
 }
 
-/// What proves the hub unreachable leaves an earlier answer standing; what the hub says does not.
+/// A fault that proves the hub unreachable leaves an earlier answer valid. A refusal by the hub
+/// does not.
 async fn a_known_caller_bears_silence_but_no_refusal(behind: &Behind, known: &str) -> TestResult {
     let refusals = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].map(|status| Fault::Status {
         status,
@@ -85,8 +85,8 @@ async fn a_known_caller_bears_silence_but_no_refusal(behind: &Behind, known: &st
         let rule = behind
             .proxy
             .add(Rule::on(Method::POST, "/tokenreviews", fault.clone()));
-        // The circuit of the case before may still be open: its one call a second must meet this
-        // fault.
+        // The circuit breaker of the previous case may still be open: its one call a second must
+        // meet this fault.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         let answer = behind.exchange(known, "one").await?;
         let record = behind.broker.audit_of(&answer.request_id)?;

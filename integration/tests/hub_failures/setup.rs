@@ -1,4 +1,4 @@
-//! A Keyferry of a test's own behind a chaos proxy, and a tenant of its own on the hub.
+//! A Keyferry for one test behind a chaos proxy, with its own tenant on the hub.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use keyferry_integration::world::{
     Access, Answer, Broker, BrokerSpec, BrokerTimes, Target, World, caller_token, make_tenant,
 };
 
-/// Its ServiceAccount.
+/// The ServiceAccount of the tenant.
 pub(super) const ACCOUNT: &str = "runner";
 
-/// One call has five seconds; an exchange whose call fails has one such call, and a loaded machine.
-/// Two in a row would be ten.
+/// One call may take five seconds. An exchange whose call fails makes one such call; the rest is
+/// for a busy machine. Two calls in a row would take ten.
 pub(super) const BOUND: Duration = Duration::from_secs(9);
-/// A failure stands for two seconds at most; the rest is room for a busy machine.
+/// A failure is cached for two seconds at most. The rest is room for a busy machine.
 pub(super) const GRANTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// A Keyferry behind a proxy, for a tenant with the same name and its ServiceAccount [`ACCOUNT`].
@@ -29,8 +29,8 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// With the targets as accesses of the same names, all at the first target's address and each
-    /// with an audience of its own.
+    /// Starts it with the targets as accesses of the same names. All have the first target's
+    /// address, and each has its own audience.
     pub(super) async fn start(
         world: &World,
         hub: &Arc<ControlPlane>,
@@ -50,7 +50,7 @@ impl Behind {
         })
     }
 
-    /// A caller token that nobody has shown yet.
+    /// A caller token that was never presented before.
     pub(super) async fn fresh_caller(&self) -> Result<String, TestError> {
         caller_token(&self.hub, &self.tenant, ACCOUNT).await
     }
@@ -60,22 +60,22 @@ impl Behind {
         format!("{}/{target}", self.tenant)
     }
 
-    /// An exchange.
+    /// Exchanges a caller token for a token of an access.
     pub(super) async fn exchange(&self, caller: &str, target: &str) -> Result<Answer, TestError> {
         self.broker.exchange(caller, &self.access(target)).await
     }
 
-    /// TokenRequests for the tenant's ServiceAccount that reached the proxy.
+    /// The number of TokenRequests for the tenant's ServiceAccount that reached the proxy.
     pub(super) fn token_requests(&self) -> u64 {
         self.proxy.count(&Method::POST, &token_path(ACCOUNT))
     }
 
-    /// TokenReviews that reached the proxy.
+    /// The number of TokenReviews that reached the proxy.
     pub(super) fn token_reviews(&self) -> u64 {
         self.proxy.count(&Method::POST, "/tokenreviews")
     }
 
-    /// Exchanges again and again until one is granted.
+    /// Repeats the exchange until one is granted.
     pub(super) async fn until_granted(
         &self,
         caller: &str,
@@ -105,7 +105,7 @@ pub(super) fn token_path(account: &str) -> String {
     format!("/serviceaccounts/{account}/token")
 }
 
-/// A Keyferry for one tenant, not yet by way of a proxy.
+/// A Keyferry for one tenant, not yet behind a proxy.
 pub(super) fn spec(
     world: &World,
     hub: &Arc<ControlPlane>,

@@ -1,4 +1,4 @@
-//! One slow mint, and the callers of another key.
+//! One slow mint must not delay the callers of another key.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use tokio::sync::watch;
 
 use super::setup::{ACCOUNT, Behind, token_path};
 
-/// For so long the mint is held. What is left of the five seconds that a call may take is for the
+/// How long the mint is blocked. The rest of the five seconds that a call may take is for a busy
 /// machine.
 const SLOW: Duration = Duration::from_secs(3);
-/// A hit that waits for the mint takes longer; docs/benchmarks.md has the figure.
+/// A cache hit that waits for the mint takes longer; docs/benchmarks.md has the figure.
 const WARM: Duration = Duration::from_millis(1500);
 const HITS: usize = 20;
 
@@ -49,7 +49,7 @@ pub(super) async fn delays_no_warm_hit(world: Arc<World>) -> TestResult {
             );
             times.push(started.elapsed());
         }
-        // All of them were answered while the mint was held, for it goes on only now.
+        // All of them were answered while the mint was blocked, because it continues only now.
         let_go.send_replace(true);
         Ok::<_, TestError>((began.elapsed(), times))
     };

@@ -1,5 +1,5 @@
-//! The hub is stopped for real: who was known is served until `maxStaleAuthorization` after the hub
-//! last vouched for it, nobody else at all, and the published keys always.
+//! The hub really stops. Keyferry serves known callers until `maxStaleAuthorization` after the hub
+//! last confirmed them, no other callers, and the published keys always.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::setup::{ACCOUNT, spec};
 const MAX_STALE: Duration = Duration::from_secs(16);
 const REVIEW: Duration = Duration::from_secs(10);
 const TENANT: &str = "outage";
-/// What waiting for a hub that does not answer costs, at the least.
+/// The minimum time of a call to a hub that does not respond.
 const CALL: Duration = Duration::from_secs(5);
 
 /// One exchange of the known caller.
@@ -24,7 +24,7 @@ struct Probe {
     answer: Answer,
 }
 
-/// No other test has anything to do with this hub.
+/// No other test uses this hub.
 pub(super) async fn known_callers_until_the_limit(world: Arc<World>) -> TestResult {
     let hub = world.old_hub();
     make_tenant(hub, TENANT, &[ACCOUNT]).await?;
@@ -44,8 +44,8 @@ pub(super) async fn known_callers_until_the_limit(world: Arc<World>) -> TestResu
     let vouched_after = Instant::now();
     assert_eq!(broker.exchange(&known, "outage/one").await?.status, 200);
     let vouched_before = Instant::now();
-    // All at once, as a machine goes down: a kube-apiserver that stops in good order vouches for
-    // callers some seconds longer.
+    // Kill all processes at once, as when a machine fails: a kube-apiserver that stops gracefully
+    // confirms callers for some seconds longer.
     hub.kill().await?;
     eprintln!(
         "the hub was down {:.1} s after it vouched for the caller",
@@ -129,8 +129,8 @@ pub(super) async fn known_callers_until_the_limit(world: Arc<World>) -> TestResu
     Ok(())
 }
 
-/// Served for as long as the hub's word may be that old, marked as stale once it had to be asked
-/// again; then refused.
+/// Served as long as the hub's confirmation may be that old, marked as stale once Keyferry would
+/// have had to ask again, then refused.
 fn judge(
     broker: &Broker,
     probes: &[Probe],
@@ -188,7 +188,8 @@ fn judge(
     Ok(())
 }
 
-/// Neither a caller nor a pair that the hub has not answered for; at once, with one body.
+/// Neither a caller nor a pair without an answer from the hub is served. The refusal comes at once,
+/// with one body.
 async fn nobody_else_is_served(
     broker: &Broker,
     known: &str,

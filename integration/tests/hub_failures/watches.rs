@@ -12,8 +12,8 @@ use super::setup::Behind;
 
 const MAX_STALE: Duration = Duration::from_secs(6);
 
-/// With the lists that a broken watch begins anew with: what is known gets older, and is not
-/// decided on for ever.
+/// The lists that restart a broken watch fail too. The cached objects grow old, and Keyferry must
+/// not base decisions on them for ever.
 pub(super) async fn stop_decisions_after_the_limit(world: Arc<World>) -> TestResult {
     let behind = Behind::start(
         &world,
@@ -69,7 +69,8 @@ pub(super) async fn stop_decisions_after_the_limit(world: Arc<World>) -> TestRes
     Ok(())
 }
 
-/// A hub that answers lists still tells everything: nothing is refused, during or after.
+/// A hub that still answers lists reports everything: nothing is refused, during the fault or after
+/// it.
 pub(super) async fn one_alone_stops_nothing(world: Arc<World>) -> TestResult {
     let behind = Behind::start(
         &world,
@@ -87,8 +88,8 @@ pub(super) async fn one_alone_stops_nothing(world: Arc<World>) -> TestResult {
     let cut = Instant::now();
     while cut.elapsed() < MAX_STALE * 2 {
         if cut.elapsed() > MAX_STALE {
-            // Nothing changes on the hub for a while after the watches are back, so no event tells
-            // that they are.
+            // Nothing changes on the hub for a while after the watches have recovered, so no event
+            // shows that they have.
             behind.proxy.clear();
         }
         let answer = behind.exchange(&caller, "one").await?;

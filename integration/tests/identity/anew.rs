@@ -1,4 +1,4 @@
-//! A ServiceAccount that was deleted and made anew, tried at once.
+//! A ServiceAccount that was deleted and created again, tested at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,8 +32,8 @@ pub(crate) async fn made_anew(
     let new_uid = Some(hub.recreate_service_account(namespace, "owner").await?);
     let at = Instant::now();
     assert_ne!(new_uid, old_uid);
-    // At once, where no token is held: whatever the watch has seen by now, the old caller gets
-    // nothing.
+    // Test at once, where no token is cached: whatever the watch has seen by now, the old caller
+    // gets no token.
     let answer = broker.exchange(&old_caller, &fresh).await?;
     assert_eq!(handed_out(&answer)?, None);
     let reason_at_once = reason(&broker, &answer)?;
@@ -42,8 +42,8 @@ pub(crate) async fn made_anew(
         "{reason_at_once}"
     );
 
-    // The new ServiceAccount is served as soon as both watches, the hub's own and Keyferry's, have
-    // told of it, and under its own UID.
+    // The new ServiceAccount is served under its own UID, as soon as both watches, the hub's and
+    // Keyferry's, have reported it.
     let (new_caller, served) = loop {
         let new_caller = caller_token(hub, namespace, "owner").await?;
         let answer = broker.exchange(&new_caller, &held).await?;
@@ -62,9 +62,8 @@ pub(crate) async fn made_anew(
     };
     assert_eq!(served, new_uid);
 
-    // From here on it has been seen that the account is another: for as long as the hub goes on
-    // accepting the old caller's token, and longer, the held tokens of the old one stay where they
-    // are.
+    // From here on, Keyferry has seen that the account is another one. The cached tokens of the old
+    // account must not be issued, for as long as the hub accepts the old caller's token and longer.
     let mut reasons = Vec::new();
     while at.elapsed() < Duration::from_secs(13) {
         for access in [&held, &fresh] {
@@ -106,8 +105,8 @@ pub(crate) async fn made_anew(
     Ok(())
 }
 
-/// The watch stands still, so that Keyferry does not know of the change: what the hub mints is held
-/// against what was asked for.
+/// The watch is blocked, so Keyferry does not know of the change. It must check the minted token
+/// against the request.
 pub(crate) async fn behind_a_late_watch(
     stage: &Stage,
     hub: &Arc<ControlPlane>,

@@ -1,4 +1,4 @@
-//! The token by which Keyferry itself is on the hub.
+//! The token with which Keyferry authenticates to the hub.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
     let broker = stage
         .start_broker(hub, two_targets(&stage, namespace, hub, namespace))
         .await?;
-    // A caller that was never seen before needs the hub each time.
+    // A caller that was never seen before requires a call to the hub each time.
     let ask = || async {
         let own = caller_token(hub, namespace, "owner").await?;
         broker.exchange(&own, "own-token/held").await
@@ -23,8 +23,8 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
     let known = caller_token(hub, namespace, "owner").await?;
     broker.exchange_in_time(&known, "own-token/held").await?;
     broker.kubeconfig().expire_token().await?;
-    // Read again once a minute, as client-go does: until then the token that was read before is
-    // good.
+    // Keyferry re-reads the token once a minute, as client-go does. Until then, the token that it
+    // read before is valid.
     let refused = settled(Duration::from_secs(70), |answer| answer.status != 200, &ask).await?;
     let body: Value = refused.json()?;
     assert_eq!(
@@ -42,8 +42,7 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
 
     broker.kubeconfig().rewrite_token(3600).await?;
     settled(Duration::from_secs(70), |answer| answer.status == 200, &ask).await?;
-    // It mints again, for old callers too, as soon as the record of keys is read once more: 2 s
-    // between tries.
+    // It mints again, for old callers too, once it has re-read the key journal: 2 s between tries.
     let again = async || {
         let answer = broker.exchange(&known, "own-token/fresh").await?;
         assert!(

@@ -1,4 +1,4 @@
-//! A hub with the issuer of every cluster, and audiences of its own.
+//! A hub with the default issuer of every cluster, and with its own audiences.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! An access that is taken away while its token is held.
+//! An access that is deleted while its token is cached.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) async fn an_access_is_removed_while_its_token_is_held(stage: Arc<Stag
         broker.exchange_in_time(&own, access).await?;
         assert_eq!(broker.exchange(&delegate, access).await?.status, 200);
     }
-    // One access goes, the other's target no longer allows it.
+    // One access is deleted, and the other one's target no longer allows it.
     broker
         .reconfigure(|targets, accesses| {
             accesses.retain(|access| access.name != "held");

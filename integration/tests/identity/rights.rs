@@ -1,4 +1,4 @@
-//! Keyferry itself lacks the right to mint.
+//! Keyferry itself has no right to mint.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The world with one hub more, and what the tests of identities share.
+//! The world with one more hub, and helpers that the identity tests share.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use keyferry_integration::world::{
     prepare_hub,
 };
 
-/// The issuer of every cluster that kubeadm or kind made.
+/// The issuer of every cluster that kubeadm or kind creates.
 pub(crate) const CLUSTER_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 /// An audience that the plain hub's own apiserver accepts.
 pub(crate) const AUDIENCE_OF_HUB: &str = "https://api.plain-hub.test";
 pub(crate) const NOT_GRANTED: &str = "{\"error\":\"invalid_target\",\"error_description\":\"the \
     audience names no access that this caller may use\"}";
 
-/// The world, and a hub as most distributions make it, with an audience more.
+/// The world, and a hub as most distributions create it, with one more audience.
 pub(crate) struct Stage {
     pub(crate) plain_hub: Arc<ControlPlane>,
     world: World,
@@ -53,7 +53,7 @@ impl Stage {
     }
 }
 
-/// Two targets, so that one can be asked for first when a token for the other is held already.
+/// Two targets, so that a test can request one while a token for the other is cached.
 pub(crate) fn two_targets(
     world: &World,
     name: &str,
@@ -84,7 +84,7 @@ pub(crate) async fn owner_and_deployer(hub: &ControlPlane, namespace: &str) -> T
     .await
 }
 
-/// The UID of the ServiceAccount that a handed-out token is for, nothing if there was none.
+/// The UID of the ServiceAccount in an issued token, or `None` if no token was issued.
 pub(crate) fn handed_out(answer: &Answer) -> Result<Option<String>, TestError> {
     if answer.status != 200 {
         assert!(!answer.body.contains("access_token"), "{}", answer.body);
@@ -106,7 +106,7 @@ pub(crate) fn reason(broker: &Broker, answer: &Answer) -> Result<String, TestErr
     Ok(record["reason"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Asks until it is so.
+/// Repeats a check until it is true.
 pub(crate) async fn until<F: Future<Output = Result<bool, TestError>>>(
     limit: Duration,
     holds: impl Fn() -> F,

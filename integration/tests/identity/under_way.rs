@@ -1,5 +1,5 @@
-//! An access that changes while its token is being minted, for the leader and for those that wait
-//! with it.
+//! An access that changes while its token is being minted, for the caller that started the mint and
+//! for those that wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 
 use crate::stage::{NOT_GRANTED, Stage, owner_and_deployer, reason, two_targets, until};
 
-/// A Keyferry behind a proxy, six callers of one key under way, and a mint that is held until it is
-/// let go.
+/// A Keyferry behind a proxy, six concurrent callers of one key, and a mint that is blocked until
+/// the test releases it.
 struct SlowMint {
     proxy: ChaosProxy,
     let_go: watch::Sender<bool>,
@@ -60,7 +60,7 @@ impl SlowMint {
         })
     }
 
-    /// Changes the configuration now, before the mint has come back.
+    /// Changes the configuration now, before the mint has returned.
     async fn change(&self, change: impl FnOnce(&mut Vec<Target>, &mut Vec<Access>)) -> TestResult {
         tokio::select! {
             changed = self.broker.reconfigure(change) => changed?,
@@ -73,8 +73,8 @@ impl SlowMint {
         Ok(())
     }
 
-    /// The signal makes it read the file now instead of within five seconds; one that comes before
-    /// the file is written does nothing.
+    /// Sends SIGHUP repeatedly, so that Keyferry reads the file now instead of within five seconds.
+    /// A signal before the file is written does nothing.
     async fn hang_up_again_and_again(&self) -> TestResult {
         loop {
             self.broker.process().hang_up().await?;

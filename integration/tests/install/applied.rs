@@ -1,5 +1,5 @@
-//! Both installations on a real apiserver with its controllers. No kubelet: what is proven is that
-//! Pods are let in, not that they run.
+//! Both installations on a real apiserver with its controllers. There is no kubelet, so the test
+//! proves that Pods are admitted, not that they run.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,7 +38,8 @@ pub(crate) async fn pods_start_under_restricted_pod_security(hubs: Arc<Hubs>) ->
     Ok(())
 }
 
-/// The namespace does refuse: the same Deployment without its security contexts gets no Pod.
+/// Checks that the namespace does refuse Pods: the same Deployment without its security contexts
+/// gets none.
 async fn refuses_a_plain_pod(plane: &ControlPlane) -> TestResult {
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments");
     let shipped = plane.admin().get(&format!("{path}/keyferry")).await?;

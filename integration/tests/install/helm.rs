@@ -1,4 +1,4 @@
-//! The real Helm.
+//! Runs the real Helm.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::setup::{NAMESPACE, chart};
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// What Helm said.
+/// The result and the output of Helm.
 pub(crate) struct Said {
     args: String,
     pub(crate) good: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// Its output, or its failure as the test's.
+    /// Helm's output. A failure of Helm becomes the test's failure.
     pub(crate) fn success(self) -> Result<String, TestError> {
         if self.good {
             Ok(self.stdout)
@@ -32,7 +32,7 @@ impl Said {
     }
 }
 
-/// Runs Helm, against a control plane as its admin where one is given.
+/// Runs Helm, as the admin of a control plane if one is given.
 pub(crate) async fn helm(
     fleet: &Fleet,
     plane: Option<&ControlPlane>,

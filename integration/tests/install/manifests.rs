@@ -1,4 +1,4 @@
-//! Manifests as values, without what differs between two ways of installing the same.
+//! Manifests as values, without the differences between two ways of installing the same objects.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(crate) fn objects(text: &str) -> Result<Objects, TestError> {
     Ok(objects)
 }
 
-/// Those of some kinds.
+/// The objects of some kinds.
 pub(crate) fn of_kinds(objects: &Objects, kinds: &[&str]) -> Objects {
     objects
         .iter()
@@ -40,17 +40,17 @@ pub(crate) fn of_kinds(objects: &Objects, kinds: &[&str]) -> Objects {
         .collect()
 }
 
-/// Takes out what Helm writes onto every object and what kustomize hashes.
+/// Removes what Helm writes onto every object and what kustomize hashes.
 pub(crate) fn without_packaging(objects: Objects) -> Result<Objects, TestError> {
     let mut plain = Objects::new();
     for ((kind, namespace, name), mut object) in objects {
         drop_packaging(&mut object["metadata"]);
-        // On a Pod this one selects; elsewhere it only tells.
+        // On a Pod this label is used for selection; elsewhere it is information only.
         drop_label(&mut object["metadata"], "app.kubernetes.io/name");
         if kind == "Deployment" {
             drop_packaging(&mut object["spec"]["template"]["metadata"]);
             object["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = json!(CONFIG);
-            // The apiserver's own default for a tag.
+            // The apiserver's own default for an image with a tag.
             if let Some(container) =
                 object["spec"]["template"]["spec"]["containers"][0].as_object_mut()
             {
@@ -72,7 +72,7 @@ pub(crate) fn without_packaging(objects: Objects) -> Result<Objects, TestError> 
     Ok(plain)
 }
 
-/// The ConfigMap of the ServerConfiguration, without a hash.
+/// The name of the ServerConfiguration's ConfigMap, without a hash.
 const CONFIG: &str = "keyferry-config";
 
 const PACKAGING: [&str; 4] = [
@@ -95,7 +95,7 @@ fn drop_label(metadata: &mut Value, label: &str) {
     drop_entry(metadata, "labels", label);
 }
 
-/// An emptied map goes too.
+/// Removes an entry, and also the map if it becomes empty.
 fn drop_entry(metadata: &mut Value, field: &str, key: &str) {
     let Some(metadata) = metadata.as_object_mut() else {
         return;
@@ -109,7 +109,7 @@ fn drop_entry(metadata: &mut Value, field: &str, key: &str) {
     }
 }
 
-/// Every object of both sides is on the other and the same.
+/// Checks that both sides have the same objects with the same content.
 pub(crate) fn assert_same(left: &Objects, right: &Objects) {
     let names = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(left), names(right));
@@ -123,7 +123,7 @@ pub(crate) fn assert_same(left: &Objects, right: &Objects) {
     }
 }
 
-/// Where two values part, for a person.
+/// Describes the first difference of two values, for a person.
 fn first_difference(left: &Value, right: &Value) -> String {
     match (left, right) {
         (Value::Object(a), Value::Object(b)) => {

@@ -1,4 +1,4 @@
-//! The shipped alert rules and the dashboard's queries, read by Prometheus' own parser.
+//! Checks the shipped alert rules and the dashboard's queries with Prometheus' own parser.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) async fn prometheus_reads_the_rules(hubs: Arc<Hubs>) -> TestResult {
         .filter_map(|group| group["rules"].as_array())
         .flatten()
         .count();
-    // YAML takes JSON.
+    // The YAML reader accepts JSON.
     let (good, said) = judged(&hubs, &object["spec"].to_string(), &queries).await?;
     assert!(good && rules > 10 && queries.len() > 10, "{said}");
     assert_eq!(

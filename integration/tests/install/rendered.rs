@@ -1,4 +1,4 @@
-//! What is rendered, before any cluster sees it.
+//! Tests the rendered manifests, before they reach a cluster.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) async fn the_chart_passes_lint(hubs: Arc<Hubs>) -> TestResult {
     Ok(())
 }
 
-/// What is set beside the minimal values, and a part of what Helm says to it.
+/// Settings beside the minimal values, each with a part of Helm's error.
 const BAD: &[(&str, &str)] = &[
     ("hubName=", "hubName"),
     ("hubName=Hub_1", "hubName"),
@@ -288,7 +288,7 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
     });
     assert!(!aggregated, "rbac.aggregate is false");
 
-    // A real apiserver takes all of it, but for the two kinds that other projects define.
+    // A real apiserver accepts all of it, except for the two kinds that other projects define.
     let known: Vec<Value> = all
         .into_values()
         .filter(|object| {
@@ -431,7 +431,7 @@ pub(crate) async fn admission_policies_are_rendered_for_the_release(hubs: Arc<Hu
             );
         }
     }
-    // The hub's own audiences and Keyferry's, where they are given.
+    // The hub's own audiences and Keyferry's, if they are given.
     let own = "admissionPolicies.hubAudiences={https://hub.example.com,api},config.callerAudience=callers.example.com";
     render.extend(["--set", own]);
     let filled = helm(hubs.fleet(), None, &render).await?.success()?;
@@ -475,12 +475,12 @@ pub(crate) async fn admission_policies_are_rendered_for_the_release(hubs: Arc<Hu
     Ok(())
 }
 
-/// What `helm template` renders.
+/// The objects that `helm template` renders.
 async fn charted(hubs: &Hubs, more: &[&str]) -> Result<Objects, TestError> {
     objects(&template(hubs.fleet(), more).await?.success()?)
 }
 
-/// What `kubectl kustomize` builds of a folder of examples/install.
+/// The objects that `kubectl kustomize` builds from a folder of examples/install.
 async fn kustomized(hubs: &Hubs, folder: &str) -> Result<Objects, TestError> {
     let folder = shipped("examples/install")
         .join(folder)

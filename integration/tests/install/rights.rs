@@ -1,5 +1,5 @@
-//! The rights that an installation gives, as a real apiserver lists them to their holders, held
-//! against files that a reader can judge. `KEYFERRY_WRITE_GOLDEN=1` writes the files.
+//! The rights that an installation grants, as a real apiserver lists them to their owners, compared
+//! with files that a reader can review. `KEYFERRY_WRITE_GOLDEN=1` writes the files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -149,7 +149,8 @@ async fn bind(plane: &ControlPlane, account: &str, role: &str, namespace: &str) 
         .await?)
 }
 
-/// The controller manager copies the rules of labelled ClusterRoles into view, edit and admin.
+/// Waits until the controller manager has copied the rules of labelled ClusterRoles into view, edit
+/// and admin.
 async fn until_aggregated(plane: &ControlPlane, role: &str) -> TestResult {
     let needed = if role == "view" {
         "\"watch\""

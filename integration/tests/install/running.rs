@@ -1,5 +1,5 @@
-//! Keyferry itself, from the base's own ServerConfiguration, as the ServiceAccount of the base and
-//! with its rights: what it does for a tenant, and that the hub refused it nothing on the way.
+//! Runs Keyferry with the base's own ServerConfiguration, as the base's ServiceAccount with its
+//! rights. Tests what it does for a tenant, and that the hub refuses it nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,14 +101,14 @@ pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestRes
     })
     .await?;
     hub.admin().delete(&format!("{accesses}/prod")).await?;
-    // There is no Flux on this hub, and nobody else reads such a ConfigMap: nothing has to stay.
+    // This hub has no Flux and nothing else reads such a ConfigMap, so nothing has to remain.
     gone(hub, &format!("{accesses}/prod")).await?;
     hub.admin().delete(&format!("{targets}/prod")).await?;
     keyferry.stop().await?;
     refused_nothing(hub)
 }
 
-/// A process of the base's configuration, with the ports and certificates of this machine.
+/// Starts a process with the base's configuration, and with this machine's ports and certificates.
 async fn serve(hubs: &Hubs) -> Result<(KeyferryProcess, ServiceAccountKubeconfig), TestError> {
     let folder = hubs.fleet().folder().join("running");
     std::fs::create_dir_all(&folder)?;
@@ -205,7 +205,7 @@ async fn gone(hub: &ControlPlane, path: &str) -> TestResult {
     Ok(())
 }
 
-/// The audit log of the hub has no 403 for Keyferry's account, and has what it wrote.
+/// Checks that the hub's audit log has no 403 for Keyferry's account, and contains what it wrote.
 fn refused_nothing(hub: &ControlPlane) -> TestResult {
     let events = hub.audit_events()?;
     let own: Vec<&Value> = events

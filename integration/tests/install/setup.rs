@@ -1,4 +1,4 @@
-//! Two hubs: Keyferry on one from the kustomize base, on the other from the chart.
+//! Two hubs: one with Keyferry from the kustomize base, the other with Keyferry from the chart.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::helm::helm;
 pub(crate) const NAMESPACE: &str = "keyferry-system";
 /// A tenant in whose namespace Keyferry may mint.
 pub(crate) const TENANT: &str = "tenant-a";
-/// A namespace where it may not.
+/// A namespace in which Keyferry may not mint.
 pub(crate) const ELSEWHERE: &str = "tenant-b";
 
-/// See the module.
+/// A hub with the kustomize base and a hub with the chart.
 pub(crate) struct Hubs {
     fleet: Fleet,
     /// The hub with the base.
@@ -44,7 +44,7 @@ impl Hubs {
             control_planes: vec![plane("base"), plane("chart")],
         })
         .await?;
-        // To build them takes longer than a test may.
+        // Build them now, because a build takes longer than a test may.
         for part in [Part::Helm, Part::PrometheusRules] {
             fleet.parts().locate(part).await.map_err(FleetError::from)?;
         }
@@ -94,8 +94,8 @@ impl Hubs {
     }
 }
 
-/// Keyferry's namespace, as the base has it and as docs/install.md tells users of the chart to make
-/// it.
+/// Creates Keyferry's namespace as the base has it, and as docs/install.md tells users of the chart
+/// to create it.
 pub(crate) async fn restricted_namespace(plane: &ControlPlane) -> Result<(), TestError> {
     let file = shipped("examples/install/base/namespace.yaml")
         .display()
@@ -104,18 +104,19 @@ pub(crate) async fn restricted_namespace(plane: &ControlPlane) -> Result<(), Tes
     Ok(())
 }
 
-/// The chart's folder.
+/// The path of the chart's folder.
 pub(crate) fn chart() -> String {
     shipped("examples/helm/keyferry").display().to_string()
 }
 
-/// A file of values.
+/// The path of a file of values.
 pub(crate) fn values(name: &str) -> String {
     let path: PathBuf = shipped("integration/tests/install/values").join(format!("{name}.yaml"));
     path.display().to_string()
 }
 
-/// What the real kubectl prints as the admin; its failure is the test's, with what it said.
+/// The output of the real kubectl as the admin. A failure becomes the test's failure, with
+/// kubectl's message.
 pub(crate) async fn kubectl(plane: &ControlPlane, args: &[&str]) -> Result<String, TestError> {
     let output = plane.kubectl(args).await?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

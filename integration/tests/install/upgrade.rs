@@ -1,4 +1,4 @@
-//! What an upgrade and a removal leave.
+//! Tests what remains after an upgrade and after a removal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,14 +50,14 @@ pub(crate) async fn an_upgrade_keeps_the_crds(hubs: Arc<Hubs>) -> TestResult {
     );
     let uid = make_target(&plane).await?;
 
-    // The release no longer holds them, and they stay.
+    // The release no longer contains the CRDs, but they remain.
     let notes = run("upgrade", minimal.clone(), "crds.enabled=false").await?;
     assert!(
         notes.contains("the CRDs, which are not part of this release"),
         "{notes}"
     );
     assert_eq!(target_uid(&plane).await?, uid);
-    // Taken back into the release, and then with it gone.
+    // Take them back into the release, and then remove the release.
     run("upgrade", minimal.clone(), "crds.enabled=true").await?;
     assert_eq!(target_uid(&plane).await?, uid);
     helm(
@@ -75,7 +75,7 @@ pub(crate) async fn an_upgrade_keeps_the_crds(hubs: Arc<Hubs>) -> TestResult {
         "the rest of the release is gone"
     );
 
-    // Without crds.keep they go with the release: the annotation is what kept them.
+    // Without crds.keep they are deleted with the release: the annotation is what kept them.
     let notes = run("install", everywhere, "crds.enabled=true").await?;
     assert!(
         notes.contains("WARNING: rbac.mint is ClusterWide"),
@@ -115,7 +115,7 @@ async fn make_target(plane: &ControlPlane) -> Result<String, TestError> {
                     .unwrap_or_default()
                     .to_owned());
             }
-            // A new kind is served a moment after its definition is there.
+            // A new kind is served a moment after its definition exists.
             Err(error) if error.status() == Some(404) && Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

@@ -1,4 +1,4 @@
-//! An audit log that takes no more records.
+//! An audit log that accepts no more records.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! CA certificates of targets that cannot be used.
+//! Unusable CA certificates of targets.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use keyferry_integration::world::{
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
-/// A target, the `ca.crt` of its Secret (none: no such entry), and what an authorised caller is
-/// told.
+/// A target, the `ca.crt` of its Secret (`None`: no such entry), and the error that an authorised
+/// caller gets.
 struct Case {
     name: &'static str,
     ca: Option<String>,

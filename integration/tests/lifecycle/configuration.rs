@@ -1,4 +1,4 @@
-//! A configuration with mistakes, at the start and on reload.
+//! A configuration with mistakes, at start and on reload.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ async fn broker(world: &World, name: &str) -> Result<Broker, TestError> {
     world.start_broker(world.hub(), spec).await
 }
 
-/// It is said where and what to do; what was in force stays in force, and the next good file is
-/// taken up.
+/// Keyferry reports where the mistake is and how to fix it. The active configuration stays active,
+/// and the next valid file is loaded.
 pub(super) async fn a_bad_one_changes_nothing(world: Arc<World>) -> TestResult {
     let broker = broker(&world, "reload").await?;
     let good = std::fs::read_to_string(broker.config())?;
@@ -67,8 +67,8 @@ pub(super) async fn a_bad_one_changes_nothing(world: Arc<World>) -> TestResult {
     Ok(())
 }
 
-/// It ends by an error before it asked the hub for anything, and writes nothing to standard output,
-/// where audit records go.
+/// Keyferry exits with an error before it sends any request to the hub. It writes nothing to
+/// standard output, which is for audit records.
 pub(super) async fn a_bad_one_does_not_start(world: Arc<World>) -> TestResult {
     let broker = broker(&world, "model").await?;
     let good = std::fs::read_to_string(broker.config())?;
@@ -113,8 +113,8 @@ pub(super) async fn a_bad_one_does_not_start(world: Arc<World>) -> TestResult {
     Ok(())
 }
 
-/// A certificate that every client would refuse, at the start and by `--check`; the hub is not
-/// asked.
+/// A certificate that every client would refuse, at start and with `--check`. Keyferry sends no
+/// request to the hub.
 pub(super) async fn a_bad_serving_certificate_does_not_start(world: Arc<World>) -> TestResult {
     let broker = broker(&world, "certified").await?;
     let good = std::fs::read_to_string(broker.config())?;
@@ -224,7 +224,7 @@ fn it_is_named(mistake: &Mistake, bad: &str, said: &str) {
     );
 }
 
-/// Message, reason and error of the log's error lines.
+/// The message, reason and error of the log's error lines.
 fn errors(log: &str) -> String {
     let lines = log
         .lines()

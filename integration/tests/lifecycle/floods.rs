@@ -1,4 +1,4 @@
-//! Tokens that nobody has to ask the hub about.
+//! Floods of tokens that Keyferry can judge without asking the hub.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use keyferry_integration::world::{
 };
 use serde_json::{Value, json};
 
-/// Times that each of them is sent.
+/// How often each of them is sent.
 const EACH: usize = 100;
 
 pub(super) async fn garbage_tokens_never_reach_the_hub(world: Arc<World>) -> TestResult {
@@ -65,8 +65,7 @@ pub(super) async fn garbage_tokens_never_reach_the_hub(world: Arc<World>) -> Tes
     Ok(())
 }
 
-/// Right in everything but the signature, by a key that is published and by keys that nobody has
-/// heard of.
+/// Right in everything except the signature, by a published key and by unknown keys.
 async fn forged_ones_do_not_either(
     world: &World,
     broker: &Broker,
@@ -105,7 +104,7 @@ async fn forged_ones_do_not_either(
         reviews,
         "a forged token: the hub was asked"
     );
-    // One for a kid that may be new, and one of Keyferry's own.
+    // One read for a kid that may be new, and one that Keyferry does by itself.
     assert!(
         reads <= 2 + started.elapsed().as_secs() / 5,
         "{reads} readings of the hub's keys"
@@ -167,8 +166,8 @@ async fn garbage(world: &World) -> Result<Vec<(&'static str, String)>, TestError
     ])
 }
 
-/// One address sends made-up tokens and requests without any, faster than it may; a known caller of
-/// the same address is served meanwhile.
+/// One address sends made-up tokens and requests without tokens, faster than the limit. A known
+/// caller at the same address is served meanwhile.
 pub(super) async fn of_one_address(world: Arc<World>) -> TestResult {
     let spec = BrokerSpec::of_hub("flooded", world.hub())
         .with_limits([
@@ -202,7 +201,7 @@ pub(super) async fn of_one_address(world: Arc<World>) -> TestResult {
         .iter()
         .filter(|answer| answer.status == 429)
         .collect();
-    // Thirty at once and ten a second, of which the known caller's first took one.
+    // Thirty at once and ten a second, of which the known caller's first exchange used one.
     assert!(
         refused.len() >= 30 && refused.len() <= 271,
         "{} of {}",

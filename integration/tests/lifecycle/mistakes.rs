@@ -1,21 +1,21 @@
-//! Mistakes in a configuration file that was good before.
+//! Mistakes in a previously valid configuration file.
 
 use keyferry_integration::runner::TestError;
 
-/// One edit of a good file, and what must be said about it.
+/// One edit of a valid file, and the expected report.
 pub(super) struct Mistake {
     pub(super) name: &'static str,
     from: &'static str,
     to: &'static str,
-    /// Where: `<kind>/<name>: <path>`.
+    /// The reported place: `<kind>/<name>: <path>`.
     pub(super) place: &'static str,
-    /// What to do about it.
+    /// The reported fix.
     pub(super) fix: &'static str,
-    /// The text that only the faulty line holds.
+    /// The text that only the faulty line contains.
     line: &'static str,
 }
 
-/// Of every kind: unknown, absent, out of range, forbidden, clashing, unreadable.
+/// Mistakes of every kind: unknown, absent, out of range, forbidden, conflicting, unreadable.
 pub(super) const MISTAKES: [Mistake; 10] = [
     Mistake {
         name: "an unknown field",
@@ -102,7 +102,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
 ];
 
 impl Mistake {
-    /// The good text with the mistake in it.
+    /// The valid text with the mistake in it.
     pub(super) fn in_text(&self, good: &str) -> Result<String, TestError> {
         if good.matches(self.from).count() != 1 {
             return Err(format!(
@@ -116,7 +116,7 @@ impl Mistake {
         Ok(good.replace(self.from, self.to))
     }
 
-    /// `line N: `, where the edit says on which line it is.
+    /// `line N: `, if the edit says on which line it is.
     pub(super) fn line_in(&self, bad: &str) -> String {
         let number = bad
             .lines()

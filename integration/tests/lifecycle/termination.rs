@@ -1,4 +1,4 @@
-//! SIGTERM.
+//! Tests SIGTERM.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use keyferry_integration::world::{
 };
 use tokio::sync::watch;
 
-/// `terminationGracePeriodSeconds` of a Pod is 30 s; nothing here may take longer than this.
+/// `terminationGracePeriodSeconds` of a Pod is 30 s, so nothing here may take longer than this.
 const ALL_IN: Duration = Duration::from_secs(20);
 
-/// Readiness goes first, the mint that is under way is waited for, and it ends well; a second
-/// SIGTERM hurries nothing.
+/// Keyferry becomes unready first, waits for the mint in progress, and exits with success. A second
+/// SIGTERM does not shorten this.
 pub(super) async fn answers_what_was_accepted(world: Arc<World>) -> TestResult {
     let proxy = ChaosProxy::in_front_of(world.hub()).await?;
     let spec = BrokerSpec::of_hub("leaving", world.hub())
@@ -58,13 +58,13 @@ pub(super) async fn answers_what_was_accepted(world: Arc<World>) -> TestResult {
         }
         let not_ready = Instant::now();
         broker.process().signal(Signal::Terminate).await?;
-        // A connection that was not there before.
+        // A new connection, not an existing one.
         let ca = std::fs::read_to_string(broker.ca_path())?;
         assert!(
             trusting(&ca)?.get(broker.api_url()).send().await.is_err(),
             "new connections are taken"
         );
-        // All this while the mint was under way.
+        // The mint was in progress all this time.
         let_go.send_replace(true);
         Ok::<_, TestError>((asked, not_ready))
     };
@@ -83,7 +83,7 @@ pub(super) async fn answers_what_was_accepted(world: Arc<World>) -> TestResult {
     ended_well(broker, asked).await
 }
 
-/// Before it ever was ready.
+/// SIGTERM arrives before Keyferry has ever been ready.
 pub(super) async fn ends_a_start(world: Arc<World>) -> TestResult {
     let proxy = ChaosProxy::in_front_of(world.hub()).await?;
     let unwell = Fault::Status {

@@ -1,5 +1,5 @@
-//! Workloads that use what Keyferry issues at once, and somebody who makes the targets read keys
-//! at the worst moment.
+//! Workloads that use issued tokens at once, and a task that makes the targets read keys at the
+//! worst moment.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,22 +13,22 @@ use serde_json::json;
 
 use super::stage::{Judge, Stage, TENANT, kid};
 
-/// How often a workload asks and uses.
+/// How often a workload requests a token and uses it.
 const EVERY: Duration = Duration::from_millis(250);
 /// How often its own token is renewed, as the kubelet does.
 const CALLER_LIFE: Duration = Duration::from_secs(30);
 
-/// What the workloads met.
+/// The results that the workloads counted.
 #[derive(Default)]
 pub(super) struct Tally(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Tokens that a target took, by kid.
+    /// Tokens that a target accepted, by kid.
     pub(super) taken: BTreeMap<String, u64>,
     /// Tokens that Keyferry issued and a target refused with 401.
     pub(super) refused: Vec<String>,
-    /// Exchanges that were told to come again, by reason.
+    /// Exchanges that were asked to retry later, by reason.
     pub(super) told_to_wait: BTreeMap<String, u64>,
 }
 
@@ -37,12 +37,12 @@ impl Tally {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What there is by now.
+    /// Takes the counts so far and resets them.
     pub(super) fn take(&self) -> Counts {
         self.with(std::mem::take)
     }
 
-    /// How many exchanges were told that a key settles.
+    /// How many exchanges were refused because a key was not yet active.
     pub(super) fn settling(&self) -> u64 {
         self.with(|counts| {
             counts
@@ -54,13 +54,13 @@ impl Tally {
         })
     }
 
-    /// How many tokens of a key were taken.
+    /// How many tokens of a key were accepted.
     pub(super) fn taken(&self, kid: &str) -> u64 {
         self.with(|counts| counts.taken.get(kid).copied().unwrap_or(0))
     }
 }
 
-/// A workload with the ServiceAccount `account`: asks for a token of each target and uses it at
+/// A workload with the ServiceAccount `account`. It requests a token of each target and uses it at
 /// once, until it is dropped.
 pub(super) async fn work(stage: Arc<Stage>, account: String, tally: Arc<Tally>) -> TestResult {
     let judges = stage
@@ -75,7 +75,7 @@ pub(super) async fn work(stage: Arc<Stage>, account: String, tally: Arc<Tally>) 
             .as_ref()
             .is_none_or(|(_, since)| since.elapsed() > CALLER_LIFE)
         {
-            // The hub may be starting anew.
+            // The hub may be restarting.
             let Ok(token) = caller_token(&stage.hub, TENANT, &account).await else {
                 continue;
             };
@@ -113,8 +113,8 @@ pub(super) async fn work(stage: Arc<Stage>, account: String, tally: Arc<Tally>) 
     }
 }
 
-/// Sends each target tokens of unknown keys again and again, so that its copy of the keys is always
-/// a fresh one when a new key comes.
+/// Sends each target tokens of unknown keys repeatedly, so that its copy of the keys is always
+/// fresh when a new key arrives.
 pub(super) async fn disturb(
     stage: Arc<Stage>,
     issuer: String,

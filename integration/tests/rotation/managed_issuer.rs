@@ -1,5 +1,5 @@
-//! Issuers of Keyferry's own, where every cluster has the issuer that kubeadm gives it: the way
-//! around the collision, rotations that lose nothing, and what a stolen key is good for.
+//! Managed issuers, where every cluster has kubeadm's default issuer. Tests how they avoid the
+//! collision, rotations that lose no token, and the limits of a stolen key.
 
 #[path = "managed_issuer/collision.rs"]
 mod collision;

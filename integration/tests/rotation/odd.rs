@@ -1,4 +1,4 @@
-//! Several apiservers of one hub, not all of which say the same.
+//! Several apiservers of one hub, which do not all serve the same keys.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ use super::stage::{Judge, Stage, TENANT, hub_kids, published, sign_anew};
 
 const KEYS: &str = "/openid/v1/jwks";
 
-/// A real second apiserver over the same data goes on signing with, and listing, the old key alone.
+/// A real second apiserver over the same data keeps signing with the old key, and lists only that
+/// one.
 pub(super) async fn lagging(ground: Arc<Ground>) -> TestResult {
     let hub = ground.hub(ControlPlaneSpec::named("lag-hub")).await?;
     let spec = ControlPlaneSpec {
@@ -25,8 +26,8 @@ pub(super) async fn lagging(ground: Arc<Ground>) -> TestResult {
     let replica = ground.control_plane(spec).await?;
     replica.set_signing(hub.signing().await).await;
     replica.restart().await?;
-    // Known by the one name that Keyferry trusts: the replica's own certificate is of another
-    // authority.
+    // It is reached by the only name that Keyferry trusts, because the replica's own certificate
+    // has another CA.
     let door = ChaosProxy::start(&replica.url(), replica.ca_pem(), hub.ca()).await?;
     let endpoints = format!(
         "hub:\n  endpoints: [\"{}\", \"{}\"]\n",
@@ -61,8 +62,8 @@ pub(super) async fn lagging(ground: Arc<Ground>) -> TestResult {
     let union = published(&stage.broker).await?;
     stays(&stage, &union, Duration::from_secs(35)).await?;
 
-    // The lagging one goes away, and the other one drops the old key: as long as not all are heard,
-    // nothing is withdrawn.
+    // The lagging apiserver goes away and the other one drops the old key. While not all of them
+    // answer, nothing is withdrawn.
     replica.stop().await?;
     let mut signing = stage.hub.signing().await;
     signing.further_keys.clear();
@@ -88,9 +89,9 @@ async fn stays(stage: &Stage, expected: &[u8], during: Duration) -> TestResult {
     Ok(())
 }
 
-/// The hub signs with a key that it does not list, as some installers have it: nothing that it
-/// signs leaves, and what was issued goes on. Once it is listed, both replicas publish it
-/// within half a minute, as the same bytes.
+/// The hub signs with a key that it does not list, as with some installers. No token of that key is
+/// issued, and earlier tokens stay in use. Once it is listed, both replicas publish it within half
+/// a minute, as the same bytes.
 pub(super) async fn signs_first(ground: Arc<Ground>) -> TestResult {
     let hub = ground.hub(ControlPlaneSpec::named("early-hub")).await?;
     let proxy = ChaosProxy::in_front_of(&hub).await?;
@@ -155,7 +156,7 @@ pub(super) async fn signs_first(ground: Arc<Ground>) -> TestResult {
         );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // What leaves in the end, the targets take at once.
+    // The targets accept at once what is issued in the end.
     let newcomer = loop {
         let caller = caller_token(&stage.hub, TENANT, "newcomer").await?;
         let answer = stage
@@ -182,7 +183,7 @@ pub(super) async fn signs_first(ground: Arc<Ground>) -> TestResult {
     Ok(())
 }
 
-/// One endpoint shows what no rotation makes: none of it reaches a target.
+/// One endpoint shows changes that no rotation makes. None of them reaches a target.
 pub(super) async fn rogue(ground: Arc<Ground>) -> TestResult {
     let hub = ground.hub(ControlPlaneSpec::named("odd-hub")).await?;
     let proxy = ChaosProxy::in_front_of(&hub).await?;
@@ -242,7 +243,7 @@ pub(super) async fn rogue(ground: Arc<Ground>) -> TestResult {
     assert_eq!(published(&stage.broker).await?, before, "another issuer");
     proxy.remove(rule);
 
-    // What the stranger signs in the hub's name is refused by the targets.
+    // The targets refuse tokens that the unknown key signs in the hub's name.
     let caller = caller_token(&stage.hub, TENANT, "reconciler").await?;
     for (index, target) in stage.targets.iter().enumerate() {
         let good = stage
@@ -269,7 +270,8 @@ async fn read_anew(stage: &Stage, proxy: &ChaosProxy) -> TestResult {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // The answer is on its way; the candidate of the next reading must be more than a flash away.
+    // The response is on its way. The next reading must be far enough away that the key does not
+    // count as seen only for a moment.
     tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(())
 }

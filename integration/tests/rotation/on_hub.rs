@@ -1,5 +1,5 @@
-//! Objects on the hub, with the shipped installation: a key is revoked while delivered Secrets hold
-//! tokens that it signed.
+//! Objects on the hub, with the shipped installation: a key is revoked while delivered Secrets
+//! contain tokens that it signed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 
 use super::stage::{Judge, hub_kids, kid, sign_anew};
 
-/// Each target's TargetCluster and its tenant.
+/// The TargetCluster and the tenant of each target.
 const PLACES: [(&str, &str); 2] = [("target-a", "tenant-a"), ("target-b", "tenant-b")];
 const SECRET: &str = "apps-kubeconfig";
 
-/// The tests over a hub of their own.
+/// The tests that need their own hub.
 pub(super) fn suite() -> Suite<OnHub> {
     Suite::new(start).test("a_revocation_rewrites_what_was_delivered", rewrites)
 }
 
 async fn start() -> Result<OnHub, NotStarted> {
-    // The shortest that a configuration may have: everything here waits for it.
+    // The shortest max-age that a configuration may have, because everything here waits for it.
     OnHub::build_with(Ground::start().await?, 30)
         .await
         .map_err(NotStarted::failed)
@@ -105,8 +105,8 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
         );
     }
 
-    // The hub has no other key to sign with, nobody has a witness, and a third target answers
-    // nobody.
+    // The hub has no other key to sign with, there is no witness for a new key, and a third target
+    // does not respond.
     let mut nowhere = world.target_spec(0);
     nowhere["address"] = json!("https://127.0.0.1:1");
     nowhere["audience"] = json!("https://nowhere.keyferry.test");
@@ -148,7 +148,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
     without_targets_nothing_is_proven(&world, &clean).await
 }
 
-/// The key is revoked already; a command that knows no target proves nothing.
+/// The key is already revoked. A command that knows no target proves nothing.
 async fn without_targets_nothing_is_proven(world: &OnHub, kid: &str) -> TestResult {
     let kubeconfig = world.hub.admin_kubeconfig().display().to_string();
     let none = world.ground.folder().join("no-targets.yaml");

@@ -1,4 +1,4 @@
-//! Somebody who may write Secrets in Keyferry's namespace, but cannot make the seal.
+//! An attacker who may write Secrets in Keyferry's namespace, but cannot make the seal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::stage::{Judge, Stage, TENANT, published};
 
 const SECRET: &str = "/api/v1/namespaces/keyferry-record/secrets/keyferry-keys";
-/// Two rounds of ten seconds.
+/// Two rounds of ten seconds, and some room.
 const NOTICED: Duration = Duration::from_secs(25);
 
 pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
@@ -56,7 +56,7 @@ pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
     until_told(&stage, "it is gone", "deleted").await?;
     until_fixed(&stage, &journal, "deleted").await?;
 
-    // A genuine record of an earlier time, seal and all, as a backup would bring it back.
+    // A genuine older key journal with its seal, as a backup would restore it.
     stage
         .hub
         .admin()
@@ -77,7 +77,7 @@ pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
             target.name()
         );
     }
-    // Nothing of it got in the way of anybody.
+    // None of it affected any caller.
     let after = stage
         .broker
         .exchange(&caller, &format!("{TENANT}/reconciler-1"))
@@ -123,7 +123,7 @@ async fn until_told(stage: &Stage, what: &str, case: &str) -> TestResult {
     Ok(())
 }
 
-/// Written anew, with a higher number and the same keys.
+/// Waits until the journal is rewritten, with a higher number and the same keys.
 async fn until_fixed(stage: &Stage, journal: &Value, case: &str) -> TestResult {
     let limit = Instant::now() + NOTICED;
     loop {

@@ -1,5 +1,5 @@
-//! A key is stolen: revoked, it is gone from what is published, from what is issued, and from
-//! each target.
+//! A key is stolen. Once revoked, it disappears from the published keys, from issued tokens, and
+//! from each target.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
         .until_published(&[&stolen, &clean], Duration::from_secs(75))
         .await?;
 
-    // It is published a moment before it stands in the record.
+    // It is published a moment before it is in the key journal.
     let published_at = Instant::now();
     loop {
         let table = keys(&ground, &stage, "json").await?;
@@ -67,7 +67,7 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
     }
 
     let before = stage.hub.admin().get(SECRET).await?;
-    // Without a key of that name nothing changes.
+    // An unknown key name changes nothing.
     let (ok, said) = revoke(&ground, &stage, "nobody", &[]).await?;
     assert!(!ok && said.contains("there is no kid"), "{said}");
     let witnesses: Vec<String> = witnesses
@@ -95,7 +95,7 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
             target.name()
         );
     }
-    // The record of before, with its seal, as a backup would bring it back.
+    // The earlier key journal with its seal, as a backup would restore it.
     stage
         .hub
         .admin()
@@ -120,13 +120,13 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
             >= 1.0
     );
     assert!(!String::from_utf8(published(&stage.broker).await?)?.contains(&stolen));
-    // Written anew with what it revokes, before the hub goes away for a moment.
+    // Wait until it is rewritten with its revocations, before the hub restarts.
     while journal_of(&stage.hub.admin().get(SECRET).await?)?["revoked"][0]["kid"] != stolen.as_str()
     {
         assert!(Instant::now() < limit, "the record was not written anew");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // The hub is set back to the stolen key: nothing that it signs leaves.
+    // The hub is set back to the stolen key: no token that it signs is issued.
     stage.hub.set_signing(thief).await;
     stage.hub.restart().await?;
     let caller = caller_token(&stage.hub, TENANT, "reconciler").await?;
@@ -145,7 +145,7 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
     Ok(())
 }
 
-/// `keyferry keys` as an admin of the hub.
+/// The output of `keyferry keys`, run as an admin of the hub.
 async fn keys(ground: &Ground, stage: &Stage, output: &str) -> Result<Value, TestError> {
     let kubeconfig = stage.hub.admin_kubeconfig().display().to_string();
     let answer = ground
@@ -176,7 +176,7 @@ async fn keys(ground: &Ground, stage: &Stage, output: &str) -> Result<Value, Tes
     })
 }
 
-/// `keyferry revoke` as the same; whether it ended well, and what it said.
+/// Runs `keyferry revoke` as the same admin. Returns whether it succeeded, and its output.
 async fn revoke(
     ground: &Ground,
     stage: &Stage,

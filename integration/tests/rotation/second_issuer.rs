@@ -1,4 +1,5 @@
-//! Two clusters as kubeadm makes them: one issuer for both. A second issuer at the hub fixes it.
+//! Two clusters as kubeadm creates them, with one issuer for both. A second issuer at the hub fixes
+//! this.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use keyferry_integration::world::{
 
 use super::stage::{Judge, TENANT};
 
-/// What kubeadm, k3s and kind give every cluster.
+/// The issuer that kubeadm, k3s and kind give every cluster.
 const DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 const NEW: &str = "https://hub.keyferry.test";
 const AUDIENCE: &str = "https://second.keyferry.test";
@@ -25,7 +26,7 @@ pub(super) async fn fixes(ground: Arc<Ground>) -> TestResult {
     let hub = ground.hub(default("second-hub")).await?;
     let spec = BrokerSpec::of_hub("second", &hub).alone();
     let discovery = spec.discovery_url()?;
-    // What the fix says: a new https issuer first, the old one second.
+    // The documented fix: a new https issuer first, the old one second.
     let before = hub
         .token_request(TENANT, "reconciler", &[DEFAULT], 600)
         .await?
@@ -53,8 +54,8 @@ pub(super) async fn fixes(ground: Arc<Ground>) -> TestResult {
         &["reconciler"],
     )
     .await?;
-    // The target's own issuer is still the default one; with that issuer in its configuration it
-    // would not even start.
+    // The target's own issuer is still the default one. With that issuer in its configuration, the
+    // target would not even start.
     let configuration = authentication_configuration(AUDIENCE, &discovery, ground.ca().cert_pem())?;
     let target = ControlPlaneSpec {
         signing_key: SigningKeyKind::EcdsaP256,

@@ -1,4 +1,4 @@
-//! A hub, a Keyferry of its own and targets of both minors, all of one test.
+//! The hub, the Keyferry and the targets of both minor versions for one test.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// The tenant's namespace.
 pub(super) const TENANT: &str = "tenant-a";
 
-/// See the module.
+/// A hub, its Keyferry and its targets.
 pub(super) struct Stage {
     pub(super) hub: Arc<ControlPlane>,
     pub(super) broker: Broker,
@@ -26,8 +26,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// `accounts` may use both targets, by accesses `<account>-<index of the target>`. The spec may
-    /// be changed before the start.
+    /// Starts everything. `accounts` may use both targets, through accesses named `<account>-<index
+    /// of the target>`. The spec may be changed before the start.
     pub(super) async fn start(
         ground: &Ground,
         name: &str,
@@ -41,7 +41,7 @@ impl Stage {
         Self::on(ground, hub, name, max_age, accounts, change).await
     }
 
-    /// The same on a hub that is there already.
+    /// As [`Self::start`], on an existing hub.
     pub(super) async fn on(
         ground: &Ground,
         hub: Arc<ControlPlane>,
@@ -82,7 +82,8 @@ impl Stage {
             target(0, Minor::V1_36),
             target(1, Minor::V1_33)
         )?;
-        // One that came before the first keys were published tries again only after ten seconds.
+        // A target that started before the first keys were published retries only after ten
+        // seconds.
         tokio::try_join!(until_trusted(&hub, &newer), until_trusted(&hub, &older))?;
         let targets = vec![newer, older];
         let_mint(
@@ -96,7 +97,7 @@ impl Stage {
         broker
             .reconfigure(|all, accesses| {
                 for (index, target) in targets.iter().enumerate() {
-                    // A long max-age needs long lives.
+                    // A long max-age requires long token lifetimes.
                     let further = if max_age > 240 {
                         "  tokenLifetime:\n    default: 4h\n"
                     } else {
@@ -184,13 +185,13 @@ pub(super) fn kids(set: &Value) -> Result<Vec<String>, TestError> {
     Ok(kids)
 }
 
-/// The kids that a hub lists itself.
+/// The kids that a hub itself lists.
 pub(super) async fn hub_kids(hub: &ControlPlane) -> Result<Vec<String>, TestError> {
     kids(&hub.admin().get("/openid/v1/jwks").await?)
 }
 
-/// Makes the hub sign with a new key; `further` of the old ones stay published. Gives the signing
-/// state from before.
+/// Makes the hub sign with a new key, while `further` of the old keys stay published. Returns the
+/// previous signing state.
 pub(super) async fn sign_anew(hub: &ControlPlane, name: &str) -> Result<TokenSigning, TestError> {
     let before = hub.signing().await;
     let fresh = hub.create_signing_key(SigningKeyKind::Rsa2048, name)?;
@@ -206,7 +207,7 @@ pub(super) async fn sign_anew(hub: &ControlPlane, name: &str) -> Result<TokenSig
     Ok(before)
 }
 
-/// A client of one target that has no identity of its own.
+/// A client of one target, without its own identity.
 #[derive(Clone)]
 pub(super) struct Judge {
     client: reqwest::Client,
@@ -225,7 +226,7 @@ impl Judge {
         })
     }
 
-    /// The HTTP status that the target answers to a token.
+    /// The HTTP status of the target's response to a token.
     pub(super) async fn status(&self, token: &str) -> Result<u16, TestError> {
         let review =
             json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });

@@ -1,4 +1,4 @@
-//! The hub is away and the process starts anew: targets still get the keys.
+//! The hub is down and Keyferry restarts: targets still get the keys.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub(super) async fn outlives(ground: Arc<Ground>) -> TestResult {
         (200, 200)
     );
     assert_eq!(published(&broker).await?, before, "the same bytes");
-    // A target that starts now reads them, and takes a token of before.
+    // A target that starts now reads them, and accepts an earlier token.
     let target = targets.first().ok_or("no target")?;
     target.restart().await?;
     let limit = Instant::now() + Duration::from_secs(30);
@@ -50,7 +50,8 @@ pub(super) async fn outlives(ground: Arc<Ground>) -> TestResult {
         );
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    // Nobody is believed by keys that were not seen at the hub: the token API stays shut.
+    // Keyferry accepts no caller by keys that it has not seen at the hub: the token API stays
+    // closed.
     let answer = broker
         .exchange(&caller, &format!("{TENANT}/reconciler-0"))
         .await?;

@@ -1,4 +1,4 @@
-//! Two rotations under load: first in the worst order, then in the right one with an old key
+//! Two rotations under load: first in the worst order, then in the right order but with an old key
 //! dropped too early.
 
 use std::sync::Arc;
@@ -13,18 +13,19 @@ use tokio::task::JoinSet;
 use super::load::{Tally, disturb, work};
 use super::stage::{Judge, Stage, TENANT, audience, hub_kids, kid};
 
-/// ServiceAccounts that come into use one after the other, so that there are always some without an
+/// The ServiceAccounts that are used one after the other, so that some are always without an
 /// earlier token.
 const NEWCOMERS: usize = 8;
-/// Until a key that is listed is published, the next reading included.
+/// The time from listing a key until it is published, including the next reading.
 const UNTIL_PUBLISHED: Duration = Duration::from_secs(75);
 
-/// When the key of the second rotation is listed.
+/// When the hub lists the key of the second rotation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Soaks {
     /// Once the first rotation has ended.
     InTurn,
-    /// In the moment in which the first rotation begins, so that both keys settle at once.
+    /// At the moment when the first rotation begins, so that the activation delays of both keys
+    /// overlap.
     Together,
 }
 
@@ -61,15 +62,15 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> T
     until_taken(&tally, &first, 20, &mut running).await?;
 
     let keys = Keys::create(&stage).await?;
-    // The hub signs with a key that nobody has ever seen.
+    // The hub signs with a key that has never been published.
     let together = soaks == Soaks::Together;
     let beside = if together {
         vec![&keys.first, &keys.third]
     } else {
         vec![&keys.first]
     };
-    // Before the restart: the hub answers TokenRequests, and Keyferry's own may be the first,
-    // before it says that it is ready.
+    // Take the time before the restart: the hub answers TokenRequests before it reports ready, and
+    // Keyferry's request may be the first.
     let signed = Instant::now();
     keys.sign(&stage, &keys.second, &beside).await?;
     let second = kid(&stage
@@ -78,8 +79,8 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> T
         .await?
         .token)?;
     assert_ne!(second, first);
-    // Makes a target whose keys have grown old read them once more before the new one is published.
-    // That it is refused now shows nothing.
+    // Makes a target whose keys have grown old re-read them before the new one is published. A
+    // refusal now proves nothing.
     refused_at_once(&stage, &name, &second).await?;
     next(&mut running);
     let listed = hub_kids(&stage.hub).await?;
@@ -122,8 +123,8 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> T
         );
     }
 
-    // The right order: published, settled, and only then signing. The first key is dropped at once,
-    // far too early.
+    // The right order: the key is published, becomes active, and only then signs. The first key is
+    // dropped at once, far too early.
     if !together {
         keys.drop_first(&stage).await?;
     }
@@ -194,7 +195,7 @@ impl Keys {
         })
     }
 
-    /// Makes the hub sign with one of them, and list others beside it.
+    /// Makes the hub sign with one of the keys, and list others beside it.
     async fn sign(&self, stage: &Stage, by: &SigningKey, beside: &[&SigningKey]) -> TestResult {
         let further_keys = beside.iter().map(|key| (*key).clone()).collect();
         stage
@@ -209,16 +210,17 @@ impl Keys {
         Ok(())
     }
 
-    /// The second goes on signing, with the third beside it.
+    /// Keeps the second key signing, with the third one listed beside it.
     async fn drop_first(&self, stage: &Stage) -> TestResult {
         self.sign(stage, &self.second, &[&self.third]).await?;
-        // As the kubelet does in time: a hub that drops a key drops every token that it signed.
+        // The kubelet does this in time. A hub that drops a key invalidates every token that it
+        // signed.
         stage.broker.kubeconfig().rewrite_token(3600).await?;
         Ok(())
     }
 }
 
-/// Waits until a key is published, whatever there is beside it.
+/// Waits until a key is published, whatever other keys are.
 async fn until_listed(stage: &Stage, kid: &String) -> Result<Duration, TestError> {
     let from = Instant::now();
     loop {
@@ -236,8 +238,8 @@ async fn until_listed(stage: &Stage, kid: &String) -> Result<Duration, TestError
     }
 }
 
-/// Tokens that the hub minted itself, as Flux would have them, used at once for as long as a target
-/// may not look for the key.
+/// Uses tokens that the hub itself minted, as Flux would, at once and for as long as a target may
+/// not fetch the key.
 async fn ungated(
     stage: &Stage,
     name: &str,
@@ -269,7 +271,7 @@ async fn refused_at_once(stage: &Stage, name: &str, kid_of: &str) -> Result<usiz
     Ok(refused)
 }
 
-/// Waits until so many tokens of a key were taken. A workload that ends has failed.
+/// Waits until that many tokens of a key have been accepted. A workload that ends has failed.
 async fn until_taken(
     tally: &Tally,
     kid: &str,

@@ -1,4 +1,4 @@
-//! One hub with three keys, each of which signed a token, and Keyferry before it.
+//! A hub with three keys, each of which signed a token, and its Keyferry.
 
 use std::collections::BTreeSet;
 
@@ -16,19 +16,20 @@ use serde_json::Value;
 
 use super::odd_keys;
 
-/// Whom the good tokens are for.
+/// The audience of the good tokens.
 pub(super) const AUDIENCE: &str = "https://target.keyferry.test";
 const KEYS: &str = "/openid/v1/jwks";
 
-/// See the module.
+/// A Keyferry whose hub has several keys, with good and bad tokens.
 pub(super) struct PublishedHub {
     pub(super) broker: Broker,
     pub(super) ca: TestCa,
-    /// What the hub itself serves; on the way to Keyferry odd keys and members are added.
+    /// The key set that the hub itself serves. Odd keys and members are added on the way to
+    /// Keyferry.
     pub(super) sound: Value,
-    /// RS256, ES256 and ES384, each signed by the hub.
+    /// RS256, ES256 and ES384 tokens, each signed by the hub.
     pub(super) good: Vec<String>,
-    /// For somebody else; signed by a stranger's key under the hub's kid; of yesterday.
+    /// Tokens for another audience, by another key under the hub's kid, and from yesterday.
     pub(super) bad: Vec<String>,
     pub(super) issuer: String,
     _proxy: ChaosProxy,
@@ -47,8 +48,8 @@ impl PublishedHub {
             control_planes: vec![ControlPlaneSpec::named("hub")],
         })
         .await?;
-        // To build and install them takes longer than a test may. What is missing on this machine
-        // is told by the test that needs it.
+        // Build and install them now, because that takes longer than a test may. The test that
+        // needs a missing part reports it.
         for part in [Part::GoVerifiers, Part::OlderGoVerifiers] {
             fleet.parts().locate(part).await.map_err(FleetError::from)?;
         }
@@ -131,7 +132,7 @@ impl PublishedHub {
     }
 }
 
-/// Good tokens of each key, and bad ones; afterwards the hub has all three keys.
+/// Good tokens of each key, and bad tokens. Afterwards the hub has all three keys.
 async fn tokens(hub: &ControlPlane) -> Result<(Vec<String>, Vec<String>), TestError> {
     let first = hub.signing().await;
     let mut good = vec![mint(hub, AUDIENCE).await?];
@@ -144,7 +145,7 @@ async fn tokens(hub: &ControlPlane) -> Result<(Vec<String>, Vec<String>), TestEr
     };
     let expired = hub.sign_again(&rsa, yesterday).await?;
     let stranger = hub.create_signing_key(SigningKeyKind::Rsa2048, "stranger")?;
-    // It signs here and not at the hub, which is not started with it.
+    // This key signs here and not at the hub, which is not restarted with it.
     hub.set_signing(TokenSigning {
         signing_key: stranger,
         ..first.clone()
@@ -180,7 +181,7 @@ async fn mint(hub: &ControlPlane, audience: &str) -> Result<String, TestError> {
         .token)
 }
 
-/// A day earlier.
+/// A time one day earlier.
 fn sooner(time: &Value) -> Value {
     (time.as_i64().unwrap_or_default() - 86_400).into()
 }

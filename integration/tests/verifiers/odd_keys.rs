@@ -1,4 +1,4 @@
-//! What a newer hub may serve, and what it would do to verifiers that got it as it is.
+//! Keys that a newer hub may serve, and their effect on verifiers that would get them unchanged.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::hub::PublishedHub;
 use super::verdicts::{Program, ask, by_library};
 
-/// One thing that a set may hold.
+/// An odd member of a key set.
 #[derive(Clone, Copy, Debug)]
 enum Oddity {
     /// An ML-DSA key (RFC 9964), which kube-apiserver's main branch can sign with.
@@ -21,7 +21,7 @@ enum Oddity {
     X25519,
     /// A key on a curve that Kubernetes does not sign with.
     Secp256k1,
-    /// A certificate chain that is none.
+    /// An invalid certificate chain.
     Chain,
 }
 
@@ -55,7 +55,7 @@ impl Oddity {
         }
     }
 
-    /// The verifiers that lose tokens of the hub's sound keys over it; docs/conformance.md has the
+    /// The verifiers that then reject tokens of the hub's sound keys. docs/conformance.md has the
     /// same list.
     fn breaks(self) -> BTreeSet<&'static str> {
         // kube-apiserver up to 1.37 verifies with the last two.
@@ -91,13 +91,13 @@ impl Oddity {
     }
 }
 
-/// Adds all of them.
+/// Adds all oddities.
 pub(super) fn add_to(set: &mut Value) {
     ALL.iter().for_each(|oddity| oddity.add_to(set));
 }
 
-/// The same hub without Keyferry: for one key that they need not know these drop the whole set, and
-/// with it every token.
+/// The same hub without Keyferry. Because of one key that they need not know, these verifiers drop
+/// the whole set, and with it every token.
 pub(super) async fn a_hubs_own_set_would_break_some(hub: Arc<PublishedHub>) -> TestResult {
     let server = DocumentServer::start(&hub.ca).await?;
     let tokens: Vec<&str> = hub.good.iter().map(String::as_str).collect();

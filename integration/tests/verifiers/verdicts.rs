@@ -1,4 +1,4 @@
-//! Asks one program, and compares what its libraries say.
+//! Runs one verifier program, and compares the verdicts of its libraries.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -21,13 +21,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A program with verifiers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Program {
-    /// Built by `go build`.
+    /// A program built by `go build`.
     Go(Part),
-    /// Installed with its runtime's own tool.
+    /// A program installed with its runtime's own tool.
     Other(Client),
 }
 
-/// What one library said of one token.
+/// The verdict of one library on one token.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Verdict {
     pub(super) verifier: String,
@@ -37,7 +37,7 @@ pub(super) struct Verdict {
     pub(super) refused: Option<String>,
 }
 
-/// The libraries that each program must answer for, so that none is left out in silence.
+/// The libraries that each program must answer for, so that none is silently skipped.
 fn expected(program: Program) -> &'static [&'static str] {
     match program {
         Program::Go(Part::GoVerifiers) => &[
@@ -68,7 +68,7 @@ fn expected(program: Program) -> &'static [&'static str] {
     }
 }
 
-/// Every library takes the three good tokens for what they are and refuses each bad one.
+/// Every library must accept the three good tokens and refuse each bad one.
 pub(super) async fn all_agree(hub: Arc<PublishedHub>, program: Program) -> TestResult {
     let tokens: Vec<&str> = hub
         .good
@@ -129,7 +129,7 @@ pub(super) fn by_library(
     Ok(all)
 }
 
-/// Asks about tokens by the documents of an origin.
+/// Asks for verdicts on tokens, with the documents of an origin.
 pub(super) async fn ask(
     hub: &PublishedHub,
     program: Program,

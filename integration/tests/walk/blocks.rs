@@ -1,4 +1,4 @@
-//! The blocks of commands of the README and the documents, run as they stand there.
+//! Runs the blocks of commands in the README and the documents unchanged.
 
 use keyferry_integration::documents::{CommandBlock, Run, command_blocks, documents};
 use keyferry_integration::runner::TestResult;
@@ -6,11 +6,11 @@ use keyferry_integration::world::on_hub::RECONCILER;
 
 use super::place::{Here, Shell};
 
-/// A command that goes on until it is stopped: it must live for this long, and end in good order by
+/// Commands that run until they are stopped. Each must live for this long, and exit successfully on
 /// SIGTERM.
 const STAYS_UP: &[&str] = &["keyferry agent", "keyferry export"];
 
-/// What a document calls by the names of a real fleet, and what it is called here.
+/// Replaces the names of a real fleet in a document by the names used here.
 fn here(text: &str, shell: &Shell) -> String {
     let text = text
         .replace("https://keyferry.keyferry-system.svc", &shell.api_url)
@@ -23,7 +23,7 @@ fn here(text: &str, shell: &Shell) -> String {
             "kubectl --kubeconfig target.kubeconfig",
         );
     if STAYS_UP.iter().any(|command| text.starts_with(command)) {
-        // 143 would be a process that SIGTERM ended; each of them ends with 0 by itself.
+        // 143 would mean that SIGTERM killed the process. Each of them exits with 0 by itself.
         return format!("timeout --preserve-status --signal=TERM 5 {text}");
     }
     text
@@ -69,7 +69,7 @@ pub(crate) async fn blocks_of_the_documents(place: Here) -> TestResult {
     }
 }
 
-/// The files that the documents assume.
+/// Creates the files that the documents assume.
 async fn prepare(shell: &Shell) -> TestResult {
     let folder = shell.folder();
     std::fs::create_dir_all(folder.join("apps"))?;

@@ -1,4 +1,4 @@
-//! The commands, in the order in which a new user comes to them.
+//! The commands, in the order in which a new user runs them.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 
 use super::place::{Here, Shell};
 
-/// One step: what is typed, how it ends, and what it must and must not say.
+/// One step: the command, its exit code, and what it must and must not print.
 struct Step {
     text: &'static str,
     code: i32,
@@ -26,7 +26,7 @@ const fn fails(code: i32, text: &'static str, says: &'static [&'static str]) -> 
     Step { text, code, says }
 }
 
-/// What needs no cluster.
+/// The steps that need no cluster.
 const OFFLINE: &[Step] = &[
     step("keyferry --version", &["keyferry "]),
     step("keyferry --help", &["keyferry"]),
@@ -41,8 +41,8 @@ const OFFLINE: &[Step] = &[
     step("keyferry admission-policies --help", &["--check"]),
 ];
 
-/// What a platform admin and a target's admin do first. The target's file is the one that `trust`
-/// prints.
+/// The first steps of a platform admin and of a target's admin. The target's file is the one that
+/// `trust` prints.
 const ADMINS: &[Step] = &[
     step("keyferry targets $CONFIG", &["prod"]),
     step("keyferry keys $CONFIG", &["settled"]),
@@ -65,7 +65,7 @@ const ADMINS: &[Step] = &[
     step("keyferry export published $CONFIG --without-record", &[]),
 ];
 
-/// What a developer of the tenant does, by the user's own rights and through the server.
+/// The steps of a tenant's developer, with the user's own rights and through the server.
 const TENANT: &[Step] = &[
     step("keyferry token tenant-a/prod $CONFIG > direct.token", &[]),
     step(
@@ -175,7 +175,7 @@ async fn walk(
     Ok(wrong)
 }
 
-/// The flags that lead to the server, to the policy without one, and to the published documents.
+/// The flags for the server, for the policy without a server, and for the published documents.
 fn replacements(shell: &Shell) -> [(&'static str, String); 3] {
     let server = format!(
         "--server {} --certificate-authority ca.crt --token-file caller.token",
@@ -189,7 +189,7 @@ fn replacements(shell: &Shell) -> [(&'static str, String); 3] {
     ]
 }
 
-/// The recommended installation: KUBECONFIG says where the hub is, and the objects say the rest.
+/// The recommended installation: KUBECONFIG names the hub, and the objects contain the rest.
 pub(crate) async fn with_objects_on_the_hub(place: Here) -> TestResult {
     let shell = place
         .shell("objects", &place.world.broker, "tenant-a")
@@ -205,7 +205,7 @@ pub(crate) async fn with_objects_on_the_hub(place: Here) -> TestResult {
     }
 }
 
-/// What there is with objects on the hub alone.
+/// The steps that need objects on the hub.
 const OBJECTS: &[Step] = &[
     step(
         "kubectl get targetcluster prod -o jsonpath={.status.issuer}",
@@ -236,11 +236,11 @@ const OBJECTS: &[Step] = &[
     ),
 ];
 
-/// The same with a configuration file, as in `examples/in-cluster`.
+/// The same steps with a configuration file, as in `examples/in-cluster`.
 pub(crate) async fn with_a_configuration_file(place: Here) -> TestResult {
     let shell = place.shell("file", &place.by_file, "tenant-b").await?;
     let mut wrong = Vec::new();
-    // Here tenant-b is the tenant, and tenant-a the other one.
+    // Here tenant-b is the tenant, and tenant-a the other tenant.
     let tenants = [
         ("tenant-a", "tenant-c"),
         ("tenant-b", "tenant-a"),
@@ -264,10 +264,10 @@ pub(crate) async fn with_a_configuration_file(place: Here) -> TestResult {
     }
 }
 
-/// Each command of the program is walked here or has a suite of its own that is named below.
+/// Each command of the program is run here, or has its own suite that is named below.
 pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
-    // `demo` is held by the README's transcript, `credential` by the exec plugin of the kubeconfig
-    // above, `revoke` by the rotation suite, which rotates the hub's keys for it.
+    // The README's transcript covers `demo`, the exec plugin of the kubeconfig above covers
+    // `credential`, and the rotation suite, which rotates the hub's keys, covers `revoke`.
     let elsewhere = ["demo", "help", "credential", "revoke"];
     let shell = place
         .shell("left-out", &place.world.broker, "tenant-a")
@@ -298,7 +298,7 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
     }
 }
 
-/// The names at the beginning of the help's indented lines.
+/// The names at the beginning of the indented lines of the help.
 fn commands_of(help: &str) -> BTreeSet<String> {
     let name = |line: &str| {
         let word = line.strip_prefix("  ")?.split_whitespace().next()?;

@@ -1,5 +1,5 @@
-//! Where a new user stands: a shell with `keyferry` and `kubectl` on the PATH, a kubeconfig of the
-//! hub, and two Keyferries.
+//! The environment of a new user: a shell with `keyferry` and `kubectl` on the PATH, a kubeconfig
+//! of the hub, and two Keyferries.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -17,13 +17,13 @@ use keyferry_integration::world::{
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// How long one line may take.
+/// The time limit of one line.
 const LIMIT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Place {
     pub(crate) world: OnHub,
-    /// One that reads a configuration file: the other tenant, at the other target. The hub's
-    /// admission policy would hold an audience that is declared on the hub against it.
+    /// The Keyferry with a configuration file, for the other tenant at the other target. It needs
+    /// its own audience: the hub's admission policy would refuse one that is declared on the hub.
     pub(crate) by_file: Broker,
 }
 
@@ -100,7 +100,7 @@ impl Place {
         Ok(Self { world, by_file })
     }
 
-    /// A shell of a user, in a folder of its own, with what the documents assume to be there.
+    /// A user's shell in its own folder, with everything that the documents assume.
     pub(crate) async fn shell(
         &self,
         name: &str,
@@ -148,7 +148,8 @@ fn link(program: &Path, at: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A Kustomization and its kind, by a schema that takes everything: nothing reconciles it here.
+/// Creates a Kustomization and its kind, with a schema that accepts everything. Nothing reconciles
+/// it here.
 async fn flux_objects(world: &OnHub) -> Result<(), TestError> {
     let group = "kustomize.toolkit.fluxcd.io";
     let kind = json!({
@@ -184,7 +185,7 @@ async fn flux_objects(world: &OnHub) -> Result<(), TestError> {
     world.until_served(&path, &apps).await
 }
 
-/// What the ServiceAccounts may do at the targets, as the documents have an admin bind it.
+/// Grants what the ServiceAccounts may do at the targets, as the documents ask an admin to.
 async fn rights_at(world: &OnHub) -> Result<(), TestError> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let rule = json!({ "verbs": ["get", "list", "create", "patch", "delete"], "apiGroups": [""], "resources": ["configmaps", "pods"] });
@@ -224,7 +225,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// With a variable more.
+    /// Adds an environment variable.
     pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Self {
         self.env.push((name, value));
         self
@@ -234,8 +235,8 @@ impl Shell {
         &self.folder
     }
 
-    /// Runs a text by bash, in the user's folder. It ends with the first command that fails, in a
-    /// pipeline too.
+    /// Runs a text with bash in the user's folder. It stops at the first command that fails, also
+    /// in a pipeline.
     pub(crate) async fn run(&self, text: &str) -> Result<Output, TestError> {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut bash = Command::new("bash");
@@ -258,5 +259,5 @@ impl Shell {
     }
 }
 
-/// What a test shares of a place.
+/// The environment that the tests share.
 pub(crate) type Here = Arc<Place>;

@@ -1,5 +1,5 @@
-//! The shipped admission policies as one hub needs them: its own audiences, and the names that
-//! Keyferry has there.
+//! Fills the shipped admission policies in for one hub: with its own audiences, and with the names
+//! that Keyferry has there.
 
 use std::collections::BTreeSet;
 
@@ -8,39 +8,42 @@ use crate::audience::Audience;
 
 /// Keyferry's namespace in the shipped manifests.
 pub(super) const NAMESPACE: &str = "keyferry-system";
-/// The canary in them.
+/// The canary ServiceAccount in the shipped manifests.
 pub(super) const CANARY: &str = "keyferry-canary";
-/// Keyferry's account in them.
+/// The username of Keyferry's account in the shipped manifests.
 pub(super) const USERNAME: &str = "system:serviceaccount:keyferry-system:keyferry";
-/// Keyferry's audience in them.
+/// Keyferry's audience in the shipped manifests.
 pub(super) const CALLER_AUDIENCE: &str = "keyferry.dev";
-/// How that stands there. The API group of the same name stands in quotes of another kind.
+/// That audience as quoted in the manifests. The API group of the same name has other quotes, so it
+/// does not match.
 const CALLER_AUDIENCE_EXPRESSION: &str = "\"'keyferry.dev'\"";
-/// The list that stands for each hub's own audiences.
+/// The placeholder list for each hub's own audiences.
 const HUB_AUDIENCES: &str = "['https://kubernetes.default.svc', \
     'https://kubernetes.default.svc.cluster.local', 'kubernetes.default.svc', 'api', 'k3s', \
     'rke2']";
 
-/// What comes before any binding.
+/// The RBAC rights, which must be applied before any binding.
 const RIGHTS: &str = include_str!("../../../../examples/admission-policies/rights.yaml");
 
-/// The hub's audiences or names cannot stand in a manifest.
+/// Why the manifests cannot be filled in for a hub.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FillError {
     /// Without them, `hubAudiences` would protect nothing.
     #[error("no audience of the hub is known")]
     NoHubAudiences,
-    /// It would end the quotes that it stands in.
+    /// A value would end the quotes around it.
     #[error(
-        "{0:?} cannot stand in an admission policy: quotes, backslashes, spaces and control \
-         characters are not written into one"
+        "{0:?} cannot be written into an admission policy: quotes, backslashes, spaces and control \
+         characters are not allowed"
     )]
     Unquotable(String),
 }
 
-/// The manifests filled in for a hub, in the order in which they are applied: rights, policies with
-/// their bindings, and last, apart, the bindings of `keyferry-pairing`, which refuse every
-/// TokenRequest of a hub that does not know the kind AudiencePairing yet.
+/// Returns the manifests filled in for a hub, in the order in which to apply them.
+///
+/// The first text contains the rights, and the policies with their bindings. The second contains
+/// the bindings of `keyferry-pairing`, to be applied last: they refuse every TokenRequest on a hub
+/// that does not know the kind AudiencePairing yet.
 ///
 /// # Errors
 /// [`FillError`].
@@ -84,10 +87,10 @@ pub fn manifests(site: &HubSite) -> Result<(String, String), FillError> {
     Ok((files.join("---\n"), fill(super::PAIRING.binding)))
 }
 
-/// A manifest with the names of this Keyferry.
+/// Replaces the shipped names in a manifest by those of this Keyferry.
 pub(super) fn for_site(manifest: &str, site: &HubSite) -> String {
     let caller = format!("\"'{}'\"", site.caller_audience);
-    // The longest first: one is part of another. In one pass, so that nothing written is replaced
+    // The longest first, since one is part of another. One pass, so that no replacement is replaced
     // again.
     let names = [
         (USERNAME, site.username.as_str()),
@@ -106,7 +109,7 @@ pub(super) fn for_site(manifest: &str, site: &HubSite) -> String {
     filled
 }
 
-/// The first of the names in a text.
+/// Finds the first of the names in a text.
 fn next<'a>(text: &str, names: &[(&'a str, &'a str)]) -> Option<(usize, &'a str, &'a str)> {
     let found = names
         .iter()
@@ -114,7 +117,7 @@ fn next<'a>(text: &str, names: &[(&'a str, &'a str)]) -> Option<(usize, &'a str,
     found.min_by_key(|(at, shipped, _)| (*at, usize::MAX - shipped.len()))
 }
 
-/// The texts of a CEL list that holds nothing but quoted texts without escapes.
+/// Returns the entries of a CEL list that contains only quoted strings without escapes.
 pub(super) fn texts(expression: &str) -> Option<BTreeSet<String>> {
     let mut rest = expression
         .trim()

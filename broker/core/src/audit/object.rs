@@ -1,5 +1,5 @@
-//! One flat JSON object, written as it goes: a general serializer took a quarter of the time of a
-//! cached issuance.
+//! A writer for one flat JSON object. It writes directly because a general serialiser took a
+//! quarter of the time of a cached issuance.
 
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::name::{Namespace, ObjectName};
 use crate::request_id::RequestId;
 
-/// More than most lines need, and as much as the allocator issues at once.
+/// The initial capacity: more than most lines need.
 const BYTES: usize = 1024;
 
-/// A member's name as it stands in the object, ready to be followed by its value.
+/// Makes a member's name with its punctuation, ready to be followed by its value.
 macro_rules! member {
     ($name:literal) => {
         $crate::audit::object::Member(concat!(",\"", $name, "\":"))
@@ -19,15 +19,15 @@ macro_rules! member {
 }
 pub(super) use member;
 
-/// Made by [`member`].
+/// A member's name with its punctuation. Made by [`member`].
 #[derive(Clone, Copy)]
 pub(super) struct Member(pub(super) &'static str);
 
-/// An object that is being written. Members without a value are left out.
+/// An object under construction. Members without a value are omitted.
 pub(super) struct Object(Vec<u8>);
 
 impl Object {
-    /// An object with the `time` that each has.
+    /// Starts an object with its `time` member.
     pub(super) fn at(time: Timestamp) -> Self {
         let mut line = Vec::with_capacity(BYTES);
         line.extend_from_slice(b"{\"time\":");
@@ -36,7 +36,7 @@ impl Object {
         object
     }
 
-    /// The whole object, and the end of its line.
+    /// Closes the object and ends its line.
     pub(super) fn line(mut self) -> Vec<u8> {
         self.0.extend_from_slice(b"}\n");
         self.0
@@ -49,14 +49,14 @@ impl Object {
         }
     }
 
-    /// A word of ours.
+    /// Writes a constant of Keyferry, which needs no escaping.
     pub(super) fn word(&mut self, member: Member, value: Option<&'static str>) {
         if let Some(value) = value {
             self.plain(member, &[value]);
         }
     }
 
-    /// A request's id, in hex digits.
+    /// Writes a request's ID, in hex digits.
     pub(super) fn request(&mut self, member: Member, value: &RequestId) {
         self.plain(member, &[value.as_str()]);
     }
@@ -67,7 +67,7 @@ impl Object {
         }
     }
 
-    /// An object of a namespace as `namespace/name`.
+    /// Writes a namespaced object as `namespace/name`.
     pub(super) fn path(&mut self, member: Member, value: Option<(&Namespace, &ObjectName)>) {
         if let Some((namespace, name)) = value {
             self.plain(member, &[namespace.as_str(), "/", name.as_str()]);
@@ -88,7 +88,7 @@ impl Object {
         }
     }
 
-    /// A truth; what is false is left out.
+    /// Writes `true`; a false value is omitted.
     pub(super) fn truth(&mut self, member: Member, value: bool) {
         if value {
             self.name(member);
@@ -96,7 +96,7 @@ impl Object {
         }
     }
 
-    /// What has nothing to escape, by the type that it came in.
+    /// Writes a string whose type guarantees that nothing needs escaping.
     fn plain(&mut self, member: Member, parts: &[&str]) {
         debug_assert!(
             parts.iter().all(|part| is_plain(part)),
@@ -127,19 +127,20 @@ impl Object {
     /// RFC 3339, UTC.
     fn timestamp(&mut self, time: &Timestamp) {
         self.0.push(b'"');
-        // Memory takes all of it.
+        // A write to memory cannot fail.
         let _ = DateTimePrinter::new().print_timestamp(time, &mut self.0);
         self.0.push(b'"');
     }
 
     fn library(&mut self, value: &(impl Serialize + ?Sized)) {
-        // Memory takes all of it, and neither texts nor numbers fail.
+        // A write to memory cannot fail, and neither strings nor numbers fail to serialise.
         let _ = serde_json::to_writer(&mut self.0, value);
     }
 }
 
-/// RFC 8259 section 7: quotation mark, backslash and control characters alone must be escaped.
-/// Hardly any text holds one, so all of it is looked at without a stop at the first.
+/// Whether a string needs no escaping. By RFC 8259 section 7 only quotation marks, backslashes and
+/// control characters must be escaped. Hardly any string contains one, so the loop has no early
+/// exit.
 fn is_plain(text: &str) -> bool {
     !text.bytes().fold(false, |found, byte| {
         found | (byte < 0x20) | (byte == b'"') | (byte == b'\\')

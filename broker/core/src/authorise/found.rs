@@ -1,4 +1,4 @@
-//! What policy and the hub's live objects say to one request: found anew at each look.
+//! The decision of policy and the hub's live objects on one request, recomputed for every check.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use crate::config::{
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::service_account::{ServiceAccount, ServiceAccountIdentity};
 
-/// How long a token in an object lives where nothing else is said.
+/// The lifetime of a token in an object, unless the access or the target sets a shorter one.
 const AT_REST: Duration = Duration::from_secs(12 * 3600);
 
 /// Namespaces of Kubernetes itself: allowed only by exact name, never by a selector.
 const SYSTEM_NAMESPACES: &[&str] = &["kube-system", "kube-public", "kube-node-lease"];
 
-/// What policy and the hub say to one request. Most of it is still the policy's own, so that a
-/// second look costs no copy.
+/// What policy and the hub's objects allow for one request. It mostly borrows from the policy, so a
+/// recheck copies nothing.
 pub(super) struct Found<'a> {
     access: &'a TargetAccess,
     target: &'a TargetCluster,
@@ -42,7 +42,7 @@ pub(super) fn find<'a>(
     let access = policy.accesses.get(name)?;
     let target = policy.targets.get(&access.target)?;
     let service_account = match requester.identity() {
-        // It is live, so the hub's objects need no second look.
+        // Already checked as live, so its UID needs no second lookup.
         Some(own)
             if own.account.namespace == name.namespace
                 && own.account.name == access.service_account =>
@@ -136,7 +136,7 @@ impl Found<'_> {
     }
 
     /// Whether it would make the same pair, whichever entry of `allow[]` allows it. Each member is
-    /// named, so that none is forgotten.
+    /// named, so that a new member cannot be forgotten.
     pub(super) fn makes(&self, pair: &Pair) -> bool {
         let Paired {
             requester,
@@ -168,8 +168,8 @@ impl Found<'_> {
     }
 }
 
-/// A token at rest is to outlive the pauses of whoever reads it: half a day, unless access or
-/// target say less.
+/// The lifetime of a token for a delivery. A token in an object must outlive outages of its
+/// consumer: half a day, unless the access or the target sets less.
 fn delivery_lifetime(delivery: &Delivery, target: &TargetCluster) -> Duration {
     match delivery.holds_token() {
         true => delivery
@@ -196,7 +196,7 @@ fn allows(
         && rule.deliveries.contains(&delivery)
 }
 
-/// Whether a namespace is one of Kubernetes itself.
+/// Whether a namespace belongs to Kubernetes itself.
 pub(crate) fn is_system(namespace: &Namespace) -> bool {
     SYSTEM_NAMESPACES.contains(&namespace.as_str())
 }

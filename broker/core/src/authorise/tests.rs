@@ -14,7 +14,7 @@ use crate::service_account::{ServiceAccount, Uid};
 
 mod matrix;
 
-/// A hub of plain texts.
+/// A hub of plain strings.
 #[derive(Clone, Default)]
 pub(crate) struct Hub {
     /// `<namespace>/<name>` and UID.
@@ -485,7 +485,7 @@ fn a_caller_that_was_made_anew_is_another() {
     );
 }
 
-/// A hub on which the ServiceAccount is made anew between two looks at it.
+/// A hub on which the ServiceAccount is recreated between two lookups.
 struct Racing(std::cell::Cell<bool>);
 
 impl HubView for Racing {
@@ -542,7 +542,7 @@ fn a_grant_holds_while_nothing_changes() {
     }
 }
 
-/// What changed, and what the ServiceAccount itself is then told, and what its delegate.
+/// What changed, and the results for the ServiceAccount itself and for its delegate.
 type Change = (&'static str, Policy, Hub, [Result<(), Reason>; 2]);
 
 #[test]
@@ -636,7 +636,7 @@ fn a_grant_ends_with_what_it_stands_on() {
             [Err(CallerIdentityChanged), Err(TargetNotGranted)],
         ),
         (
-            "the ServiceAccount was made anew",
+            "the ServiceAccount was recreated",
             before.clone(),
             recreated,
             [Err(CallerIdentityChanged), Err(GrantSuperseded)],
@@ -705,7 +705,7 @@ fn a_grant_ends_with_what_it_stands_on() {
             );
         }
     }
-    // A suspension that is no other generation, as in an API where `suspend` may be set by itself.
+    // A suspension without a new generation, as in an API where `suspend` can be set separately.
     let mut suspended = before.clone();
     suspended
         .targets
@@ -789,7 +789,7 @@ fn another_signer_is_another_grant() {
     .unwrap();
     let granted = grant(&before, Requester::Operator, found, Review::NotAsked).unwrap();
     assert_eq!(granted.pair().issuer(), TokenIssuer::Hub);
-    // Of the same generation, so that nothing but the signer tells them apart.
+    // The same generation, so that only the issuer differs.
     let mut after = before.clone();
     after
         .targets

@@ -1,4 +1,4 @@
-//! Whether one certificate can be a target's CA.
+//! Checks whether one certificate can be a target's CA.
 
 use jiff::Timestamp;
 use x509_parser::certificate::X509Certificate;
@@ -10,7 +10,7 @@ use x509_parser::signature_algorithm::SignatureAlgorithm;
 use super::error::CaBundleError;
 use crate::jwks::rsa::check_authority_key;
 
-/// Checks a certificate and gives its `notAfter`.
+/// Checks a certificate and returns its `notAfter`.
 pub(super) fn check(
     der: &[u8],
     position: usize,
@@ -61,8 +61,8 @@ pub(super) fn check(
     }
 }
 
-/// RFC 5280 section 4.1.2.5: 99991231235959Z means no end, and lies beyond what a [`Timestamp`] can
-/// hold.
+/// Caps an expiry at the last [`Timestamp`]. By RFC 5280 section 4.1.2.5, 99991231235959Z means no
+/// expiry, and a [`Timestamp`] cannot represent it.
 fn last_second(seconds: i64) -> Result<Timestamp, jiff::Error> {
     Timestamp::from_second(seconds.min(Timestamp::MAX.as_second()))
 }
@@ -100,8 +100,9 @@ fn check_key(
     }
 }
 
-/// Nobody checks a root's signature over itself, so SHA-1 there is history and not a hole. MD5 is
-/// refused even there: whoever still has such a root has keys of that age too.
+/// Returns the broken hash of the certificate's signature, if any. Verifiers do not check a root's
+/// self-signature, so SHA-1 is allowed there. MD5 is refused even there: a root that old also has
+/// keys of that age.
 fn weak_hash(certificate: &X509Certificate<'_>) -> Option<&'static str> {
     let self_issued = certificate.issuer().as_raw() == certificate.subject().as_raw();
     let hash = match certificate
@@ -125,7 +126,7 @@ fn weak_hash(certificate: &X509Certificate<'_>) -> Option<&'static str> {
     }
 }
 
-/// RFC 4055 section 3.1: SHA-1 is what absent parameters mean.
+/// Whether the PSS hash is SHA-1, which absent parameters mean (RFC 4055 section 3.1).
 fn pss_hash_is_sha1(certificate: &X509Certificate<'_>) -> bool {
     match SignatureAlgorithm::try_from(&certificate.signature_algorithm) {
         Ok(SignatureAlgorithm::RSASSA_PSS(parameters)) => {

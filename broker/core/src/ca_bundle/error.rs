@@ -1,102 +1,102 @@
-//! Why a `ca.crt` is refused, and what to do.
+//! Why a `ca.crt` is refused, and how to fix it.
 
 use jiff::Timestamp;
 
 use crate::jwks::RsaFault;
 
-/// Why a `ca.crt` is refused. Positions count certificates from 1. Of the text only a certificate's
-/// subject is repeated, shortened and without control characters.
+/// Why a `ca.crt` is refused. Positions count certificates from 1. The only text repeated from the
+/// file is a certificate's subject, shortened and without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaBundleError {
     /// The Secret has no such entry.
     #[error("Secret has no entry `ca.crt`")]
     Missing,
-    /// The entry holds nothing.
+    /// The entry is empty.
     #[error("`ca.crt` is empty")]
     Empty,
-    /// More bytes than are read.
+    /// The entry is larger than allowed.
     #[error("`ca.crt` is {0} bytes, more than the 330000 allowed")]
     TooLarge(usize),
-    /// A certificate in binary form.
+    /// The entry is a certificate in binary form.
     #[error("`ca.crt` is DER, not PEM")]
     Der,
-    /// No PEM block at all.
+    /// The entry has no PEM block.
     #[error("`ca.crt` is not PEM")]
     NotPem,
-    /// Markers that do not pair up, or stand on one line.
+    /// PEM markers do not match, or are not on lines of their own.
     #[error("`ca.crt` has a broken PEM marker at line {0}")]
     BrokenMarker(usize),
-    /// More markers than are read.
+    /// The entry has more PEM markers than allowed.
     #[error("`ca.crt` has more than 1000 PEM markers")]
     TooManyMarkers,
-    /// PEM blocks, but none of them a certificate.
+    /// The entry has PEM blocks, but none of them is a certificate.
     #[error("`ca.crt` holds {0} PEM blocks and no certificate")]
     NoCertificate(usize),
-    /// More certificates than are read.
+    /// The entry has more certificates than allowed.
     #[error("`ca.crt` holds {0} certificates, more than the 100 allowed")]
     TooManyCertificates(usize),
     /// The text between the markers is not base64.
     #[error("certificate {0} of `ca.crt` is not base64")]
     NotBase64(usize),
-    /// The bytes are no X.509 certificate.
+    /// The bytes are not an X.509 certificate.
     #[error("certificate {0} of `ca.crt` is no X.509 certificate")]
     NotX509(usize),
-    /// No CA, by RFC 5280 section 4.2.1.9.
+    /// The certificate is not a CA by RFC 5280 section 4.2.1.9.
     #[error(
         "certificate {position} of `ca.crt` ({subject}) is no CA: it has no basicConstraints with \
          CA:true"
     )]
     NotAuthority {
-        /// Which certificate.
+        /// The position of the certificate.
         position: usize,
         /// Its subject.
         subject: String,
     },
-    /// Its time is over.
+    /// The certificate has expired.
     #[error("certificate {position} of `ca.crt` ({subject}) expired at {at}")]
     Expired {
-        /// Which certificate.
+        /// The position of the certificate.
         position: usize,
         /// Its subject.
         subject: String,
         /// Its `notAfter`.
         at: Timestamp,
     },
-    /// Its time has not come.
+    /// The certificate is not valid yet.
     #[error("certificate {position} of `ca.crt` ({subject}) is not valid before {at}")]
     NotYetValid {
-        /// Which certificate.
+        /// The position of the certificate.
         position: usize,
         /// Its subject.
         subject: String,
         /// Its `notBefore`.
         at: Timestamp,
     },
-    /// An RSA key that gives no security.
+    /// The certificate has an insecure RSA key.
     #[error("certificate {position} of `ca.crt` ({subject}) has an RSA key that {fault}")]
     WeakKey {
-        /// Which certificate.
+        /// The position of the certificate.
         position: usize,
         /// Its subject.
         subject: String,
         /// What is wrong with the key.
         fault: RsaFault,
     },
-    /// Neither RSA, nor ECDSA on P-256, P-384 or P-521, nor Ed25519.
+    /// The key is neither RSA, nor ECDSA on P-256, P-384 or P-521, nor Ed25519.
     #[error(
         "certificate {position} of `ca.crt` ({subject}) has a key that is neither RSA, ECDSA \
          (P-256, P-384, P-521) nor Ed25519"
     )]
     UnsupportedKey {
-        /// Which certificate.
+        /// The position of the certificate.
         position: usize,
         /// Its subject.
         subject: String,
     },
-    /// Signed with a broken hash.
+    /// The certificate is signed with a broken hash.
     #[error("certificate {position} of `ca.crt` ({subject}) is signed with {hash}")]
     WeakSignature {
-        /// Which certificate.
+        /// The position of the certificate.
         position: usize,
         /// Its subject.
         subject: String,
@@ -106,7 +106,7 @@ pub enum CaBundleError {
 }
 
 impl CaBundleError {
-    /// What to do about it, one sentence without a full stop.
+    /// How to fix it, in one sentence without a full stop.
     pub fn fix(&self) -> &'static str {
         match self {
             Self::Missing => {
@@ -125,7 +125,7 @@ impl CaBundleError {
                  check that it is not base64-encoded twice"
             }
             Self::BrokenMarker(_) => {
-                "let each BEGIN and END line stand on a line of its own, in pairs with the same \
+                "put each BEGIN and END marker on a line of its own, in pairs with the same \
                  label"
             }
             Self::NoCertificate(_) => {

@@ -1,5 +1,5 @@
-//! One pass over PEM text. Only certificates are decoded; the content of any other block is never
-//! copied.
+//! Reads PEM text in one pass. Only certificates are decoded; the content of any other block is
+//! never copied.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,17 +7,17 @@ use base64::engine::general_purpose::STANDARD;
 use super::MAX_PEM_MARKERS;
 use super::error::CaBundleError;
 
-/// What a text holds.
+/// The blocks of a PEM text.
 pub(super) struct Blocks {
     /// The decoded `CERTIFICATE` blocks, in order.
     pub(super) certificates: Vec<Vec<u8>>,
-    /// How many other blocks there are.
+    /// The number of other blocks.
     pub(super) ignored: usize,
 }
 
 const CERTIFICATE: &[u8] = b"CERTIFICATE";
 
-/// Takes the blocks out of a text. Lines between blocks are comments.
+/// Reads the blocks of a PEM text. Lines between blocks are comments.
 pub(super) fn read(bytes: &[u8]) -> Result<Blocks, CaBundleError> {
     let mut blocks = Blocks {
         certificates: Vec::new(),

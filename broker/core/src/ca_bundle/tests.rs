@@ -54,7 +54,7 @@ fn authority(name: &str) -> String {
     pem(parameters(name).self_signed(&*KEY).unwrap().der())
 }
 
-/// A key of any numbers, which signs nothing: nobody here checks a CA's own signature.
+/// A key of arbitrary numbers that cannot sign: a CA's own signature is not checked.
 struct AnyKey {
     public: Vec<u8>,
     algorithm: &'static SignatureAlgorithm,

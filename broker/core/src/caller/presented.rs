@@ -1,4 +1,4 @@
-//! The caller's token as it came.
+//! The caller's token as received.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::fmt;
 use secrecy::SecretString;
 use zeroize::Zeroize;
 
-/// A caller's token where it stands in its request. It cannot be printed, and nothing copies it
-/// until the hub must be asked.
+/// A caller's token, borrowed from its request. It cannot be printed, and it is copied only when
+/// the hub must be asked.
 pub struct PresentedToken<'a>(Cow<'a, str>);
 
 impl<'a> PresentedToken<'a> {
-    /// A token as it was read from a request; one that had to be decoded is a copy, and is wiped
-    /// when it goes.
+    /// Takes a token from a request. A token that had to be decoded is a copy, and is wiped on
+    /// drop.
     pub fn new(text: impl Into<Cow<'a, str>>) -> Self {
         PresentedToken(text.into())
     }
@@ -22,7 +22,7 @@ impl<'a> PresentedToken<'a> {
         &self.0
     }
 
-    /// A copy that outlives the request.
+    /// Makes a copy that outlives the request.
     pub fn keep(&self) -> SecretString {
         self.expose().into()
     }

@@ -11,7 +11,7 @@ use crate::jwks::test_keys::{NOW, claims, key};
 use crate::jwt::SigningAlgorithm;
 use crate::reason::Reason;
 
-/// The rules that the tests' tokens obey.
+/// The rules that the tests' tokens meet.
 pub(crate) fn rules() -> CallerRules {
     CallerRules {
         issuer: Issuer::new("https://hub.example.com").unwrap(),
@@ -20,7 +20,7 @@ pub(crate) fn rules() -> CallerRules {
     }
 }
 
-/// A caller that proved itself to be this ServiceAccount.
+/// An authenticated caller with this ServiceAccount.
 pub(crate) fn verified(namespace: &str, name: &str, uid: &str) -> VerifiedCaller {
     let mut body = claims();
     body["sub"] = json!(format!("system:serviceaccount:{namespace}:{name}"));
@@ -38,7 +38,7 @@ fn token(claims: &Value) -> String {
     key(SigningAlgorithm::Es256).token(claims)
 }
 
-/// What a hub answers about a token with these claims.
+/// The hub's TokenReview of a token with these claims.
 fn answer(claims: &ServiceAccountClaims) -> TokenReviewAnswer {
     TokenReviewAnswer {
         authenticated: true,

@@ -214,7 +214,7 @@ fn j55_to_j58_sub_says_what_kubernetes_io_says() {
             "{subject:?}"
         );
     }
-    // Both agree, and still neither is a name that Kubernetes gives.
+    // Both claims agree, but neither is a valid name in Kubernetes.
     for (namespace, name, claim) in [
         ("tenant-a:x", "reconciler", "kubernetes.io.namespace"),
         ("Tenant-A", "reconciler", "kubernetes.io.namespace"),

@@ -1,4 +1,5 @@
-//! `TargetAccess`: "this ServiceAccount of mine uses that TargetCluster, delivered like so".
+//! `TargetAccess`: which ServiceAccount uses which TargetCluster, and how its credential is
+//! delivered.
 
 mod deliveries;
 
@@ -16,7 +17,7 @@ use crate::service_account::Uid;
 
 use deliveries::DeliverySpec;
 
-/// The shape in which a credential leaves.
+/// The form in which a credential is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DeliveryType {
     /// An Argo CD cluster Secret.
@@ -36,10 +37,11 @@ pub enum DeliveryType {
 }
 
 impl DeliveryType {
-    /// What an allow rule allows when it says nothing: shapes that leave no bearer token at rest.
+    /// The delivery types that an allow rule allows by default: those that leave no bearer token at
+    /// rest.
     pub const DEFAULT: &'static [Self] = &[Self::HTTP, Self::Exec, Self::FluxConfigMap];
 
-    /// Every shape and its name.
+    /// Every delivery type with its name.
     pub const ALL: &'static [(&'static str, Self)] = &[
         ("ArgoCDSecret", Self::ArgoCDSecret),
         ("ClusterAPISecret", Self::ClusterAPISecret),
@@ -50,7 +52,7 @@ impl DeliveryType {
         ("KubeConfigSecret", Self::KubeConfigSecret),
     ];
 
-    /// The shape's name, as objects spell it.
+    /// The type's name, as objects spell it.
     pub fn as_str(self) -> &'static str {
         Self::ALL
             .iter()
@@ -76,19 +78,19 @@ impl DeliveryType {
 pub struct Delivery {
     /// Its name in the list.
     pub name: ObjectName,
-    /// Its shape.
+    /// The form in which it issues the credential.
     pub delivery_type: DeliveryType,
-    /// The object that it writes, in the access's namespace; nothing for a shape that answers
+    /// The object that it writes, in the access's namespace; `None` for a type that answers
     /// requests.
     pub object_name: Option<ObjectName>,
-    /// How long a token in that object is to live, where the access says so.
+    /// The lifetime of a token in that object, if the access sets one.
     pub lifetime: Option<Duration>,
-    /// What an Argo CD cluster Secret holds beside the connection.
+    /// What an Argo CD cluster Secret contains besides the connection.
     pub argo_cd: Option<ArgoCd>,
 }
 
 impl Delivery {
-    /// Whether a bearer token stands in the object that it writes.
+    /// Whether the object that it writes contains a bearer token.
     pub fn holds_token(&self) -> bool {
         match self.delivery_type {
             DeliveryType::KubeConfigSecret | DeliveryType::ClusterAPISecret => true,
@@ -104,7 +106,7 @@ impl Delivery {
     }
 }
 
-/// `argoCD` of a delivery.
+/// The field `argoCD` of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArgoCd {
     /// The AppProject that the cluster is for.
@@ -123,13 +125,13 @@ pub enum ArgoCdForm {
     BearerToken,
 }
 
-/// What becomes of written objects when their access, or the target that they lead to, is deleted.
+/// What happens to written objects when their access, or the target that they lead to, is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeletionPolicy {
     /// They stay until the last written token has expired.
     #[default]
     Drain,
-    /// They go at once.
+    /// They are deleted at once.
     Immediate,
 }
 
@@ -144,24 +146,24 @@ impl DeletionPolicy {
     }
 }
 
-/// Whether a token is tried at the target.
+/// Whether the controller tries a token at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Probe {
-    /// It is not.
+    /// No token is tried.
     Off,
-    /// It is, and status says what came of it.
+    /// A token is tried, and the status reports the result.
     #[default]
     Report,
-    /// It is, and nothing is delivered before the target has accepted one.
+    /// A token is tried, and nothing is delivered before the target has accepted one.
     Require,
 }
 
-/// A TargetAccess, checked.
+/// A checked TargetAccess.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetAccess {
     /// Its namespace and name, which are also its UID in a file.
     pub name: AccessName,
-    /// Its UID on the hub; nothing in a file.
+    /// Its UID on the hub; `None` in a file.
     pub uid: Option<Uid>,
     /// Changes with its spec.
     pub generation: Generation,
@@ -169,15 +171,15 @@ pub struct TargetAccess {
     pub target: ObjectName,
     /// The ServiceAccount it mints for, in its own namespace.
     pub service_account: ObjectName,
-    /// Other ServiceAccounts of its namespace that may ask for it.
+    /// Other ServiceAccounts of its namespace that may request its token.
     pub callers: BTreeSet<ObjectName>,
-    /// The shapes it asks for. Empty means `HTTP` and `Exec`, on request.
+    /// The deliveries it requests. Empty means `HTTP` and `Exec`, on request.
     pub deliveries: Vec<Delivery>,
-    /// What becomes of its objects when it is deleted.
+    /// What happens to its objects when it is deleted.
     pub deletion_policy: DeletionPolicy,
-    /// Whether a token of it is tried at the target.
+    /// Whether the controller tries a token of it at the target.
     pub probe: Probe,
-    /// Whether nothing is minted for the time being.
+    /// Whether minting is suspended.
     pub suspend: bool,
 }
 
@@ -189,7 +191,7 @@ impl TargetAccess {
             .find(|delivery| delivery.name == *name)
     }
 
-    /// Whether this access asks for credentials in this shape.
+    /// Whether this access offers credentials by this delivery type.
     pub fn offers(&self, delivery: DeliveryType) -> bool {
         if self.deliveries.is_empty() {
             return matches!(delivery, DeliveryType::HTTP | DeliveryType::Exec);
@@ -324,7 +326,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     policy.accesses.insert(name, access);
 }
 
-/// One of a few words, or its default.
+/// Reads one of a few choices; a missing value means the default.
 fn choice<T: Copy + Default>(
     text: Option<&str>,
     path: &str,

@@ -1,15 +1,15 @@
-//! URLs that go into kubeconfigs: every client must read them alike, so only the plain spelling of
-//! each is taken.
+//! URLs for kubeconfigs. Every client must read them alike, so only their plain spelling is
+//! accepted.
 
 use url::Url;
 
 use crate::name::ObjectName;
 
-/// Reads an apiserver's URL: `https://host[:port][/path]`, kept as written but for a trailing
+/// Reads an apiserver's URL: `https://host[:port][/path]`, kept as written except for a trailing
 /// slash.
 ///
 /// # Errors
-/// What is wrong with it, after the field's name.
+/// The problem, worded to follow the field's name.
 pub fn server(text: &str) -> Result<String, &'static str> {
     let url = Url::parse(text).map_err(|_| "is not a URL")?;
     if url.scheme() != "https" {
@@ -22,8 +22,8 @@ pub fn server(text: &str) -> Result<String, &'static str> {
         return Err("holds a query or a fragment");
     }
     let (authority, path) = plain(text, "https", &url)?;
-    // The parser has removed dot segments and encoded what must not stand there; if its path is
-    // another one, clients may differ too.
+    // The parser has removed dot segments and encoded invalid characters. If its path differs,
+    // clients may also differ.
     let segments = path.trim_start_matches('/').trim_end_matches('/');
     if (!path.is_empty() && path != url.path()) || segments.contains("//") || path.starts_with("//")
     {
@@ -47,8 +47,8 @@ pub fn proxy(text: &str) -> Result<String, &'static str> {
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
         return Err("is not a plain host and port");
     }
-    // The URL standard leaves the hosts of unknown schemes, such as socks5, unread: as one of http,
-    // `127.1` is seen to be an address.
+    // The URL standard does not parse the hosts of unknown schemes, such as socks5. Parsed as http,
+    // `127.1` is recognised as an address.
     let scheme = url.scheme();
     let known = if scheme == "socks5" {
         Url::parse(&text.replacen("socks5", "http", 1))
@@ -73,8 +73,8 @@ pub fn server_name(text: String) -> Result<String, &'static str> {
         .map_err(|_| "is not a DNS name in lower case")
 }
 
-/// Authority and path as written, if the parser took them as they are: no backslash, no host in
-/// another spelling, no port 0.
+/// Returns authority and path as written, if the parser did not change them: no backslash, no host
+/// in another spelling, no port 0.
 fn plain<'t>(text: &'t str, scheme: &str, url: &Url) -> Result<(&'t str, &'t str), &'static str> {
     let rest = text
         .strip_prefix(scheme)

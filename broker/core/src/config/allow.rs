@@ -1,4 +1,5 @@
-//! `allow[]` of a TargetCluster: which ServiceAccounts of which namespaces, in which shapes.
+//! `allow[]` of a TargetCluster: which ServiceAccounts of which namespaces may use it, by which
+//! deliveries.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +13,11 @@ use crate::name::{Namespace, ObjectName};
 /// One entry of `allow[]`: these ServiceAccounts of these namespaces, by these deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowRule {
-    /// Which namespaces.
+    /// The namespaces that the rule allows.
     pub namespaces: NamespaceRule,
-    /// Which ServiceAccounts in them, by exact name.
+    /// The ServiceAccounts in those namespaces, by exact name.
     pub service_accounts: BTreeSet<ObjectName>,
-    /// In which shapes a credential may leave.
+    /// The delivery types by which a credential may be issued.
     pub deliveries: BTreeSet<DeliveryType>,
 }
 

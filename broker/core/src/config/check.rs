@@ -1,4 +1,4 @@
-//! Turning the fields of one object into what they mean, and noting every mistake on the way.
+//! Converts the fields of one object to typed values, and collects every mistake.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::document::{Document, Origin};
 use super::mistake::Mistake;
 use super::typed;
 
-/// Collects the mistakes of one object while its fields are turned into what they mean.
+/// Collects the mistakes of one object while its fields are converted to typed values.
 pub(super) struct Check<'a> {
     document: &'a Document,
     mistakes: &'a mut Vec<Mistake>,
@@ -27,13 +27,13 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Where the object stands.
+    /// The source of the object.
     pub(super) fn origin(&self) -> &Origin {
         self.document.origin()
     }
 
-    /// The document as a typed object. What does not fit is noted; an empty value then stands in
-    /// for it, so the rest can be checked.
+    /// Reads the document as a typed object. A field that does not fit is noted, and an empty value
+    /// replaces it so that the rest can be checked.
     pub(super) fn read<T: DeserializeOwned>(&mut self) -> Option<T> {
         let (object, misfits) = typed::read(self.document);
         for misfit in misfits {
@@ -45,7 +45,7 @@ impl<'a> Check<'a> {
         object
     }
 
-    /// Notes a mistake in the field at `path`, unless it is about a stand-in.
+    /// Notes a mistake in the field at `path`, unless a placeholder replaced that field.
     pub(super) fn wrong(&mut self, path: &str, problem: impl Into<String>, fix: impl Into<String>) {
         if !self
             .replaced
@@ -57,7 +57,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The value, or nothing and a note of why not.
+    /// Returns the value; on an error, notes the mistake and returns `None`.
     pub(super) fn take<T, E: fmt::Display>(
         &mut self,
         path: &str,
@@ -69,8 +69,8 @@ impl<'a> Check<'a> {
             .ok()
     }
 
-    /// Whether nothing at all was wrong with this object. For its end only: inside it, one field's
-    /// mistake must not hide another's.
+    /// Whether the object had no mistake. Call it only at the end: one field's mistake must not
+    /// hide another's.
     pub(super) fn clean(&self) -> bool {
         self.mistakes.len() == self.before
     }

@@ -1,4 +1,4 @@
-//! The YAML stream: bounded, strict, and every field's line kept for the messages.
+//! Reads the YAML stream: bounded, strict, and with every field's line for the messages.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::node::Node;
 use crate::foreign_text;
 use crate::service_account::Uid;
 
-/// The most bytes a configuration file may have.
+/// The largest configuration file, in bytes.
 pub const MAX_CONFIG_BYTES: usize = 8 * 1024 * 1024;
 
 /// The most characters of a value or name that a message repeats.
@@ -27,8 +27,8 @@ pub(super) struct Document {
     origin: Origin,
 }
 
-/// Where an object stands. A file has no UID to own anything by, so what is written for an object
-/// needs one of the hub.
+/// The source of an object. An object in a file has no UID to use as an owner, so deliveries that
+/// write objects need an object of the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// In the configuration file.
@@ -37,14 +37,14 @@ pub(super) enum Origin {
     Hub(HubObject),
 }
 
-/// What the hub says of one of its objects.
+/// What the hub reports of one of its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HubObject {
     pub(super) uid: Uid,
     pub(super) generation: Generation,
 }
 
-/// `metadata` of an object, as far as a file may state it.
+/// The part of an object's `metadata` that a file may state.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Metadata {
@@ -64,7 +64,7 @@ pub(super) struct LocalReference {
     pub(super) name: String,
 }
 
-/// Reads the stream. Empty documents, such as a comment between two separators, are left out.
+/// Reads the stream. Empty documents, such as a comment between two separators, are skipped.
 pub(super) fn documents(text: &str) -> Result<Vec<Document>, ConfigError> {
     let whole = |problem: String, fix: &str| ConfigError {
         mistakes: vec![Mistake::whole_file(problem, fix)],
@@ -75,8 +75,8 @@ pub(super) fn documents(text: &str) -> Result<Vec<Document>, ConfigError> {
             "split the fleet over several hubs or use the CRDs",
         ));
     }
-    // A file of the greatest size with plain objects has about 800,000 nodes in 50,000 documents.
-    // Aliases are for people's convenience: a few, not nested into each other.
+    // A file of the maximum size with plain objects has about 800,000 nodes in 50,000 documents.
+    // Aliases are for convenience only: a few, not nested into each other.
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 2_000_000,
@@ -124,8 +124,7 @@ impl Document {
         }
     }
 
-    /// An object as the hub's API gives it. What the API adds to what was written is no part of the
-    /// document.
+    /// Makes a document of an object from the hub's API, without the fields that the API adds.
     pub(super) fn of_hub(object: Value, hub: HubObject) -> Self {
         let mut value = object;
         if let Some(members) = value.as_object_mut() {
@@ -149,7 +148,7 @@ impl Document {
         &self.value
     }
 
-    /// The text at a JSON pointer, empty where there is none.
+    /// The string at a JSON pointer; empty if there is none.
     pub(super) fn text(&self, pointer: &str) -> &str {
         self.value
             .pointer(pointer)
@@ -172,7 +171,7 @@ impl Document {
         }
     }
 
-    /// A mistake at `path`, with the line of the nearest field that stands in the file.
+    /// Makes a mistake at `path`, with the line of the nearest field that is in the file.
     pub(super) fn mistake(
         &self,
         path: &str,
@@ -214,7 +213,7 @@ impl Document {
     }
 }
 
-/// Text of the file as a message may hold it: on one line, and not all of it when it is long.
+/// Shortens text of the file for a message: one line, and truncated if it is long.
 fn shown(text: &str) -> String {
     foreign_text::one_line(text, MAX_SHOWN)
 }

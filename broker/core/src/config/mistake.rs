@@ -1,15 +1,15 @@
-//! What is wrong with a configuration, said so that it can be fixed.
+//! Mistakes in a configuration, each with its fix.
 
 use std::fmt;
 
-/// One mistake and its place.
+/// One mistake and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// `<kind>/<name>` of the object, empty for the file as a whole.
+    /// `<kind>/<name>` of the object; empty for the file as a whole.
     pub object: String,
     /// The field's path, such as `spec.allow[0].serviceAccounts`.
     pub path: String,
-    /// Line in the file, from 1; 0 where there is no better place than the file.
+    /// The line in the file, from 1; 0 if only the file is known.
     pub line: u64,
     /// What is wrong.
     pub problem: String,
@@ -46,7 +46,7 @@ impl fmt::Display for Mistake {
 /// Every mistake found in one configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// At least one.
+    /// The mistakes, at least one.
     pub mistakes: Vec<Mistake>,
 }
 

@@ -1,4 +1,4 @@
-//! A YAML node as JSON knows it, with the line of every field.
+//! A YAML node in JSON's types, with the line of every field.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-/// A YAML node whose children know their lines.
+/// A YAML node whose children have line numbers.
 #[derive(Debug)]
 pub(super) enum Node {
     Map(Vec<(Spanned<String>, Spanned<Self>)>),
@@ -17,8 +17,8 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// The node as JSON. The line of every field and item below `path` is noted under its own path;
-    /// a field's is that of its key.
+    /// Converts the node to JSON. Records the line of every field and item below `path` under its
+    /// own path; a field's line is that of its key.
     pub(super) fn flatten(self, path: &str, lines: &mut BTreeMap<String, u64>) -> Value {
         match self {
             Self::Scalar(value) => value,

@@ -1,4 +1,4 @@
-//! `namespaceSelector`, kept to label keys that tenants cannot set on their own namespace.
+//! `namespaceSelector`, limited to label keys that tenants cannot set on their own namespace.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use super::check::Check;
 
-/// The label that the apiserver itself puts on every namespace.
+/// The label that the apiserver itself sets on every namespace.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// Labels that an admission policy reserves to platform admins.
+/// The prefix of labels that an admission policy reserves to platform admins.
 const GUARDED_PREFIX: &str = "access.keyferry.dev/";
 
-/// Whether a selector can go by this label of a namespace.
+/// Whether a selector may use this label of a namespace.
 pub fn selects_by(key: &str) -> bool {
     key == NAME_LABEL || key.starts_with(GUARDED_PREFIX)
 }
@@ -50,7 +50,7 @@ enum Term {
 }
 
 impl NamespaceSelector {
-    /// Whether a namespace with these labels is selected. All terms must hold, as in
+    /// Whether a namespace with these labels is selected. All terms must match, as in
     /// `metav1.LabelSelector`.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         !self.terms.is_empty()
@@ -66,7 +66,7 @@ impl NamespaceSelector {
             })
     }
 
-    /// Whether it goes by labels that nothing but an admission policy keeps from whoever may edit a
+    /// Whether it uses labels that only an admission policy protects from users who may edit a
     /// namespace.
     pub fn needs_guarded_labels(&self) -> bool {
         let key = |term: &Term| match term {
@@ -110,8 +110,8 @@ impl NamespaceSelector {
 }
 
 impl Term {
-    /// Whether the term leaves out namespaces that nobody labelled: a negative one does not, nor
-    /// does the label that all of them have.
+    /// Whether the term excludes namespaces without labels. A negative term does not, nor does the
+    /// label that all namespaces have.
     fn narrows(&self) -> bool {
         match self {
             Self::In(..) => true,
@@ -125,7 +125,7 @@ fn guarded(key: &str, path: &str, check: &mut Check<'_>) {
     if !selects_by(key) {
         check.wrong(
             path,
-            format!("the label key {key:?} can be set by whoever may edit a namespace"),
+            format!("the label key {key:?} can be set by anyone who may edit a namespace"),
             format!(
                 "use {NAME_LABEL} or a key that begins with {GUARDED_PREFIX}, which an \
                 admission policy guards"

@@ -1,4 +1,4 @@
-//! `ServerConfiguration`: how one Keyferry process serves.
+//! `ServerConfiguration`: the settings of one Keyferry process.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -19,63 +19,63 @@ use crate::name::{self, Namespace, ObjectName};
 /// The API group and version of the ServerConfiguration.
 pub(super) const API_VERSION: &str = "config.keyferry.dev/v1alpha1";
 
-/// The audience of callers' tokens where none is configured.
+/// The audience of callers' tokens if none is configured.
 const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
 
 const HOUR: u64 = 3600;
 
-/// Connections of one source, where nothing is written: many times what a node's Pods have, and an
-/// eighth of the published documents' room.
+/// The default limit of connections per source: many times what a node's Pods need, and an eighth
+/// of the capacity of the published documents' listener.
 const CONNECTIONS: u32 = 256;
 const MOST_CONNECTIONS: u32 = 65_536;
-/// Requests a second of callers that are not known yet: their signatures take a hundredth of a
-/// core.
+/// The default limit of requests a second from unknown callers: checking their signatures takes a
+/// hundredth of a core.
 const NEW_CALLERS: u32 = 100;
 const MOST_NEW_CALLERS: u32 = 100_000;
 
-/// A ServerConfiguration, checked.
+/// A checked ServerConfiguration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfiguration {
     /// The hub's name; `<hubName>:` begins every username at the targets. Never changes.
     pub hub_name: String,
-    /// The origin under which targets reach the published documents. Never changes.
+    /// The origin at which targets reach the published documents. Never changes.
     pub public_url: PublicUrl,
-    /// The audience that callers' tokens must be for, alone. Default `keyferry.dev`.
+    /// The only audience that callers' tokens may have. Default `keyferry.dev`.
     pub caller_audience: Audience,
     /// Keyferry's namespace, with the Secrets that targets name. Default `keyferry-system`.
     pub cluster_resource_namespace: Namespace,
-    /// The rightless ServiceAccount by which audiences are checked, in that namespace. Default
-    /// `keyferry-canary`.
+    /// The ServiceAccount without rights that is used to check audiences, in that namespace.
+    /// Default `keyferry-canary`.
     pub canary_service_account: ObjectName,
-    /// The hub's issuer, where it is pinned; else the first one that the hub states.
+    /// The hub's issuer, if it is pinned; else the first one that the hub reports.
     pub hub_issuer: Option<Issuer>,
-    /// The addresses of the hub's apiservers, where their documents are read one by one. None:
-    /// those that the hub lists, or the client's.
+    /// The addresses of the hub's apiservers, if their documents are read one by one. Empty: those
+    /// that the hub lists, or the client's.
     pub hub_endpoints: Vec<HubEndpoint>,
     /// The listener of the published documents. Default `0.0.0.0:8443`.
     pub discovery: Listener,
     /// The listener of the token API. Default `0.0.0.0:9443`.
     pub api: Listener,
-    /// How often callers that are not known yet are looked at.
+    /// The rate limits for unknown callers.
     pub new_callers: NewCallerLimits,
     /// The plain-HTTP listener of health and metrics. Default `127.0.0.1:8080`.
     pub health_address: SocketAddr,
     /// The `max-age` of every published document: 30 s to 1 h, default 60 s.
     pub max_age: Duration,
-    /// How long an authorisation that succeeded stays good while the hub is unreachable: 0 to 1 h,
+    /// How long a successful authorisation stays valid while the hub is unreachable: 0 to 1 h,
     /// default 5 min.
     pub max_stale_authorization: Duration,
     /// Whether callers' tokens must be bound to a Pod.
     pub require_pod_bound: bool,
-    /// Issuers of Keyferry's own.
+    /// Settings of the managed issuers.
     pub managed_issuers: ManagedIssuers,
-    /// Where TargetClusters and TargetAccesses stand. One process reads one of the two places.
+    /// Where TargetClusters and TargetAccesses are read from. One process reads only one source.
     pub objects: ObjectSource,
-    /// The file that audit records are appended to; standard output where absent.
+    /// The file that audit records are appended to; standard output if absent.
     pub audit_file: Option<PathBuf>,
 }
 
-/// Where TargetClusters and TargetAccesses stand.
+/// Where TargetClusters and TargetAccesses are read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ObjectSource {
     /// In the configuration file, after the ServerConfiguration.
@@ -90,7 +90,7 @@ pub enum ObjectSource {
 pub struct HubEndpoint(PublicUrl);
 
 impl HubEndpoint {
-    /// Checks and takes an https origin.
+    /// Makes an endpoint of a valid https origin.
     ///
     /// # Errors
     /// [`PublicUrlError`] for anything else.
@@ -104,34 +104,34 @@ impl HubEndpoint {
     }
 }
 
-/// Issuers of Keyferry's own, one per TargetCluster with `issuer: Keyferry`.
+/// Managed issuers, one per TargetCluster with `issuer: Keyferry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagedIssuers {
-    /// Whether there may be any. Default no.
+    /// Whether managed issuers are allowed. Default no.
     pub enabled: bool,
-    /// How long a key signs before the next one does: 24 h to 8760 h, default 720 h.
+    /// How long a key signs before it is rotated: 24 h to 8760 h, default 720 h.
     pub rotate_every: Duration,
 }
 
-/// An address and its certificate.
+/// The address and the certificate of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Where to listen.
+    /// The socket address to listen on.
     pub address: SocketAddr,
     /// The serving certificate; re-read when it changes.
     pub tls: TlsFiles,
-    /// Connections that one source may have: an address; on the discovery listener, the /64 of an
-    /// IPv6 address. None: no bound of its own.
+    /// The most connections of one source. A source is an address; on the discovery listener, the
+    /// /64 of an IPv6 address. None: no limit of its own.
     pub connections_per_address: Option<NonZeroU32>,
 }
 
-/// How many requests a second are looked at of callers that are not known yet. A known caller has a
-/// token that the hub accepted lately.
+/// Limits of the requests a second from unknown callers. A known caller has a token that the hub
+/// accepted recently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewCallerLimits {
-    /// Of one address. None: no limit.
+    /// Requests a second of one address. None: no limit.
     pub per_address: Option<NonZeroU32>,
-    /// With tokens of one namespace. None: no limit.
+    /// Requests a second with tokens of one namespace. None: no limit.
     pub per_namespace: Option<NonZeroU32>,
 }
 
@@ -175,7 +175,7 @@ struct Object {
     audit: Audit,
 }
 
-/// A ServerConfiguration is no object of the hub; it may carry a name.
+/// `metadata` of a ServerConfiguration, which is not an object of the hub but may have a name.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HeadMetadata {
@@ -201,7 +201,7 @@ struct ListenerSpec {
     limits: Limits,
 }
 
-/// Zero switches a limit off.
+/// The limits of a listener as written; zero disables a limit.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Limits {
@@ -237,7 +237,7 @@ struct Audit {
     file: Option<PathBuf>,
 }
 
-/// Reads the ServerConfiguration.
+/// Reads the ServerConfiguration, and notes its mistakes.
 pub(super) fn read(
     document: &Document,
     overrides: &Overrides,
@@ -262,7 +262,7 @@ pub(super) fn read(
     if caller_audience == INERT_AUDIENCE {
         check.wrong(
             "callerAudience",
-            "is the audience of tokens that are good nowhere",
+            "is the audience of tokens that nothing accepts",
             "choose another audience",
         );
     }
@@ -320,7 +320,7 @@ pub(super) fn read(
         if value.is_some() {
             check.wrong(
                 &format!("discovery.limits.{field}"),
-                "is set, but nobody proves who they are there",
+                "is set, but that listener does not authenticate clients",
                 "set it under api.limits",
             );
         }
@@ -409,7 +409,7 @@ pub(super) fn read(
     })
 }
 
-/// The audience of callers, as far as the documents can be read.
+/// Returns the audience of callers' tokens, or its default if the documents do not state it.
 pub(super) fn caller_audience_of(documents: &[Document]) -> &str {
     let own = documents
         .iter()
@@ -419,7 +419,7 @@ pub(super) fn caller_audience_of(documents: &[Document]) -> &str {
         .unwrap_or(DEFAULT_CALLER_AUDIENCE)
 }
 
-/// At most as many as a hub could have, each an origin.
+/// Reads the hub's endpoints: at most 16, each an origin.
 fn endpoints(texts: &[String], check: &mut Check<'_>) -> Option<Vec<HubEndpoint>> {
     let fix = "write the origin of each apiserver of the hub, such as https://10.0.0.1:6443";
     if texts.len() > 16 {
@@ -462,7 +462,7 @@ fn listener(spec: ListenerSpec, path: &str, port: u16, check: &mut Check<'_>) ->
     })
 }
 
-/// A limit, or nothing for zero.
+/// Reads a limit; zero means no limit.
 fn limit(
     value: Option<u32>,
     path: &str,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Reads a duration of whole hours, minutes and seconds, as `metav1.Duration` takes it.
+/// Reads a duration of whole hours, minutes and seconds, in the notation of `metav1.Duration`.
 pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
     const GRAMMAR: &str = "is not a duration such as 1h, 90m or 1h30m";
     let mut total: u64 = 0;

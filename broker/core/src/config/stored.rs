@@ -1,7 +1,6 @@
-//! TargetClusters and TargetAccesses as they stand on the hub, and the policy that all of them
-//! together make.
+//! TargetClusters and TargetAccesses on the hub, and the policy that they form together.
 //!
-//! One object's mistake takes that object out of the policy and nothing else.
+//! A mistake in one object removes only that object from the policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,48 +19,49 @@ use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
 use crate::service_account::Uid;
 
-/// The finalizer by which Keyferry keeps an object that is deleted, until what was delivered by it
-/// may go.
+/// The finalizer by which Keyferry keeps a deleted object until what was delivered for it may be
+/// removed.
 pub const FINALIZER: &str = "keyferry.dev/drain";
 
-/// The finalizers of an object, as far as decisions need them. Others may add as many and as long
-/// ones as the API takes, so none is kept.
+/// What decisions need of an object's finalizers. Others may add as many and as long ones as the
+/// API accepts, so the texts are not kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Finalizers {
-    /// Whether Keyferry's own is among them.
+    /// Whether Keyferry's own finalizer is among them.
     pub ours: bool,
-    /// A hash of the others in their order; 0 where there are none.
+    /// A hash of the others in their order; 0 if there are none.
     pub others: u64,
 }
 
-/// What the API says of an object beside its spec. Its size is bounded whatever others write into
-/// the object's metadata.
+/// What the API reports of an object besides its spec. Its size is bounded, whatever others write
+/// into the object's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Its UID.
     pub uid: Uid,
     /// `metadata.generation`.
     pub generation: i64,
-    /// `metadata.resourceVersion`, for writes that are to meet this very object.
+    /// `metadata.resourceVersion`, as a precondition of writes to exactly this version.
     pub version: String,
-    /// When it was made.
+    /// `metadata.creationTimestamp`.
     pub created: Timestamp,
-    /// Since when it is being deleted.
+    /// `metadata.deletionTimestamp`, if it is being deleted.
     pub deleting: Option<Timestamp>,
     /// Its finalizers.
     pub finalizers: Finalizers,
     /// The annotation `keyferry.dev/requestedAt`.
     pub requested_at: Option<String>,
-    /// Its status as it stands.
+    /// Its current status.
     pub status: Value,
 }
 
 /// A TargetCluster of the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTarget {
-    /// What the API says of it.
+    /// Its metadata and status from the API.
     pub record: Record,
-    /// Its audience as written, which nobody else may have even while the rest cannot be read.
+    /// Its audience as written. It counts against other targets even while the rest of the spec is
+    /// invalid.
     audience: String,
     read: Result<TargetCluster, Vec<Mistake>>,
 }
@@ -69,40 +69,41 @@ pub struct StoredTarget {
 /// A TargetAccess of the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredAccess {
-    /// What the API says of it.
+    /// Its metadata and status from the API.
     pub record: Record,
-    /// What it means, or its mistakes.
+    /// The checked spec, or its mistakes.
     pub read: Result<TargetAccess, Vec<Mistake>>,
-    /// What it meant when it last had no mistake, where it has one now and that was seen.
+    /// The last valid spec, if the current one has mistakes and the valid one was seen.
     pub before: Option<Arc<TargetAccess>>,
 }
 
-/// Why an object has no part in the policy.
+/// Why an object is excluded from the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The stable code.
+    /// The stable reason code.
     pub reason: Reason,
-    /// For whoever reads the object.
+    /// The text for readers of the object.
     pub message: String,
-    /// The spec that this was found of; it says nothing about another one.
+    /// The generation of the spec that has the fault; the fault applies to no other spec.
     pub generation: Generation,
 }
 
 /// All objects of the hub.
 #[derive(Clone, Debug, Default)]
 pub struct StoredObjects {
-    /// By name.
+    /// The TargetClusters by name.
     pub targets: BTreeMap<ObjectName, StoredTarget>,
-    /// By namespace and name.
+    /// The TargetAccesses by namespace and name.
     pub accesses: BTreeMap<AccessName, StoredAccess>,
-    /// Who lost an audience to another, by UID and generation: a spec that lost stays without it.
+    /// The targets that lost their audience to another one, by UID and generation. A spec that lost
+    /// its audience never gets it back.
     lost: BTreeSet<(Uid, i64)>,
 }
 
 impl Record {
-    /// Whether another reading of the object means the same for the policy. Annotations and
-    /// finalizers do not count: their writers may be many and quick, and the policy is made anew
-    /// for everybody.
+    /// Whether another version of the object means the same for the policy. Annotations and
+    /// finalizers do not count: others may change them often, and each change would rebuild the
+    /// policy for all tenants.
     pub fn means_the_same_as(&self, other: &Self) -> bool {
         (&self.uid, self.generation, self.deleting)
             == (&other.uid, other.generation, other.deleting)
@@ -130,7 +131,7 @@ impl Record {
         })
     }
 
-    /// The spec that it has, as policy and faults name it.
+    /// The generation of its spec, as policy and faults use it.
     pub fn spec(&self) -> Generation {
         Generation::of_object(&self.uid, self.generation)
     }
@@ -158,7 +159,7 @@ impl Finalizers {
                 found.ours = true;
             } else {
                 finalizer.hash(&mut hasher);
-                // The set bit tells one from none.
+                // The set bit distinguishes a hash from no finalizers.
                 found.others = hasher.finish() | 1;
             }
         }
@@ -167,7 +168,7 @@ impl Finalizers {
 }
 
 impl StoredTarget {
-    /// Reads an object under the settings of this process; nothing if it is no object of the API.
+    /// Reads an object with the settings of this process; `None` if it is not an object of the API.
     pub fn read(object: &Value, server: &ServerConfiguration) -> Option<(ObjectName, Self)> {
         let record = Record::of(object)?;
         let documents = [record.document(object)];
@@ -196,7 +197,7 @@ impl StoredTarget {
         ))
     }
 
-    /// What it is while it drains.
+    /// The draining target, if it is being deleted and drains.
     pub fn draining(&self) -> Option<DrainingTarget> {
         let since = self
             .record
@@ -213,13 +214,13 @@ impl StoredTarget {
         })
     }
 
-    /// What it means; nothing if it has mistakes.
+    /// The checked spec; `None` if it has mistakes.
     pub fn meant(&self) -> Option<&TargetCluster> {
         self.read.as_ref().ok()
     }
 
-    /// What an object says of its target, for a reader without the server's settings, such as a
-    /// command that compares an address with it.
+    /// Reads a target without the server's settings, for example for a command that compares its
+    /// address.
     pub fn read_alone(object: &Value) -> Option<TargetCluster> {
         let document = Record::of(object)?.document(object);
         let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
@@ -228,12 +229,13 @@ impl StoredTarget {
         policy.targets.remove(&name).filter(|_| mistakes.is_empty())
     }
 
-    /// The older of two keeps an audience.
+    /// The sort key for an audience conflict: the older target keeps the audience.
     fn seniority(&self) -> (Timestamp, &Uid) {
         (self.record.created, &self.record.uid)
     }
 
-    /// Whether its status says that this very spec has lost its audience to another target.
+    /// Whether its status says that this generation of the spec lost its audience to another
+    /// target.
     fn has_lost(&self) -> bool {
         let conditions = self
             .record
@@ -253,7 +255,7 @@ impl StoredTarget {
 }
 
 impl StoredAccess {
-    /// Reads an object; nothing if it is no object of the API.
+    /// Reads an object; `None` if it is not an object of the API.
     pub fn read(object: &Value) -> Option<(AccessName, Self)> {
         let record = Record::of(object)?;
         let document = record.document(object);
@@ -279,8 +281,8 @@ impl StoredAccess {
         ))
     }
 
-    /// The same, after what was known of the object: what it meant before a mistake is still what
-    /// its objects were written by.
+    /// Keeps the last valid spec of the object's previous version if this one has mistakes: its
+    /// delivered objects were still written from that spec.
     #[must_use]
     pub fn after(mut self, known: Option<&Self>) -> Self {
         let known = known.filter(|known| self.read.is_err() && known.record.uid == self.record.uid);
@@ -295,26 +297,26 @@ impl StoredAccess {
         self
     }
 
-    /// What it means, or meant when it last had no mistake.
+    /// The checked spec, or the last valid one.
     pub fn meant(&self) -> Option<&TargetAccess> {
         self.read.as_ref().ok().or(self.before.as_deref())
     }
 }
 
-/// A TargetCluster that is being deleted and stays until what was delivered for it has ended. It
-/// has no part in the policy: nothing is minted or refreshed for it. Its `allow[]` still decides
-/// whose objects may stay.
+/// A TargetCluster that is being deleted and stays until everything delivered for it has expired.
+/// It is not in the policy: nothing is minted or refreshed for it. Its `allow[]` still decides
+/// which delivered objects may stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainingTarget {
-    /// What it means.
+    /// The checked spec.
     pub target: TargetCluster,
     /// When it was deleted.
     pub since: Timestamp,
 }
 
 impl DrainingTarget {
-    /// When nothing that was delivered for it may stay any longer, whoever uses it: no token that
-    /// was minted before lives longer.
+    /// When everything delivered for it must have been removed, whichever accesses use it: no token
+    /// minted before the deletion lives longer.
     pub fn ends(&self) -> Timestamp {
         self.since
             .saturating_add(lifetime::MAX)
@@ -322,20 +324,20 @@ impl DrainingTarget {
     }
 }
 
-/// What all objects together mean.
+/// The policy made of all objects, and the objects excluded from it.
 #[derive(Clone, Debug, Default)]
 pub struct Assembled {
     /// The policy.
     pub policy: Policy,
-    /// The targets that have no part in it.
+    /// The targets excluded from the policy, each with its fault.
     pub targets: BTreeMap<ObjectName, Fault>,
-    /// The accesses that have no part in it.
+    /// The accesses excluded from the policy, each with its fault.
     pub accesses: BTreeMap<AccessName, Fault>,
 }
 
 impl StoredObjects {
-    /// The policy, and what stays out of it. An object that is being deleted has no part in it, and
-    /// no fault.
+    /// Builds the policy, with the faults of the excluded objects. An object that is being deleted
+    /// is excluded without a fault.
     pub fn assemble(&mut self, own_namespace: &Namespace) -> Assembled {
         let mut assembled = Assembled::default();
         assembled.policy.own_namespace = Some(own_namespace.clone());
@@ -349,8 +351,8 @@ impl StoredObjects {
             let owner = owners.get(&target.audience).filter(|owner| *owner != name);
             let fault = match (&target.read, owner) {
                 (Err(mistakes), _) => invalid(mistakes, &target.record),
-                // Not which one: whoever reads this target need not be allowed to learn of the
-                // other.
+                // Does not name the other target: readers of this one may not be allowed to learn
+                // of it.
                 (Ok(_), Some(_)) => {
                     self.lost.insert(generation);
                     lost("an older TargetCluster has this audience", &target.record)
@@ -396,15 +398,15 @@ impl StoredObjects {
         assembled
     }
 
-    /// A target that is being deleted and drains; nothing if it is to go at once, or cannot be
-    /// read.
+    /// A target that is being deleted and drains; `None` if it must be removed at once, or cannot
+    /// be read.
     pub fn draining(&self, name: &ObjectName) -> Option<DrainingTarget> {
         self.targets.get(name)?.draining()
     }
 
-    /// The audiences of all targets, as written; of those that are being deleted only while they
-    /// drain, which ends within a day. A finalizer of somebody else could hold an audience for
-    /// ever, and an object without finalizers leaves just as suddenly.
+    /// The audiences of all targets, as written. A target that is being deleted counts only while
+    /// it drains, which ends within a day. Otherwise another party's finalizer could reserve an
+    /// audience for ever; an object without finalizers loses it just as suddenly.
     pub fn audiences(&self) -> BTreeSet<String> {
         let there = self
             .targets
@@ -416,7 +418,7 @@ impl StoredObjects {
             .collect()
     }
 
-    /// Who has each audience: the oldest that is not being deleted.
+    /// The owner of each audience: the oldest target that is not being deleted.
     fn owners(&self) -> BTreeMap<String, ObjectName> {
         let mut owners: BTreeMap<String, (&ObjectName, &StoredTarget)> = BTreeMap::new();
         for (name, target) in self
@@ -438,9 +440,10 @@ impl StoredObjects {
     }
 }
 
-/// An annotation can hold 256 KiB, and this one is written into the status.
+/// Shortens an annotation: it can have 256 KiB, and this one is written into the status.
 fn short(text: &str) -> String {
-    // Cut before: who waits for its own text to be echoed gets no mark of a cut in it.
+    // Cut first, so that `one_line` adds no truncation mark: a client may wait for its own text to
+    // be echoed.
     foreign_text::one_line(&text.chars().take(128).collect::<String>(), 128)
 }
 
@@ -453,7 +456,7 @@ fn invalid(mistakes: &[Mistake], record: &Record) -> Fault {
 }
 
 fn lost(why: &str, record: &Record) -> Fault {
-    let fix = "nothing is minted for this one until it is deleted and made anew, or its spec \
+    let fix = "nothing is minted for this one until it is deleted and recreated, or its spec \
         changes once the audience is free";
     Fault {
         reason: Reason::AudienceConflict,
@@ -462,7 +465,7 @@ fn lost(why: &str, record: &Record) -> Fault {
     }
 }
 
-/// Every mistake in one line, as a condition can hold it.
+/// Joins the first eight mistakes into one line for a condition.
 fn told(mistakes: &[Mistake]) -> String {
     let each = mistakes
         .iter()

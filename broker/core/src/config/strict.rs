@@ -1,14 +1,15 @@
-//! A JSON value to read typed objects from, stricter than serde in one point: a list is no object.
+//! A JSON deserialiser that is stricter than serde in one point: it does not accept a list as an
+//! object.
 //!
-//! Serde's derived types would take a list's items for an object's fields in their order, so that
-//! `targetClusterRef: [prod]` had a meaning here that it has not in the API.
+//! Serde's derived types would read a list's items as an object's fields in their order. Then
+//! `targetClusterRef: [prod]` would have a meaning here that it does not have in the API.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
-/// A value read strictly.
+/// A value to deserialise strictly.
 pub(super) struct Strict<'a>(pub(super) &'a Value);
 
 impl<'de> Deserializer<'de> for Strict<'de> {

@@ -1,4 +1,4 @@
-//! `TargetCluster`: where a target is, its CA, its one audience, and who may use it.
+//! `TargetCluster`: a target's address, its CA, its one audience, and its allow rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::name::ObjectName;
 /// The API group and version of TargetCluster and TargetAccess.
 pub(super) const API_VERSION: &str = "keyferry.dev/v1alpha1";
 
-/// A TargetCluster, checked.
+/// A checked TargetCluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetCluster {
     /// Its name, which is also its UID in a file.
@@ -30,38 +30,39 @@ pub struct TargetCluster {
     pub generation: Generation,
     /// The apiserver's URL: https, a path allowed; no trailing slash.
     pub address: String,
-    /// The name to expect in the apiserver's certificate, where it is not the address's host.
+    /// The name to expect in the apiserver's certificate, if it is not the address's host.
     pub tls_server_name: Option<String>,
     /// The proxy through which clients reach the target: http, https or socks5.
     pub proxy_url: Option<String>,
-    /// Where the target's CA certificates come from.
+    /// The source of the target's CA certificates.
     pub certificate: CertificateSource,
-    /// The one audience of every token for this target.
+    /// The only audience of every token for this target.
     pub audience: Audience,
-    /// Who signs its tokens.
+    /// Which issuer signs its tokens.
     pub issuer: TokenIssuer,
-    /// The target's own issuer, where its admin stated it.
+    /// The target's own issuer, if its admin stated it.
     pub target_issuer: Option<Issuer>,
     /// Lifetimes of its tokens.
     pub lifetime: LifetimeRange,
-    /// Who may use it. Empty means nobody.
+    /// Which ServiceAccounts may use it. Empty means none.
     pub allow: Arc<[AllowRule]>,
-    /// What becomes of objects that were delivered for it when it is deleted.
+    /// What happens to the objects delivered for it when it is deleted.
     pub deletion_policy: DeletionPolicy,
-    /// Whether nothing is minted for the time being.
+    /// Whether minting is suspended.
     pub suspend: bool,
 }
 
-/// Who signs the tokens for one target.
+/// Which issuer signs the tokens for one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenIssuer {
     /// The hub, by TokenRequest; its issuer is republished.
     Hub,
-    /// Keyferry, with a key set of the target's own, after a TokenRequest that the hub has granted.
+    /// Keyferry, with a key set only for this target, after a TokenRequest that the hub has
+    /// granted.
     Keyferry,
 }
 
-/// Where a target's CA certificates come from.
+/// The source of a target's CA certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateSource {
     /// `ca.crt` of this Secret in Keyferry's namespace.
@@ -72,12 +73,12 @@ pub enum CertificateSource {
     System,
 }
 
-/// How long tokens for one target live.
+/// The lifetimes of tokens for one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifetimeRange {
-    /// What a token gets when nothing else is asked, in whole seconds.
+    /// The lifetime of a token by default, in whole seconds.
     pub default: Duration,
-    /// The most that a delivery may ask for, in whole seconds.
+    /// The longest lifetime that a delivery may request, in whole seconds.
     pub max: Duration,
 }
 
@@ -230,7 +231,8 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     policy.targets.insert(name, target);
 }
 
-/// Targets whose tokens Keyferry signs itself: whether it may, and whether their issuers can be.
+/// Checks the targets with `issuer: Keyferry`: whether managed issuers are enabled, and whether
+/// their issuers are valid.
 pub(super) fn check_issuers(
     documents: &[Document],
     server: Option<&ServerConfiguration>,
@@ -264,19 +266,19 @@ pub(super) fn check_issuers(
             }
             _ => mistakes.push(document.mistake(
                 "metadata.name",
-                "is too long for an issuer of its own: it stands in the issuer's URL and in the \
-                 name of a Secret",
+                "is too long for a managed issuer: it is part of the issuer's URL and of a \
+                 Secret's name",
                 "choose a name of at most 200 characters",
             )),
         }
     }
 }
 
-/// Two targets with one audience could not tell their tokens apart, and Keyferry's own audience
-/// would let a target's token in.
+/// Refuses audiences that are used twice or belong to Keyferry. Each of two targets with one
+/// audience would accept the other's tokens, and a target with Keyferry's own audience could use
+/// its tokens to call Keyferry.
 ///
-/// Held against the documents as written, so that another mistake in one of them does not hide this
-/// one.
+/// Checks the documents as written, so that another mistake in one of them does not hide this one.
 pub(super) fn check_audiences(documents: &[Document], own: &str, mistakes: &mut Vec<Mistake>) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for document in documents
@@ -293,7 +295,8 @@ pub(super) fn check_audiences(documents: &[Document], own: &str, mistakes: &mut 
         if audience == INERT_AUDIENCE {
             mistakes.push(document.mistake(
                 "spec.audience",
-                "is the audience of tokens that are good nowhere, by which Keyferry asks the hub",
+                "is the audience of tokens that nothing accepts, which Keyferry uses to query the \
+                 hub",
                 "choose another audience",
             ));
         }
@@ -328,7 +331,7 @@ fn certificate(
         (Some(_), Some(_)) => {
             check.wrong(
                 "spec.caBundle",
-                "stands beside certSecretRef",
+                "is set together with certSecretRef",
                 "keep one of certSecretRef and caBundle",
             );
             None
@@ -370,8 +373,8 @@ fn read_issuer(issuer: &str, check: &mut Check<'_>) -> Option<TokenIssuer> {
     }
 }
 
-/// Whether every lifetime leaves a new key of the hub the time that it needs before tokens signed
-/// with it may leave.
+/// Checks that every lifetime leaves a new key of the hub its activation delay before tokens signed
+/// with it may be issued.
 pub(super) fn leave_room(
     documents: &[Document],
     policy: &Policy,
@@ -393,8 +396,9 @@ pub(super) fn leave_room(
             continue;
         };
         let problem = format!(
-            "{} leaves a new key of the hub no time: with discovery.maxAge {} it is published {} before its tokens may leave, and a token is \
-             renewed half-way at the earliest, 70s before its predecessor is of no more use",
+            "{} is too short for a new key of the hub: with discovery.maxAge {} it is \
+             published {} before its tokens are issued, and a token is renewed \
+             halfway through its life at the earliest, 70s before the old one becomes unusable",
             span::print(target.lifetime.default),
             span::print(max_age),
             span::print(settle),

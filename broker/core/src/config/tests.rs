@@ -14,7 +14,7 @@ use crate::name::{AccessName, Namespace, ObjectName};
 mod mistakes;
 mod yaml;
 
-/// A file without mistakes that says no more than it must, but for `staging`.
+/// A minimal file without mistakes; only `staging` also sets optional fields.
 pub(crate) const GOOD: &str = "\
 apiVersion: config.keyferry.dev/v1alpha1
 kind: ServerConfiguration
@@ -664,7 +664,7 @@ fn a_generation_changes_with_every_field() {
     }
 }
 
-/// [`GOOD`] with the one place that says `from` changed.
+/// [`GOOD`] with its only occurrence of `from` replaced.
 pub(super) fn edited(from: &str, to: &str) -> String {
     assert_eq!(
         GOOD.matches(from).count(),

@@ -1,4 +1,5 @@
-//! A document as a typed object: every field that does not fit is named, not only the first.
+//! Reads a document as a typed object and reports every field that does not fit, not only the
+//! first.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -7,7 +8,7 @@ use serde_path_to_error::{Path, Segment};
 use super::document::Document;
 use super::strict::Strict;
 
-/// Where one object is given up; nobody fixes more at a time.
+/// The most misfits that are reported for one object.
 const MOST_MISFITS: usize = 50;
 
 /// A field that does not fit its type.
@@ -15,14 +16,13 @@ pub(super) struct Misfit {
     pub(super) path: String,
     pub(super) problem: String,
     pub(super) fix: String,
-    /// Whether a stand-in took the field's place, so that what is said about its value means
-    /// nothing.
+    /// Whether a placeholder replaced the field, so that errors about its value mean nothing.
     pub(super) replaced: bool,
 }
 
-/// The document as a `T`, and the fields that did not fit.
+/// Reads the document as a `T`, with the fields that do not fit.
 ///
-/// A field that does not fit is noted and then replaced by an empty value of its type, so that one
+/// A field that does not fit is noted and replaced by an empty value of its type, so that one
 /// reading finds all of them.
 pub(super) fn read<T: DeserializeOwned>(document: &Document) -> (Option<T>, Vec<Misfit>) {
     let mut misfits: Vec<Misfit> = Vec::new();
@@ -55,13 +55,13 @@ pub(super) fn read<T: DeserializeOwned>(document: &Document) -> (Option<T>, Vec<
     (None, misfits)
 }
 
-/// Whether `path` is `above` or stands under it.
+/// Whether `path` is `above` or below it.
 pub(super) fn covers(above: &str, path: &str) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.is_empty() || above.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Makes the field fit and says what was wrong with it; nothing if that cannot be done.
+/// Makes the field fit and returns what was wrong with it; `None` if that is not possible.
 fn fix(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
     let place = printed(path);
     if let Some(field) = quoted(message, "missing field `") {
@@ -125,7 +125,7 @@ fn fix(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
 
 fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
     let rest = message.strip_prefix(before)?;
-    // The list of known fields, where there is one, holds backticks too.
+    // The list of known fields, if there is one, contains backticks too.
     let end = rest
         .find("`, expected")
         .or_else(|| rest.find("`, there are no"))
@@ -150,7 +150,7 @@ fn step<'a>(value: &'a mut Value, segment: &Segment) -> Option<&'a mut Value> {
     }
 }
 
-/// The mapping that holds the last segment of the path.
+/// The mapping that contains the last segment of the path.
 fn parent<'a>(value: &'a mut Value, path: &Path) -> Option<&'a mut serde_json::Map<String, Value>> {
     let depth = path.iter().count().checked_sub(1)?;
     path.iter()

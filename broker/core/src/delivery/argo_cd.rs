@@ -1,4 +1,4 @@
-//! Argo CD's cluster Secret, with the plugin that fetches a token or, where the access says so,
+//! Argo CD's cluster Secret, with the plugin that fetches a token or, if the access requests it,
 //! with a token.
 
 use base64::Engine;
@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::Snapshot;
 use crate::config::Delivery;
 
-/// What it holds: `name`, `server`, `project` and `config`, a JSON text.
+/// Renders its fields: `name`, `server`, `project` and `config`, a JSON text.
 pub(super) fn secret(
     snapshot: &Snapshot<'_>,
     delivery: &Delivery,
@@ -30,7 +30,7 @@ pub(super) fn secret(
     }
     match token {
         Some(token) => config["bearerToken"] = json!(token.expose_secret()),
-        // Argo CD before 3.5 tells the plugin nothing of the cluster, so the access stands in the
+        // Argo CD before 3.5 passes the plugin no cluster information, so the access is in the
         // arguments.
         None => {
             config["execProviderConfig"] = json!({
@@ -58,8 +58,8 @@ pub(super) fn secret(
     })
 }
 
-/// The name that `argocd cluster add` gives the Secret of a server: of two Secrets for one server
-/// Argo CD takes either.
+/// The name that `argocd cluster add` gives the Secret of a server. Of two Secrets for one server,
+/// Argo CD uses either.
 pub fn first_name_of(server: &str) -> Option<String> {
     let host = url::Url::parse(server)
         .ok()?

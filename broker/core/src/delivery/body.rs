@@ -1,4 +1,4 @@
-//! A rendered object, and what every one of them carries.
+//! A rendered object, and the metadata that every delivered object carries.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -11,22 +11,22 @@ use super::{Bearer, Snapshot};
 use crate::config::Delivery;
 use crate::name;
 
-/// An object ready to be sent. It may hold a token, so it cannot be printed, and its texts are
-/// wiped when it is let go of.
+/// An object ready to be sent. It may contain a token, so it cannot be printed, and its secret data
+/// is wiped on drop.
 pub struct ObjectBody {
     value: Value,
     form: Form,
 }
 
 impl ObjectBody {
-    /// What it was rendered from, apart from the token.
+    /// The inputs that it was rendered from, apart from the token.
     pub fn form(&self) -> &Form {
         &self.form
     }
 
-    /// The same object in the place of one that was read: with its UID and resourceVersion as
-    /// preconditions, and with the labels, annotations, finalizers and further owners that others
-    /// have put on it.
+    /// Prepares the object to replace one that was read. It gets the UID and resourceVersion of
+    /// that object as preconditions, and keeps the labels, annotations, finalizers and further
+    /// owners that others set.
     #[must_use]
     pub fn replacing(mut self, uid: &str, version: &str, held: &Value) -> Self {
         for field in ["labels", "annotations"] {
@@ -54,7 +54,7 @@ impl ObjectBody {
             .get_mut("metadata")
             .and_then(Value::as_object_mut)
         {
-            // Finalizers and further owners are others' business, too.
+            // Finalizers and further owners belong to others, so keep them.
             if let Some(finalizers) = held.pointer("/metadata/finalizers") {
                 metadata.insert("finalizers".to_owned(), finalizers.clone());
             }
@@ -76,8 +76,8 @@ impl ObjectBody {
         self
     }
 
-    /// An object that was read, with the same metadata and no data: for one that stays after its
-    /// deletion because others hold it.
+    /// A copy of an object that was read, with the same metadata and no data. It empties an object
+    /// that stays after its deletion because of others' finalizers.
     #[must_use]
     pub fn emptied(held: &Held<'_>) -> Self {
         let mut value = held.object().clone();
@@ -93,7 +93,7 @@ impl ObjectBody {
         }
     }
 
-    /// For tests: a field of it.
+    /// The rendered object, for tests.
     #[cfg(test)]
     pub(crate) fn value(&self) -> &Value {
         &self.value
@@ -112,12 +112,12 @@ impl Drop for ObjectBody {
     }
 }
 
-/// An object as it was read. It may be a Secret: it cannot be printed, and its texts are wiped when
-/// it is let go of.
+/// An object as read. It may be a Secret: it cannot be printed, and its secret data is wiped on
+/// drop.
 pub struct ReadObject(Value);
 
 impl ReadObject {
-    /// Takes an object.
+    /// Wraps an object that was read.
     pub fn new(object: Value) -> Self {
         Self(object)
     }
@@ -147,8 +147,8 @@ fn wipe(object: &mut Value) {
     }
 }
 
-/// Adds to a shape's own fields what every object carries: its name, its owner, and when it is
-/// renewed.
+/// Adds to the fields of a delivery type what every object carries: its name, its owner, and its
+/// renewal time.
 pub(super) fn dress(
     mut object: Value,
     place: &ObjectPlace,
@@ -159,7 +159,7 @@ pub(super) fn dress(
     let access = snapshot.access.name.name.as_str();
     let mut labels = object.get("labels").cloned().unwrap_or_else(|| json!({}));
     labels["app.kubernetes.io/managed-by"] = json!("keyferry");
-    // A label's value is shorter than an object's name may be.
+    // A label's value is limited to 63 characters; an object's name may be longer.
     if access.len() <= 63 && access.split('.').all(|part| name::label(part).is_ok()) {
         labels["keyferry.dev/access-name"] = json!(access);
     }

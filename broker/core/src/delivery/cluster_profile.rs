@@ -1,5 +1,5 @@
 //! A ClusterProfile (sigs.k8s.io/cluster-inventory-api) with Keyferry as an access provider. It
-//! holds no credential.
+//! contains no credential.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Snapshot;
 
-/// The object without its status.
+/// Renders the object without its status.
 pub(super) fn object(snapshot: &Snapshot<'_>) -> Value {
     json!({
         "labels": { "x-k8s.io/cluster-manager": "keyferry" },
@@ -15,9 +15,11 @@ pub(super) fn object(snapshot: &Snapshot<'_>) -> Value {
     })
 }
 
-/// Our item of `status.accessProviders`, as an apply configuration for the status of the object of
-/// this name, as it stood at this resourceVersion, and of no other that has taken its place. A UID
-/// would not do: by way of a status the apiserver looks at no other metadata.
+/// Renders our item of `status.accessProviders` as an apply configuration for the object's status.
+///
+/// The resourceVersion is a precondition, so that the status is not applied to another object of
+/// this name. A UID would not work: when a status is written, the apiserver ignores all other
+/// metadata.
 pub fn status(snapshot: &Snapshot<'_>, name: &str, version: &str) -> Value {
     let target = snapshot.target;
     let mut cluster = json!({

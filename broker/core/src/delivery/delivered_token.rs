@@ -1,7 +1,7 @@
 //! Reads which keys signed the tokens in a delivered object, and when the last of them expires.
 //!
-//! A tenant can edit the annotations of its own Secret and add data to it. So the tokens themselves
-//! are read, all of them.
+//! A tenant can edit the annotations of its own Secret and add data to it. So all tokens in the
+//! data are read.
 
 use std::collections::BTreeSet;
 
@@ -15,18 +15,18 @@ use crate::jwt::{MAX_JWT_BYTES, UnverifiedJwt};
 
 /// The largest value of `data` that is searched. A kubeconfig with its CA certificates is smaller.
 const MAX_VALUE_BYTES: usize = 512 * 1024;
-/// Texts that are tried as a token in one object. Keyferry writes one token; a tenant can fill an
-/// object with texts that begin like one.
+/// The most strings that are tried as a token in one object. Keyferry writes one token; a tenant
+/// can fill an object with strings that begin like one.
 const MAX_CANDIDATES: usize = 16;
 
-/// What the `data` of a delivered object says of the tokens in it.
+/// What the tokens in the `data` of a delivered object say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveredTokens {
     /// The `kid` of every token that has one.
     pub key_ids: BTreeSet<String>,
     /// The latest `exp`.
     pub expires_at: Option<Timestamp>,
-    /// Whether all of the object was searched. Of one that was not, nothing is known.
+    /// Whether all of the object was searched. If not, it may contain other tokens.
     pub complete: bool,
 }
 

@@ -1,20 +1,21 @@
-//! Which shape can carry which field of a target. What cannot be said is not written: a consumer
-//! that drops a field silently would send its token somewhere else.
+//! Which delivery type can carry which field of a target. A target with a field that the type
+//! cannot carry is not written: a consumer that silently dropped the field would send its token
+//! elsewhere.
 
 use std::fmt;
 
 use crate::config::{DeliveryType, TargetCluster, TokenIssuer};
 
-/// A field that a shape cannot carry.
+/// A field of a target that a delivery type cannot carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotExpressible {
     /// The field of the TargetCluster.
     pub field: Field,
-    /// The shape that cannot carry it.
+    /// The delivery type that cannot carry it.
     pub delivery: DeliveryType,
 }
 
-/// A field of a TargetCluster that not every shape can carry.
+/// A field of a TargetCluster that not every delivery type can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// A path in `address`.
@@ -28,7 +29,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Every field, for the table of the documentation.
+    /// Every field, for the table in the documentation.
     pub const ALL: &'static [Self] = &[
         Self::AddressPath,
         Self::Issuer,
@@ -36,7 +37,7 @@ impl Field {
         Self::TlsServerName,
     ];
 
-    /// The field as it stands in the object.
+    /// The field as objects spell it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AddressPath => "a path in spec.address",
@@ -55,12 +56,13 @@ impl Field {
         }
     }
 
-    /// Whether this shape carries the field to its consumers.
+    /// Whether this delivery type carries the field to its consumers.
     pub fn is_carried_by(self, delivery: DeliveryType) -> bool {
         match delivery {
-            // Flux mints for itself, keeps host and port of the address, and has no other fields.
+            // Flux mints its own tokens, keeps only host and port of the address, and has no other
+            // fields.
             DeliveryType::FluxConfigMap => false,
-            // The library of its consumers drops the server name.
+            // The library that its consumers use drops the server name.
             DeliveryType::ClusterProfile => self != Self::TlsServerName,
             DeliveryType::ArgoCDSecret
             | DeliveryType::ClusterAPISecret
@@ -88,7 +90,7 @@ impl fmt::Display for NotExpressible {
     }
 }
 
-/// Whether the shape can carry all that the target says.
+/// Checks that the delivery type can carry every field that the target sets.
 ///
 /// # Errors
 /// The first field that it cannot carry.

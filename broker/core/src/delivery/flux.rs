@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::Snapshot;
 
-/// What it holds. Flux reads an address without a port as port 443; it is written out, as Flux
-/// itself prints it.
+/// Renders its data. Flux reads an address without a port as port 443; the port is written
+/// explicitly, as Flux itself prints it.
 pub(super) fn config_map(snapshot: &Snapshot<'_>) -> Value {
     let target = snapshot.target;
     let mut data = json!({
@@ -18,8 +18,7 @@ pub(super) fn config_map(snapshot: &Snapshot<'_>) -> Value {
     if let Some(pem) = snapshot.ca_pem {
         data["ca.crt"] = json!(pem);
     }
-    // With this label Flux takes up a changed address or CA at once instead of at its next
-    // interval.
+    // With this label Flux applies a changed address or CA at once instead of at its next interval.
     json!({ "labels": { "reconcile.fluxcd.io/watch": "Enabled" }, "data": data })
 }
 

@@ -1,5 +1,5 @@
-//! What an object was rendered from, as a digest: it tells a changed input and an edited object
-//! from one that is as it should be.
+//! A digest of the inputs of an object. It distinguishes an object that is up to date from one that
+//! was edited or whose inputs changed.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,8 +17,8 @@ pub struct Form {
 }
 
 impl Form {
-    /// The form of an object without annotations. The data of one that holds a token count only by
-    /// [`Form::digest_with`].
+    /// Computes the form of an object without annotations. If the object contains a token, its data
+    /// counts only in [`Form::digest_with`].
     pub(super) fn of(object: &Value, delivery: &Delivery, snapshot: &Snapshot<'_>) -> Self {
         let target = snapshot.target;
         let mut inputs = json!({
@@ -45,8 +45,8 @@ impl Form {
         }
     }
 
-    /// The digest that an object of this form has with the data, and with the annotations about its
-    /// token, that it holds now.
+    /// The digest for an object of this form with its current data, and with its current
+    /// annotations about the token.
     pub(super) fn digest_with(&self, object: &Value) -> String {
         let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
         context.update(self.inputs.as_bytes());
@@ -64,7 +64,7 @@ impl Form {
         URL_SAFE_NO_PAD.encode(context.finish())
     }
 
-    /// Whether every label that this form has stands at the object.
+    /// Whether the object has every label of this form.
     pub(super) fn labels_stand_at(&self, object: &Value) -> bool {
         let labels = object.pointer("/metadata/labels");
         self.labels.iter().all(|(key, value)| {

@@ -1,4 +1,4 @@
-//! Whose an object is. Labels prove nothing: whoever can write one can write any.
+//! Decides who owns an object. Labels prove nothing: a user who can write one label can write any.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -15,13 +15,13 @@ pub(super) const RENEW_AT: &str = "keyferry.dev/renew-at";
 pub(super) const TARGET: &str = "keyferry.dev/target";
 pub(super) const TOKEN_ID: &str = "keyferry.dev/token-id";
 
-/// What stands at a place.
+/// What was found under the name of a delivered object.
 pub enum Found<'a> {
-    /// Nothing.
+    /// There is no object.
     Absent,
     /// An object that was written for this access.
     Ours(Held<'a>),
-    /// Anything else, and why it is that. Its bytes are nobody's but its owner's.
+    /// Any other object, and why it is not ours. Its content must not be used.
     Foreign(&'static str),
 }
 
@@ -49,36 +49,36 @@ impl<'a> Held<'a> {
         self.object
     }
 
-    /// When its token expires: what the token itself says, at most what the annotation says. The
-    /// hub can let a token expire earlier than its `exp`, and a tenant can edit the annotation.
+    /// When its token expires: the earlier of the token's `exp` and the annotation. The hub can let
+    /// a token expire earlier than its `exp`, and a tenant can edit the annotation.
     pub fn expires_at(&self) -> Option<Timestamp> {
         let annotated: Timestamp = self.annotation(EXPIRES_AT)?.parse().ok()?;
         let by_token = delivered_token::read(self.object).expires_at;
         Some(by_token.map_or(annotated, |by_token| annotated.min(by_token)))
     }
 
-    /// When it is to be written anew, by its annotation.
+    /// When it is due for renewal, according to its annotation.
     pub fn renew_at(&self) -> Option<Timestamp> {
         self.annotation(RENEW_AT)?.parse().ok()
     }
 
-    /// The TargetCluster that it leads to, by its annotation.
+    /// The TargetCluster that it gives access to, according to its annotation.
     pub fn target(&self) -> Option<&'a str> {
         self.annotation(TARGET)
     }
 
-    /// The `jti` of its token, by its annotation.
+    /// The `jti` of its token, according to its annotation.
     pub fn token_id(&self) -> Option<&'a str> {
         self.annotation(TOKEN_ID)
     }
 
-    /// The tokens in it.
+    /// Reads all tokens in its data.
     pub fn tokens(&self) -> DeliveredTokens {
         delivered_token::read(self.object)
     }
 
-    /// The `kid` of the key that signed its token, by the token itself; by its annotation where it
-    /// holds no token that can be read.
+    /// The `kid` of the key that signed its token: from the token itself, or from the annotation if
+    /// no token in it can be read.
     pub fn key_id(&self) -> Option<String> {
         self.tokens()
             .key_ids
@@ -87,12 +87,12 @@ impl<'a> Held<'a> {
             .or_else(|| self.annotation(KEY_ID).map(str::to_owned))
     }
 
-    /// Whether it was made immutable: then it can be deleted and made again, and not changed.
+    /// Whether it was made immutable: then it can be deleted and recreated, but not changed.
     pub fn immutable(&self) -> bool {
         self.object["immutable"] == true
     }
 
-    /// Whether it stays when it is deleted, until others let go of it.
+    /// Whether it has finalizers, so that it stays after its deletion until they are removed.
     pub fn has_finalizers(&self) -> bool {
         let finalizers = self
             .object
@@ -114,7 +114,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// What was read at a place, seen from the access with this UID.
+/// Decides whether an object belongs to the access with this UID.
 pub fn found<'a>(object: Option<&'a Value>, owner: &Uid) -> Found<'a> {
     let Some(object) = object else {
         return Found::Absent;
@@ -137,7 +137,7 @@ pub fn found<'a>(object: Option<&'a Value>, owner: &Uid) -> Found<'a> {
     };
     let controller = list("ownerReferences").find(|reference| reference["controller"] == true);
     let Some(controller) = controller else {
-        return Found::Foreign("it was made by somebody else: it has no controller");
+        return Found::Foreign("Keyferry did not create it: it has no controller");
     };
     if controller["kind"] != "TargetAccess" || controller["uid"] != owner.as_str() {
         return Found::Foreign("it belongs to another object");

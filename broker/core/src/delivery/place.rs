@@ -1,4 +1,4 @@
-//! Where a written object is.
+//! The kind, namespace and name of a delivered object.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// The kind of the object that a delivery of this shape writes.
+    /// The kind of the object that a delivery of this type writes; `None` if it writes no object.
     pub fn of(delivery_type: DeliveryType) -> Option<Self> {
         match delivery_type {
             DeliveryType::ArgoCDSecret
@@ -47,7 +47,7 @@ impl ObjectKind {
     }
 }
 
-/// The place of one written object.
+/// The kind, namespace and name of one delivered object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectPlace {
     /// Its kind.
@@ -59,7 +59,7 @@ pub struct ObjectPlace {
 }
 
 impl ObjectPlace {
-    /// Where a delivery writes; nothing for a shape that answers requests.
+    /// The object that a delivery writes; `None` for a type that only answers requests.
     pub fn of(access: &TargetAccess, delivery: &Delivery) -> Option<Self> {
         let kind = ObjectKind::of(delivery.delivery_type)?;
         Some(Self {

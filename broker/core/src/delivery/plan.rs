@@ -1,25 +1,27 @@
-//! Whether an object is written now.
+//! Decides whether an object must be written now.
 
 use jiff::Timestamp;
 
 use super::form::Form;
 use super::ownership::{Found, Held};
 
-/// What is to be done at a place.
+/// The next action for one object.
 pub enum Step<'a> {
-    /// Nothing: what stands there is right.
+    /// Do nothing: the object is up to date.
     Keep(Held<'a>),
-    /// Create the object; only if there still is none.
+    /// Create the object, only if it still does not exist.
     Create,
-    /// Write it in the place of this one; only if it still is this one.
+    /// Replace this object, only if it has not changed since it was read.
     Replace(Held<'a>),
-    /// Nothing: what stands there is not ours.
+    /// Do nothing: the object is not ours.
     Leave(&'static str),
 }
 
-/// Decides on an object that is wanted in `form`. One with a token is written again when its time
-/// for that has come, or when the key that signed the token was revoked (`key_revoked`): the target
-/// refuses it, or must not be left with it.
+/// Decides on an object that is wanted in `form`.
+///
+/// An object with a token is written again when its renewal is due, or when the key that signed the
+/// token was revoked (`key_revoked`). The target refuses a token of a revoked key, or must not keep
+/// it.
 pub fn plan<'a>(
     found: Found<'a>,
     form: &Form,

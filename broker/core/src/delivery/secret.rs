@@ -1,5 +1,5 @@
-//! Secrets with a whole kubeconfig under `value`, inline token and CA: what Flux, Crossplane and
-//! Cluster API's consumers read.
+//! Secrets with a whole kubeconfig under `value`, with inline token and CA, as Flux, Crossplane and
+//! Cluster API's consumers read them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use super::Snapshot;
 use crate::kubeconfig::{self, KubeconfigError, KubeconfigParts};
 use crate::name::ObjectName;
 
-/// A Secret of no type of its own.
+/// Renders a Secret of type `Opaque`.
 pub(super) fn kubeconfig(
     snapshot: &Snapshot<'_>,
     token: Option<&SecretString>,
@@ -18,7 +18,7 @@ pub(super) fn kubeconfig(
     Ok(json!({ "type": "Opaque", "data": { "value": value(snapshot, token)? } }))
 }
 
-/// The Secret that Cluster API's consumers look for: `<cluster>-kubeconfig`.
+/// Renders the Secret that Cluster API's consumers expect: `<cluster>-kubeconfig`.
 pub(super) fn cluster_api(
     snapshot: &Snapshot<'_>,
     name: &ObjectName,
@@ -33,8 +33,8 @@ pub(super) fn cluster_api(
     Ok(object)
 }
 
-/// The Cluster API Cluster whose Secret has this name. Only one ending is taken off: what is before
-/// it may end so too.
+/// The Cluster API Cluster whose Secret has this name. Only one suffix is removed: the cluster's
+/// own name may have the same suffix.
 pub fn cluster_of(secret: &ObjectName) -> &str {
     secret
         .as_str()
@@ -42,7 +42,7 @@ pub fn cluster_of(secret: &ObjectName) -> &str {
         .unwrap_or(secret.as_str())
 }
 
-/// Base64, as the API holds it.
+/// Renders the kubeconfig in base64, as `data` requires.
 fn value(snapshot: &Snapshot<'_>, token: Option<&SecretString>) -> Result<String, KubeconfigError> {
     let empty = SecretString::from("");
     let document = kubeconfig::render(&KubeconfigParts {

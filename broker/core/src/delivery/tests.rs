@@ -95,7 +95,7 @@ fn decoded(object: &Value, key: &str) -> String {
     .unwrap()
 }
 
-/// As the hub gives it back.
+/// Adds the metadata that the hub sets.
 fn as_stored(mut object: Value) -> Value {
     object["metadata"]["uid"] = json!("object-uid");
     object["metadata"]["resourceVersion"] = json!("9");

@@ -1,4 +1,4 @@
-//! A cluster Secret of Argo CD (argo-cd docs, operator-manual/declarative-setup, "Clusters").
+//! Reads a cluster Secret of Argo CD (argo-cd docs, operator-manual/declarative-setup, "Clusters").
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ const LIMITS: JsonLimits = JsonLimits {
     depth: 32,
 };
 
-/// What stays behind.
+/// Members with credentials, which are not imported.
 const CREDENTIALS: [(&str, &str); 5] = [
     ("bearerToken", "a bearer token"),
     ("username", "a user name"),
@@ -20,7 +20,7 @@ const CREDENTIALS: [(&str, &str); 5] = [
     ("execProviderConfig", "a command that gets credentials"),
 ];
 
-/// Whether a Secret is one.
+/// Whether a Secret describes a cluster of Argo CD.
 pub(super) fn is_cluster(secret: &Value) -> bool {
     secret.pointer(LABEL).and_then(Value::as_str) == Some("cluster")
 }

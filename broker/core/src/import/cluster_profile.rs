@@ -1,5 +1,5 @@
-//! A ClusterProfile of the cluster inventory (KEP-4322): `status.accessProviders[]`, earlier
-//! `status.credentialProviders[]`.
+//! Reads a ClusterProfile of the cluster inventory (KEP-4322): `status.accessProviders[]`, or the
+//! earlier `status.credentialProviders[]`.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(super) fn read(profile: &Value, provider: Option<&str>) -> Result<Imported, 
         _ => {
             return Err(field(
                 "status.accessProviders",
-                "is empty: no cluster manager has said yet how the cluster is reached",
+                "is empty: no cluster manager has reported yet how to reach the cluster",
             ));
         }
     };

@@ -1,10 +1,10 @@
-//! A kubeconfig.
+//! Reads the cluster of a kubeconfig.
 
 use serde_json::{Map, Value};
 
 use super::{ImportError, Imported, cluster, field, plain, text_of};
 
-/// What a user's members are, for the note that says what stayed behind.
+/// Descriptions of a user's members, for the note on what was left out.
 const CREDENTIALS: [(&str, &str); 12] = [
     ("token", "a bearer token"),
     ("tokenFile", "the path of a token"),
@@ -20,7 +20,7 @@ const CREDENTIALS: [(&str, &str); 12] = [
     ("as-groups", "impersonated groups"),
 ];
 
-/// The cluster of one context.
+/// Reads the cluster of one context.
 pub(super) fn read(document: &Value, context: Option<&str>) -> Result<Imported, ImportError> {
     if text_of(document, "kind") != "Config" {
         return Err(ImportError::Kind);
@@ -63,7 +63,7 @@ pub(super) fn read(document: &Value, context: Option<&str>) -> Result<Imported, 
     Ok(imported)
 }
 
-/// The one entry of a list of named things.
+/// Finds the only entry with this name in a list of named items. Two such entries are an error.
 fn named<'a>(
     document: &'a Value,
     list: &str,
@@ -85,8 +85,8 @@ fn named<'a>(
     if found.next().is_some() {
         return Err(field(
             list,
-            "has two entries of the name that is meant, and readers differ in which one counts; \
-             remove one",
+            "has two entries with the same name, and clients differ in which one they use; remove \
+             one",
         ));
     }
     Ok(first)

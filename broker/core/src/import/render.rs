@@ -1,4 +1,4 @@
-//! The TargetCluster that is made of it.
+//! Writes the TargetCluster for an imported cluster.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -38,15 +38,16 @@ struct Spec<'a> {
     audience: &'a str,
 }
 
-/// What stands before the object when it is tried.
+/// The configuration that precedes the object when it is checked.
 pub(super) const HEAD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example\n\
                     discovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n---\n";
 
 impl Imported {
-    /// The TargetCluster as YAML, read once by the reader that will read it. It allows nobody.
+    /// The TargetCluster as YAML, checked with the configuration reader. It has no allow rules, so
+    /// it grants no access.
     ///
     /// # Errors
-    /// [`ImportError`] names what a TargetCluster cannot be made of.
+    /// [`ImportError`] names the value that a TargetCluster cannot have.
     pub fn render(
         &mut self,
         name: Option<&str>,
@@ -77,7 +78,7 @@ impl Imported {
                 let bundle = CaBundle::from_pem(&pem, now).map_err(ImportError::Authority)?;
                 if bundle.ignored_blocks() > 0 {
                     self.dropped
-                        .push("what stood beside the CA certificates".to_owned());
+                        .push("the text beside the CA certificates".to_owned());
                 }
                 Some(bundle.to_pem())
             }
@@ -96,7 +97,7 @@ impl Imported {
         };
         let text = serde_saphyr::to_string(&object)
             .map_err(|_| ImportError::Mistakes("it cannot be written".to_owned()))?;
-        // The order of a map is nobody's promise.
+        // Sorted, because the order of a map is not guaranteed.
         self.dropped.sort();
         match config::read(&format!("{HEAD}{text}")) {
             Ok(_) => Ok(text),

@@ -51,7 +51,7 @@ fn secret(key: &str, content: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" }, "data": { key: STANDARD.encode(content.to_string()) } })
 }
 
-/// The target as the reader of configurations reads it, and what was left out.
+/// The target as the configuration reader returns it, and what was left out.
 fn imported(
     document: &Value,
     choice: Choice<'_>,

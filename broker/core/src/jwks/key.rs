@@ -1,4 +1,4 @@
-//! One public key, read strictly and printed in one spelling.
+//! One public key, read strictly and written in one canonical form.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{
@@ -30,7 +30,7 @@ pub enum KeyMaterial {
     },
     /// A point on its curve.
     Ec {
-        /// Which curve.
+        /// The curve.
         curve: Curve,
         /// The first coordinate, big-endian, as wide as the curve.
         x: Vec<u8>,
@@ -51,7 +51,7 @@ pub enum Curve {
 }
 
 impl PublicKey {
-    /// Reads one entry of `keys` that holds no private member.
+    /// Reads one entry of `keys` that has no private member.
     pub(super) fn from_entry(entry: &Value) -> Result<Self, RejectReason> {
         let members = entry.as_object().ok_or(RejectReason::NotAnObject)?;
         let kid = members
@@ -75,7 +75,7 @@ impl PublicKey {
         })
     }
 
-    /// Reads one key that was printed by [`PublicKey::to_value`], as strictly as an upstream's.
+    /// Reads one key that [`PublicKey::to_value`] wrote, as strictly as an upstream's.
     pub(crate) fn from_value(value: &Value) -> Result<Self, RejectReason> {
         if super::holds_private_member(value) {
             return Err(RejectReason::NotAnObject);
@@ -88,9 +88,11 @@ impl PublicKey {
         serde_json::from_str(&self.to_json()).unwrap_or_default()
     }
 
-    /// The ES256 key of an uncompressed point of P-256 (SEC 1 section 2.3.3), under the `kid` that
-    /// kube-apiserver would give it: base64url of the SHA-256 of its SubjectPublicKeyInfo. Nothing
-    /// if that is no point of the curve.
+    /// The ES256 key of an uncompressed point of P-256 (SEC 1 section 2.3.3); `None` if the bytes
+    /// are not a point of the curve.
+    ///
+    /// Its `kid` is the one that kube-apiserver would give it: base64url of the SHA-256 of its
+    /// SubjectPublicKeyInfo.
     pub fn es256(point: &[u8]) -> Option<Self> {
         ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).ok()?;
         let (x, y) = point
@@ -122,19 +124,19 @@ impl PublicKey {
         &self.kid
     }
 
-    /// The one algorithm it verifies: as the upstream states it, else RS256 for RSA and the curve's
-    /// own for EC.
+    /// The only algorithm that the key verifies: the upstream's `alg`, or else RS256 for RSA and
+    /// the curve's own for EC.
     pub fn algorithm(&self) -> SigningAlgorithm {
         self.algorithm
     }
 
-    /// Its numbers.
+    /// The numbers of the key.
     pub fn material(&self) -> &KeyMaterial {
         &self.material
     }
 
-    /// RFC 7638 thumbprint with SHA-256, base64url: names the numbers whatever their `kid`. For
-    /// logs and metrics only.
+    /// The RFC 7638 thumbprint with SHA-256, in base64url. It identifies the numbers whatever their
+    /// `kid`.
     pub fn thumbprint(&self) -> String {
         let members = match &self.material {
             KeyMaterial::Rsa { n } => format!(
@@ -179,15 +181,15 @@ impl PublicKey {
     }
 }
 
-/// RFC 5480 section 2: a SubjectPublicKeyInfo of id-ecPublicKey on secp256r1, up to its 65 bytes of
-/// point.
+/// The bytes before the 65-byte point in a SubjectPublicKeyInfo of id-ecPublicKey on secp256r1 (RFC
+/// 5480 section 2).
 const P256_SPKI_HEAD: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
 impl KeyMaterial {
-    /// SEC 1 section 2.3.3, uncompressed: 4, x, y.
+    /// Encodes an uncompressed point (SEC 1 section 2.3.3): 4, x, y.
     pub(crate) fn point(x: &[u8], y: &[u8]) -> Vec<u8> {
         [&[4], x, y].concat()
     }
@@ -229,7 +231,8 @@ impl Curve {
     }
 }
 
-/// RFC 7517 sections 4.2 and 4.3. Absent means any purpose, which is what verifiers assume too.
+/// Checks `use` and `key_ops` (RFC 7517 sections 4.2 and 4.3). If both are absent, any purpose is
+/// allowed, as verifiers assume too.
 fn check_purpose(members: &Map<String, Value>) -> Result<(), RejectReason> {
     if members.get("use").is_some_and(|value| value != "sig") {
         return Err(RejectReason::Use);
@@ -293,7 +296,7 @@ fn algorithm(
     }
 }
 
-/// RFC 7518 section 2, Base64urlUInt: as few bytes as the number needs.
+/// Reads a Base64urlUInt (RFC 7518 section 2): as few bytes as the number needs.
 fn number(members: &Map<String, Value>, member: &'static str) -> Result<Vec<u8>, RejectReason> {
     let bytes = decode(members, member)?;
     if bytes.first().is_some_and(|byte| *byte != 0) {

@@ -5,11 +5,11 @@ use serde_json::Value;
 use super::rsa::RsaFault;
 use crate::jwt::MAX_KID_BYTES;
 
-/// A key that is not given on, while the others are.
+/// A key that is left out of the set, while the others are published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedKey {
-    /// Its `kid`, where that is a text of 1 to 1024 bytes. Written by the upstream: encode it
-    /// before printing.
+    /// Its `kid`, if that is a string of 1 to 1024 bytes. The upstream wrote it: encode it before
+    /// printing.
     pub kid: Option<String>,
     /// What is wrong with it.
     pub why: RejectReason,
@@ -30,36 +30,36 @@ impl RejectedKey {
 /// Why a key is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RejectReason {
-    /// The entry is no JSON object.
+    /// The entry is not a JSON object.
     #[error("is no JSON object")]
     NotAnObject,
     /// `kty` is neither `RSA` nor `EC`. `AKP` and `OKP` make verifiers up to Kubernetes 1.37 drop
     /// the whole set.
     #[error("has a kty other than RSA and EC")]
     KeyType,
-    /// `kid` is absent, empty, no text or longer than 1024 bytes.
+    /// `kid` is missing, empty, not a string or longer than 1024 bytes.
     #[error("has no kid of 1 to 1024 bytes")]
     Kid,
-    /// `use` is there and is not `sig`.
+    /// `use` is present and not `sig`.
     #[error("has a use other than sig")]
     Use,
-    /// `key_ops` is there and is no list of texts with `verify`.
+    /// `key_ops` is present and not a list of strings that contains `verify`.
     #[error("has key_ops without verify")]
     Operations,
     /// `crv` is none of P-256, P-384 and P-521.
     #[error("has a crv other than P-256, P-384 and P-521")]
     Curve,
-    /// `alg` is there and does not fit the key.
+    /// `alg` is present and does not fit the key.
     #[error("has an alg that does not fit its kty or crv")]
     Algorithm,
-    /// A member that makes the key is absent or no text.
+    /// A member that the key needs is missing or not a string.
     #[error("has no text {0}")]
     Member(&'static str),
-    /// A member is not in the one spelling of RFC 7518 section 2 (numbers) or 6.2.1 (coordinates,
-    /// full width).
+    /// A member is not in the only spelling that RFC 7518 allows: section 2 for numbers, section
+    /// 6.2.1 for coordinates (full width).
     #[error("has a {0} that is not canonically encoded")]
     Encoding(&'static str),
-    /// The RSA key is too weak or too odd.
+    /// The RSA key is too weak or too unusual.
     #[error("has an RSA key that {0}")]
     Rsa(RsaFault),
     /// The EC point does not lie on its curve.
@@ -68,7 +68,7 @@ pub enum RejectReason {
 }
 
 impl RejectReason {
-    /// A fixed word for a metric's label.
+    /// A fixed code for a metric's label.
     pub fn code(self) -> &'static str {
         match self {
             Self::NotAnObject => "not_an_object",

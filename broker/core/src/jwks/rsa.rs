@@ -21,7 +21,7 @@ pub enum RsaFault {
 /// 65537, big-endian.
 pub(crate) const F4: [u8; 3] = [1, 0, 1];
 
-/// Judges a key of a key set: 2048 to 8192 bits in whole bytes, exponent 65537.
+/// Checks a key of a key set: 2048 to 8192 bits in whole bytes, exponent 65537.
 pub(crate) fn check_signing_key(modulus: &[u8], exponent: &[u8]) -> Result<(), RsaFault> {
     let bits = bits(modulus);
     if !(2048..=8192).contains(&bits) || !bits.is_multiple_of(8) {
@@ -33,8 +33,8 @@ pub(crate) fn check_signing_key(modulus: &[u8], exponent: &[u8]) -> Result<(), R
     check_modulus(modulus)
 }
 
-/// Judges a CA's key, which others chose long ago: 2048 to 8192 bits, odd exponent from 3 to 32
-/// bits. Leading zero bytes are DER's.
+/// Checks a CA's key, whose parameters others chose long ago: 2048 to 8192 bits, odd exponent from
+/// 3 up to 32 bits. Leading zero bytes are DER's.
 pub(crate) fn check_authority_key(modulus: &[u8], exponent: &[u8]) -> Result<(), RsaFault> {
     let bits = bits(modulus);
     if !(2048..=8192).contains(&bits) {
@@ -64,8 +64,8 @@ fn check_modulus(modulus: &[u8]) -> Result<(), RsaFault> {
     Ok(())
 }
 
-/// The primes modulo which the powers of 65537 are few. A broken modulus is such a power modulo
-/// each of them; any other one is so by a chance below 2^-27 (Nemec and others, "The Return of
+/// Primes modulo which 65537 has few powers. A broken modulus is such a power modulo each of them.
+/// For any other modulus the probability of that is below 2^-27 (Nemec and others, "The Return of
 /// Coppersmith's Attack", 2017, section 3).
 const ROCA_PRIMES: [u32; 17] = [
     11, 13, 17, 19, 37, 53, 61, 71, 73, 79, 97, 103, 107, 109, 127, 151, 157,

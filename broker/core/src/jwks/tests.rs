@@ -38,7 +38,7 @@ fn removed(mut entry: Value, member: &str) -> Value {
     entry
 }
 
-/// Why an entry is left out of a set that holds a good key besides it.
+/// Why an entry is left out of a set that also contains a good key.
 fn why(entry: &Value) -> RejectReason {
     let sound = changed(key(SigningAlgorithm::Es384).entry(), "kid", json!("sound"));
     let (set, rejected) = read(&json!({"keys": [entry, sound]})).unwrap();
@@ -666,7 +666,7 @@ fn any_kid_is_escaped_as_json() {
     assert_eq!(value["keys"][0]["kid"], json!(kid));
 }
 
-/// A good key with some members replaced by others' or by junk.
+/// A good key with some members replaced by those of other keys or by junk.
 fn entry() -> impl Strategy<Value = Value> {
     let member = prop::sample::select(vec![
         "kty", "kid", "use", "alg", "crv", "x", "y", "n", "e", "key_ops", "d", "x5c",

@@ -1,4 +1,4 @@
-//! What the shared record, or the state directory, changes.
+//! Applies what the shared key journal or the state directory says about the hub's keys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use super::{Entry, KeyBook, KeyEvent};
 use crate::key_journal::{KeyJournal, KeyRecord};
 use crate::moment::Moment;
 
-/// Where a record was read.
+/// Where a key journal was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The shared Secret, with its seal.
+    /// The shared Secret, with a valid seal.
     Sealed,
-    /// The shared Secret, without a valid seal: nothing of it is believed.
+    /// The shared Secret, without a valid seal: nothing in it is trusted.
     Unsealed,
-    /// This process's own directory: keys, but no news about what other replicas do.
+    /// This process's own directory. It has keys, but no news of what other replicas do.
     StateDirectory,
 }
 
-/// How far the clocks of replicas may be apart.
+/// Largest accepted difference between the clocks of two replicas.
 const SKEW: Duration = Duration::from_secs(60);
 
 fn apart(one: Timestamp, other: Timestamp) -> Duration {
@@ -32,19 +32,21 @@ fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestam
     one.into_iter().chain(other).min()
 }
 
-/// How a record was come by.
+/// The circumstances in which a journal was read.
 #[derive(Clone, Copy)]
 struct Reading {
-    /// When the one before was read.
+    /// When the previous journal was read.
     before: Option<Moment>,
-    /// Whether nothing was known until now, and there was nothing to know.
+    /// Whether no key was known until now and none had been published before.
     blank: bool,
     origin: Origin,
 }
 
 impl KeyBook {
-    /// The shared record was looked for and is not there. The first time, that means that nothing
-    /// was ever published.
+    /// Handles a shared journal that does not exist.
+    ///
+    /// At the first reading this means that no key was ever published. Later it is an alarm if the
+    /// journal had a key.
     pub fn adopt_none(&mut self, now: Moment) -> Vec<KeyEvent> {
         if self.read_at.replace(now).is_some() {
             let known = self.entries.values().any(|entry| entry.recorded);
@@ -63,13 +65,13 @@ impl KeyBook {
         Vec::new()
     }
 
-    /// The shared record was read, and its bytes are none.
+    /// Handles a shared journal that cannot be parsed.
     pub fn adopt_unreadable(&mut self, now: Moment) -> Vec<KeyEvent> {
         self.adopt_unbelievable("it cannot be read", now)
     }
 
-    /// A process that knows what the record said writes it anew. One that does not cannot tell what
-    /// was revoked: it waits for another.
+    /// Rejects a journal. A process that has read a valid one before rewrites it. Any other process
+    /// does not know which keys are revoked, so it waits for one that does.
     fn adopt_unbelievable(&mut self, why: &'static str, now: Moment) -> Vec<KeyEvent> {
         if self.knows_record {
             self.read_at = Some(now);
@@ -77,7 +79,7 @@ impl KeyBook {
         vec![KeyEvent::RecordTampered(why)]
     }
 
-    /// Takes in a record that was read.
+    /// Applies a journal that was read from `origin`.
     pub fn adopt(&mut self, journal: &KeyJournal, origin: Origin, now: Moment) -> Vec<KeyEvent> {
         let mut events = Vec::new();
         let before = self.read_at;
@@ -88,7 +90,7 @@ impl KeyBook {
             self.read_at = Some(now);
             self.knows_record = true;
         }
-        // Whatever else is wrong with it, what it revokes stays revoked.
+        // Revocations apply even if the rest of the journal is rejected.
         self.adopt_revocations(journal, &mut events);
         if journal.issuer != self.issuer {
             events.push(KeyEvent::RecordTampered("it names another issuer"));
@@ -155,7 +157,7 @@ impl KeyBook {
             .get(kid)
             .is_some_and(|retired| stored.confirmed_at <= *retired)
         {
-            // This process has retired it and not yet written that.
+            // This process retired the key and has not written that to the journal yet.
             return;
         }
         match self.entries.get(kid) {
@@ -164,8 +166,8 @@ impl KeyBook {
                     "it holds other bytes under a known kid",
                 ));
             }
-            // What this process alone saw, or had in its directory, gives way to what all replicas
-            // agreed on.
+            // A key that only this process saw, or had in its directory, yields to the journal that
+            // all replicas share.
             Some(own) if own.record.key != stored.key => {
                 events.push(KeyEvent::Replaced(kid.to_owned()));
                 self.entries.remove(kid);
@@ -178,7 +180,7 @@ impl KeyBook {
         }
     }
 
-    /// Takes in what other replicas know of a key that is recorded already.
+    /// Merges a journal's record of a key into this process's own record of it.
     fn merge(&mut self, kid: &str, stored: &KeyRecord, now: Moment, events: &mut Vec<KeyEvent>) {
         let listed = self.is_listed(kid, now);
         let Some(own) = self.entries.get_mut(kid) else {
@@ -186,7 +188,7 @@ impl KeyBook {
         };
         let confirmed_at = stored.confirmed_at.min(now.wall);
         if confirmed_at > own.record.confirmed_at {
-            // Another replica has seen it since.
+            // Another replica saw the key at the hub later than this one.
             own.record.confirmed_at = confirmed_at;
             own.missing_since = None;
             own.record.withdrawn_at = stored.withdrawn_at;
@@ -197,17 +199,17 @@ impl KeyBook {
         own.record.signed_until = own.record.signed_until.max(stored.signed_until);
         if apart(own.record.published_at, stored.published_at) > SKEW {
             events.push(KeyEvent::RecordTampered(
-                "it gives a key another time of publication",
+                "it gives a key a different publication time",
             ));
         }
-        // The later time wins, so that replicas whose clocks differ agree. How old the key is here
-        // is counted here.
+        // The later time wins, so that replicas whose clocks differ agree. It does not change the
+        // key's age, which this process counts itself.
         if stored.published_at <= now.wall.saturating_add(SKEW).unwrap_or(now.wall) {
             own.record.published_at = own.record.published_at.max(stored.published_at);
         }
     }
 
-    /// A key that the record holds and this process did not have, or did not know to be recorded.
+    /// Inserts a journal's key that this process did not have, or did not know to be recorded.
     fn insert_stored(
         &mut self,
         kid: &str,
@@ -217,8 +219,8 @@ impl KeyBook {
         events: &mut Vec<KeyEvent>,
     ) {
         let sealed = found.origin == Origin::Sealed;
-        // A replica may have published it before this process saw it, but not before this process
-        // last saw it missing.
+        // A replica may have published the key before this process saw it, but not before this
+        // process last read a journal without it.
         let not_before = found
             .before
             .filter(|_| sealed)
@@ -231,7 +233,7 @@ impl KeyBook {
         let impossible = dated_back || dated_on;
         if impossible {
             events.push(KeyEvent::RecordTampered(
-                "it gives a new key a time of publication that cannot be",
+                "it gives a new key an impossible publication time",
             ));
         }
         let published_at = if impossible {
@@ -240,8 +242,9 @@ impl KeyBook {
             stored.published_at
         };
         let own = self.entries.remove(kid);
-        // Or a replica was faster with the first set of all, which this process had in hand too, or
-        // nothing yet.
+        // `first` also holds if another replica recorded the first set before this process did.
+        // This process then had the key in its own first set (`beaten`) or knew no key yet
+        // (`blank`).
         let beaten = self.nothing_before && own.as_ref().is_some_and(|own| own.record.first);
         let first =
             stored.first && (found.before.is_none() || beaten || found.blank) && !impossible;
@@ -283,7 +286,7 @@ impl KeyBook {
         self.candidates.retain(|(_, candidate), _| candidate != kid);
     }
 
-    /// What the leader retired goes here too, unless the hub still shows it to this process.
+    /// Removes the keys that the leader retired, unless the hub still lists them to this process.
     fn drop_retired(&mut self, journal: &KeyJournal, now: Moment, events: &mut Vec<KeyEvent>) {
         self.retired.retain(|kid, _| journal.keys.contains_key(kid));
         let gone: Vec<String> = self

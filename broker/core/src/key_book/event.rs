@@ -1,23 +1,25 @@
-//! What happened to a key, for the log and the metrics.
+//! Changes to the hub's keys, for the log and the metrics.
 
-/// See the module. A kid is text that an upstream wrote: print it encoded.
+/// A change to a hub key or to the key journal. A `kid` is text from the upstream: encode it before
+/// printing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyEvent {
-    /// It is published from now on.
+    /// The key is published from now on.
     Published(String),
-    /// No endpoint of the hub lists it any more; it is held while a token that it signed may live.
+    /// No endpoint of the hub lists the key any more. It stays published while a token that it
+    /// signed may be valid.
     Withdrawn(String),
-    /// It is published no longer.
+    /// The key is no longer published.
     Retired(String),
-    /// It was revoked.
+    /// The key was revoked.
     Revoked(String),
     /// The hub lists a key that was revoked. It is not published.
     RevokedListed(String),
-    /// An endpoint of the hub lists other bytes under a known kid. They are not published.
+    /// An endpoint of the hub lists a different key under a known `kid`. That key is not published.
     Replaced(String),
-    /// The shared record has no valid seal, names another issuer, or contradicts what this process
-    /// saw. It is written anew.
+    /// The shared journal has no valid seal, names another issuer, or contradicts what this process
+    /// saw. It is rewritten.
     RecordTampered(&'static str),
-    /// The shared record is older than one that was seen before. It is written anew.
+    /// The shared journal is older than one that was seen before. It is rewritten.
     RecordRolledBack,
 }

@@ -1,4 +1,4 @@
-//! What a look at the hub changes.
+//! Applies a reading of the hub's key endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,25 +7,25 @@ use super::{Candidate, KeyBook, KeyEvent};
 use crate::jwks::{PublicKey, PublicKeySet};
 use crate::moment::Moment;
 
-/// How long an endpoint must have listed a new key before it is published unasked: one that flashes
-/// up once is not.
+/// How long an endpoint must have listed a new key before the key is published without a token
+/// signed by it. This keeps out a key that appears only briefly.
 const CANDIDACY: Duration = Duration::from_secs(10);
 
-/// How long complete readings must lack a key before it is withdrawn: behind a load balancer each
-/// may reach another apiserver.
+/// How long complete readings must lack a key before it is withdrawn. Behind a load balancer, each
+/// reading may reach another apiserver.
 pub(super) const ABSENCE: Duration = Duration::from_secs(60);
 
-/// One look at every endpoint of the hub.
+/// One reading of the keys at every endpoint of the hub.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// The endpoints that answered, each by its address, and what they list.
+    /// The endpoints that answered, by address, with the keys that each lists.
     pub answered: Vec<(String, PublicKeySet)>,
-    /// How many gave no usable answer. Then nothing is withdrawn.
+    /// How many endpoints gave no usable answer. If any did, no key is withdrawn.
     pub silent: usize,
 }
 
 impl KeyBook {
-    /// Takes in a look at the hub. Only who leads may withdraw.
+    /// Applies a reading of the hub. Only the leader (`leads`) withdraws keys.
     pub fn observe(&mut self, reading: &Reading, leads: bool, now: Moment) -> Vec<KeyEvent> {
         let mut events = Vec::new();
         let mut candidates = BTreeMap::new();
@@ -42,7 +42,7 @@ impl KeyBook {
         if reading.answered.is_empty() {
             return events;
         }
-        // The candidates of an endpoint that gave no answer wait for it to speak again.
+        // Candidates of an endpoint that did not answer wait until it answers again.
         let heard = |endpoint: &String| {
             reading
                 .answered
@@ -58,8 +58,7 @@ impl KeyBook {
         self.listed = listed;
         self.listed_at = now.mono;
         self.publish_candidates(first_set, &heard, now, &mut events);
-        // Never down to nothing: as long as no key that the hub lists is published, the others
-        // stay.
+        // Never withdraws the last keys: they stay until a key that the hub lists is published.
         let replaced = self.listed.keys().any(|kid| self.entries.contains_key(kid));
         if leads && reading.silent == 0 && replaced {
             self.withdraw(now, &mut events);
@@ -67,8 +66,8 @@ impl KeyBook {
         events
     }
 
-    /// The hub has just signed a token for us with `kid`. If it also lists the key, the key is
-    /// published at once.
+    /// Publishes the key `kid` at once, if the hub lists it. The caller has just received a token
+    /// that the hub signed with it.
     pub fn vouch(&mut self, kid: &str, now: Moment) -> Vec<KeyEvent> {
         match self.listed.get(kid) {
             Some(key) if !self.entries.contains_key(kid) && !self.is_revoked(key) => {
@@ -130,7 +129,8 @@ impl KeyBook {
         );
     }
 
-    /// The first set is published whole: there is nothing older that it could be told from.
+    /// Publishes the candidates that were listed for long enough. The first set is published whole,
+    /// because there is no older set to compare it with.
     fn publish_candidates(
         &mut self,
         first_set: bool,
@@ -138,7 +138,7 @@ impl KeyBook {
         now: Moment,
         events: &mut Vec<KeyEvent>,
     ) {
-        // A second sight is needed: time alone ripens nothing.
+        // The endpoint must have listed the key again: elapsed time alone is not enough.
         let ripe = |((endpoint, _), candidate): &(&(String, String), &Candidate)| {
             first_set || heard(endpoint) && now.mono.saturating_sub(candidate.since) >= CANDIDACY
         };
@@ -154,8 +154,8 @@ impl KeyBook {
         }
     }
 
-    /// Every endpoint answered, so what none lists is withdrawn, and what nobody needs any more is
-    /// retired.
+    /// Withdraws keys that no endpoint lists, and retires those that no valid token needs. Call it
+    /// only after every endpoint has answered.
     fn withdraw(&mut self, now: Moment, events: &mut Vec<KeyEvent>) {
         let gone: BTreeSet<String> = self
             .entries
@@ -168,7 +168,7 @@ impl KeyBook {
                 continue;
             };
             let missing_since = *entry.missing_since.get_or_insert(now.mono);
-            // Another replica may have seen it since.
+            // Another replica may have seen the key at the hub more recently.
             let unseen = Duration::try_from(now.wall.duration_since(entry.record.confirmed_at))
                 .unwrap_or_default();
             if entry.record.withdrawn_at.is_none()

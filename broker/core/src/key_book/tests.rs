@@ -58,7 +58,7 @@ fn kids(book: &KeyBook, now: Moment) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Writes what the book wants written, as a store that never fails.
+/// Writes the draft, if there is one, to a store that never fails.
 fn store(book: &mut KeyBook, stored: &mut Option<KeyJournal>, now: Moment) -> bool {
     let Some(draft) = book.draft(stored.as_ref(), now) else {
         return false;
@@ -68,7 +68,7 @@ fn store(book: &mut KeyBook, stored: &mut Option<KeyJournal>, now: Moment) -> bo
     true
 }
 
-/// A book in force for a while, and its record.
+/// A key book whose first key set has been recorded, and the stored journal.
 fn settled_world() -> (KeyBook, Option<KeyJournal>) {
     let (mut book, mut stored) = (book(true), None);
     book.adopt_none(at(0));
@@ -496,7 +496,7 @@ fn what_was_retired_is_not_brought_back_by_the_record() {
         book.observe(&reading(&[&[Es256]]), true, at(second));
     }
     assert_eq!(kids(&book, at(175)), ["ES256"]);
-    // The record still holds it, and is read before it is written.
+    // The journal still contains the key, and is read before it is written.
     let events = book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(180));
     assert_eq!(
         (events, kids(&book, at(180))),

@@ -1,4 +1,4 @@
-//! What of the book belongs into the shared record.
+//! What this process writes to the shared key journal and to its state directory.
 
 use std::time::Duration;
 
@@ -8,26 +8,28 @@ use super::KeyBook;
 use crate::key_journal::KeyJournal;
 use crate::moment::Moment;
 
-/// How much a confirmation must be newer to be worth a write.
+/// How much newer a confirmation must be to be worth a write.
 const CONFIRMATION_STEP: Duration = Duration::from_secs(3600);
-/// How much later than true a token's end is written, so that not every token causes a write.
+/// How much later than its true value a token's expiry is recorded, so that not every token causes
+/// a write.
 const SIGNED_STEP: Duration = Duration::from_secs(600);
 
-/// A record to be written. Taken back with [`KeyBook::written`] once it is.
+/// A key journal to be written. Pass it to [`KeyBook::written`] once the write has succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     journal: KeyJournal,
 }
 
 impl Draft {
-    /// What to write.
+    /// The journal to write.
     pub fn journal(&self) -> &KeyJournal {
         &self.journal
     }
 }
 
 impl KeyBook {
-    /// The book for this process's own disk. Its times are coarse, so that it changes seldom.
+    /// The journal for this process's own disk. Its times are rounded to ten minutes, so that it
+    /// rarely changes.
     pub fn snapshot(&self) -> KeyJournal {
         let mut journal = KeyJournal::empty(self.issuer.clone());
         journal.sequence = self.sequence;
@@ -41,11 +43,15 @@ impl KeyBook {
         journal
     }
 
-    /// The record as it should be, where `stored` is not worth keeping as it is.
+    /// The journal to write, or `None` if no write is needed.
+    ///
+    /// No write is needed if `stored` is good enough to keep. Nothing can be written before the
+    /// journal is known, or while there is nothing to record.
     pub fn draft(&self, stored: Option<&KeyJournal>, now: Moment) -> Option<Draft> {
         let mut journal = KeyJournal::empty(self.issuer.clone());
         journal.revoked.clone_from(&self.revoked);
-        // What lay in a directory alone, and the hub has not shown, is not for other replicas.
+        // A key that is only in the state directory, and that the hub has not shown, is not passed
+        // on to other replicas.
         for (kid, entry) in self
             .entries
             .iter()
@@ -84,7 +90,7 @@ impl KeyBook {
         }
     }
 
-    /// The draft stands in the shared record: what it brought in begins to settle.
+    /// Notes that the draft was written. The activation delay of the keys that it added starts now.
     pub fn written(&mut self, draft: &Draft, now: Moment) {
         self.sequence = self.sequence.max(draft.journal.sequence);
         self.read_at = Some(now);
@@ -104,7 +110,7 @@ impl KeyBook {
     }
 }
 
-/// The start of the ten minutes that hold `time`, so many steps later.
+/// Rounds `time` down to ten minutes and adds `steps` times ten minutes.
 fn coarse(time: Timestamp, steps: i64) -> Timestamp {
     let step = i64::try_from(SIGNED_STEP.as_secs()).unwrap_or(i64::MAX);
     Timestamp::from_second(

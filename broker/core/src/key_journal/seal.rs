@@ -1,4 +1,4 @@
-//! The seal under a record: HMAC-SHA-256 with a key that is made once for an installation.
+//! The seal of a key journal: HMAC-SHA-256 with a key that is generated once per installation.
 
 use aws_lc_rs::hmac;
 use base64::Engine;
@@ -9,10 +9,10 @@ use crate::jwt::BASE64URL;
 /// Separates these seals from any other use of the key.
 const PURPOSE: &[u8] = b"keyferry hub keys 1\n";
 
-/// The key of the seal. It does not print.
+/// The HMAC key of the seal. Its `Debug` output does not contain the key.
 pub struct SealKey(hmac::Key);
 
-/// The bytes are no key of a seal.
+/// The bytes have the wrong length for a seal key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a seal's key is exactly 32 bytes")]
 pub struct SealKeyError;

@@ -1,4 +1,5 @@
-//! The record as bytes: versioned JSON, the same bytes for the same record, read strictly.
+//! The stored form of a key journal: versioned JSON, read strictly. Equal journals have equal
+//! bytes.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +12,16 @@ use crate::issuer::Issuer;
 use crate::json::{self, JsonError, JsonLimits, MAX_JSON_DEPTH};
 use crate::jwks::PublicKey;
 
-/// The largest record that is read, well below the 1 MiB of a Secret.
+/// The largest journal that is read, well below the 1 MiB of a Secret.
 pub const MAX_JOURNAL_BYTES: usize = 512 * 1024;
-/// Keys and revocations in a record at most.
+/// Maximum number of keys and revocations in a journal.
 const MAX_ENTRIES: usize = 500;
 const VERSION: u64 = 1;
 
-/// Why bytes are no record. No part of them is repeated.
+/// Why bytes are not a valid key journal. No part of them is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// No strict JSON object.
+    /// Not a strict JSON object.
     #[error("the record of keys cannot be read")]
     Json(#[source] JsonError),
     /// Another version of Keyferry wrote it.
@@ -29,13 +30,13 @@ pub enum JournalError {
     /// A member is missing, of another type, or unknown.
     #[error("the record of keys has not the members of version 1")]
     Shape,
-    /// The issuer is none.
+    /// The issuer is not valid.
     #[error("the record of keys names no usable issuer")]
     Issuer,
-    /// A key is none that could be published.
+    /// A key could not be published.
     #[error("the record of keys holds a key that cannot be published")]
     Key,
-    /// Too many entries, or one kid twice.
+    /// There are too many entries, or one `kid` appears twice.
     #[error("the record of keys holds a kid twice, or more than 500 entries")]
     Entries,
 }
@@ -74,11 +75,11 @@ struct StoredRevocation {
 }
 
 impl KeyJournal {
-    /// The record as bytes, as [`KeyJournal::from_bytes`] reads them.
+    /// Encodes the journal as bytes that [`KeyJournal::from_bytes`] reads.
     ///
     /// # Errors
-    /// [`JournalError`]: it cannot be written so that it could be read. Such bytes must never take
-    /// the place of a record: what was revoked would be forgotten.
+    /// [`JournalError`] if the bytes could not be read back. Such bytes must never replace a stored
+    /// journal, because its revocations would be lost.
     pub fn to_bytes(&self) -> Result<Vec<u8>, JournalError> {
         let key = |record: &KeyRecord| StoredKey {
             jwk: record.key.to_value(),
@@ -104,10 +105,10 @@ impl KeyJournal {
         checked(serde_json::to_vec(&stored).map_err(|_| JournalError::Shape)?)
     }
 
-    /// Reads a record.
+    /// Reads a journal.
     ///
     /// # Errors
-    /// [`JournalError`] says why it is used for nothing.
+    /// [`JournalError`] says why no part of it is used.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, JournalError> {
         let object = json::read_object(
             bytes,
@@ -164,8 +165,8 @@ impl KeyJournal {
     }
 }
 
-/// Only bytes that are a record. A record that grew beyond what is read would lock out every
-/// replica.
+/// Returns the bytes only if they can be read back. A journal that grew beyond the limits would
+/// lock out every replica.
 fn checked(bytes: Vec<u8>) -> Result<Vec<u8>, JournalError> {
     KeyJournal::from_bytes(&bytes).map(|_| bytes)
 }

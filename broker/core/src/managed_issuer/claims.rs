@@ -1,4 +1,4 @@
-//! The token before its signature, as kube-apiserver writes its own.
+//! The header and claims of a token, in the form that kube-apiserver uses.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use super::key_set::Binding;
 use crate::jwt::BASE64URL;
 use crate::service_account::ServiceAccountIdentity;
 
-/// What a token says beside what its key set says.
+/// The claims of one token. Its issuer and audience come from the binding of the key set.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimsOfToken<'a> {
-    /// Whose it is.
+    /// The ServiceAccount that the token is for.
     pub identity: &'a ServiceAccountIdentity,
-    /// When it begins.
+    /// When the token is issued and becomes valid (`iat` and `nbf`).
     pub issued_at: Timestamp,
-    /// How long it lives, in whole seconds.
+    /// How long the token is valid, in whole seconds.
     pub lifetime: Duration,
     /// 16 random bytes, which become its `jti`.
     pub id: [u8; 16],
 }
 
-/// Header and claims, encoded and joined (RFC 7515 section 5.1): what is signed. The issuer and the
-/// one audience are the binding's.
+/// The encoded header and claims, joined: the input of the signature (RFC 7515 section 5.1). The
+/// issuer and the only audience are the binding's.
 pub fn signing_input(binding: &Binding, kid: &str, token: &ClaimsOfToken<'_>) -> String {
     let issued_at = token.issued_at.as_second();
     let expires_at =
@@ -51,7 +51,7 @@ pub fn signing_input(binding: &Binding, kid: &str, token: &ClaimsOfToken<'_>) ->
     )
 }
 
-/// RFC 9562 version 4.
+/// Formats the bytes as a UUID of version 4 (RFC 9562).
 fn uuid(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;

@@ -1,4 +1,4 @@
-//! A private key that neither prints nor clones.
+//! A private key that cannot be printed or cloned.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::jwks::PublicKey;
 
-/// The bytes are no private key that is used here.
+/// The bytes are not a PKCS#8 private key on P-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is no PKCS#8 private key on P-256")]
 pub struct KeyFault;
@@ -41,7 +41,7 @@ impl PrivateKey {
         self.public.kid()
     }
 
-    /// The key itself as PKCS#8, for the store and the signer alone.
+    /// The private key as PKCS#8, only for the store and the signer.
     pub fn pkcs8(&self) -> &[u8] {
         &self.pkcs8
     }

@@ -1,5 +1,4 @@
-//! A key set as it is stored: what it is for, the key that signs, the one that will, and those that
-//! did.
+//! The key set of a managed issuer: its binding and its current, next and previous keys.
 
 use jiff::Timestamp;
 
@@ -12,17 +11,18 @@ use crate::jwks::PublicKey;
 use crate::moment::Moment;
 use crate::name::ObjectName;
 
-/// Superseded keys of one set at most. A rotation waits until there is room.
+/// Maximum number of previous keys in one set. A rotation waits until there is room.
 pub const MAX_PREVIOUS: usize = 16;
 
-/// What a key set is for. It never changes: a set made for one audience signs for no other.
+/// The target, issuer and audience of a key set. It never changes: a set made for one audience
+/// signs for no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// The TargetCluster.
     pub target: ObjectName,
-    /// `iss`.
+    /// The value of `iss`.
     pub issuer: Issuer,
-    /// `aud`, alone.
+    /// The only value of `aud`.
     pub audience: Audience,
 }
 
@@ -46,34 +46,34 @@ pub struct NextKey {
     pub published_at: Timestamp,
 }
 
-/// A key that signed. Its private half is gone.
+/// A key that used to sign. Its private half is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreviousKey {
     /// The public half.
     pub key: PublicKey,
-    /// When the last token that it can have signed is over.
+    /// When the last token that it can have signed has expired.
     pub published_until: Timestamp,
 }
 
 /// One target's key set.
 #[derive(Debug)]
 pub struct KeySet {
-    /// What it is for.
+    /// The target, issuer and audience of the set.
     pub binding: Binding,
     /// The key that signs.
     pub current: CurrentKey,
-    /// The key that will.
+    /// The key that will sign after the next rotation.
     pub next: NextKey,
-    /// The keys that did, at most [`MAX_PREVIOUS`].
+    /// The keys that used to sign, at most [`MAX_PREVIOUS`].
     pub previous: Vec<PreviousKey>,
-    /// The last rotation by hand that was carried out, as it was asked for.
+    /// The text of the last manual rotation request that was carried out.
     pub handled_rotation: Option<String>,
 }
 
 impl KeySet {
-    /// A target's first set. Nothing was signed before it, but it is not used before it has
-    /// settled: a set made in the place of one that was deleted looks the same, and verifiers may
-    /// hold a copy of that one.
+    /// Makes a target's first set. It has signed nothing yet, but still waits for the activation
+    /// delay. A set that replaces a deleted one looks the same, and verifiers may have cached the
+    /// deleted one.
     pub fn first(binding: Binding, current: PrivateKey, next: PrivateKey, now: Moment) -> Self {
         let published_at = whole_seconds(now.wall);
         Self {
@@ -92,7 +92,7 @@ impl KeySet {
         }
     }
 
-    /// Every public key with the time at which it is over, where that is known already.
+    /// Every public key, with the end of its publication if that is known already.
     pub fn public_keys(&self) -> impl Iterator<Item = (&PublicKey, Option<Timestamp>)> {
         let living = [self.current.key.public(), self.next.key.public()]
             .into_iter()
@@ -104,8 +104,9 @@ impl KeySet {
         )
     }
 
-    /// The set after a change: what `seen` says is missing comes back, what it says is over goes,
-    /// and a promotion moves each key on by one place, the freshly made one coming in as the next.
+    /// The set after a change. Keys that `seen` reports as missing are restored, and expired keys
+    /// are removed. A promotion makes the next key current and the current key previous; the fresh
+    /// key becomes the next one.
     pub fn changed(self, change: ReadyChange, seen: &Sightings, now: Moment) -> Self {
         let Self {
             binding,
@@ -154,22 +155,22 @@ impl KeySet {
     }
 }
 
-/// A [`Change`] with what it needs.
+/// A [`Change`] with the data that it needs.
 #[derive(Debug)]
 pub enum ReadyChange {
     /// The next key becomes the current one.
     Promote {
         /// The new next key.
         fresh: PrivateKey,
-        /// The request by hand that this carries out, if one stands.
+        /// The manual rotation request that this carries out, if there is one.
         asked_for: Option<String>,
     },
-    /// Nothing but what is over or missing.
+    /// Expired keys are removed and missing keys are restored, nothing else.
     Tidy,
 }
 
 impl ReadyChange {
-    /// Which change it is.
+    /// The kind of change, without its data.
     pub fn kind(&self) -> Change {
         match self {
             Self::Promote { .. } => Change::Promote,
@@ -178,7 +179,7 @@ impl ReadyChange {
     }
 }
 
-/// The stored form has whole seconds; what is written must be what is read again.
+/// Truncates to whole seconds, as the stored form does, so that a set reads back as it was written.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -1,4 +1,4 @@
-//! When a key set is to be changed.
+//! Decides when a key set must change.
 
 use std::time::Duration;
 
@@ -6,32 +6,33 @@ use super::key_set::{KeySet, MAX_PREVIOUS};
 use super::sightings::Sightings;
 use crate::moment::Moment;
 
-/// A key that began to sign further ahead than this was promoted by a clock that was wrong.
+/// If a key's `signs_since` is further ahead than this, the clock that promoted it was wrong.
 const AHEAD: Duration = Duration::from_secs(24 * 3600);
 
 /// How keys are rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotationPolicy {
-    /// How long a key must have been published before it signs ([`crate::lifetime::settle`]).
+    /// The activation delay: how long a key must have been published before it signs
+    /// ([`crate::lifetime::settle`]).
     pub settles_after: Duration,
-    /// How long a key signs before the next one does.
+    /// How long a key signs before the next one replaces it.
     pub every: Duration,
 }
 
-/// What is to be done to a key set.
+/// A change that a key set needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The next key becomes the current one.
     Promote,
-    /// Keys that are over go, keys that were taken out too early come back.
+    /// Expired keys are removed, and keys that were removed too early are restored.
     Tidy,
 }
 
-/// What is to be done now. `asked_for` is the request by hand that stands at the stored set, if
-/// any.
+/// The change that is due now, if any. `asked_for` is the manual rotation request on the stored
+/// set, if there is one.
 ///
-/// A replica promotes only a key that it has published itself for the whole time, whatever the
-/// stored times say.
+/// A replica promotes a key only after publishing it itself for the whole activation delay,
+/// whatever the stored times say.
 pub fn due(
     set: &KeySet,
     seen: &Sightings,

@@ -1,7 +1,7 @@
-//! What one replica has seen of one key set, by the clock that never goes back.
+//! What one replica has seen of one key set, measured with the monotonic clock.
 //!
-//! Stored times are another replica's word, or that of whoever edited the Secret. They are believed
-//! once, for the keys that a replica finds at its start. From then on it goes by what it has
+//! Stored times come from another replica, or from a user who edited the Secret. A replica trusts
+//! them only once, for the keys that it finds at its start. From then on it relies on what it has
 //! published itself.
 
 use std::collections::BTreeMap;
@@ -14,20 +14,21 @@ use super::key_set::{KeySet, PreviousKey};
 use crate::jwks::{JwksError, PublicKey, PublicKeySet};
 use crate::moment::Moment;
 
-/// Keys published for one issuer at most, those that went missing included. Verifiers take at least
-/// a hundred.
+/// Maximum number of keys published for one issuer, including missing ones. Verifiers accept at
+/// least a hundred.
 pub const MAX_PUBLISHED: usize = 64;
 
-/// A superseded key that another replica took out this long before its end was taken out at its
-/// end: clocks differ.
+/// A superseded key that is removed at most this long before its end counts as removed at its end,
+/// because clocks differ.
 const EARLY: Duration = Duration::from_secs(120);
 
-/// See the module.
+/// One replica's observations of a key set: since when it publishes each key, and which keys are
+/// missing.
 #[derive(Clone, Debug, Default)]
 pub struct Sightings {
     origin: Option<String>,
-    /// Both clocks at the first reading: a replica that starts with a wrong clock does not get to
-    /// read.
+    /// Both clocks at the first reading. A replica that starts with a wrong clock does not get as
+    /// far as a reading.
     anchor: Option<Moment>,
     keys: BTreeMap<String, Sighting>,
 }
@@ -37,8 +38,8 @@ struct Sighting {
     key: PublicKey,
     first_seen: Duration,
     settled_from: Duration,
-    /// When it is over, for a key that is superseded or missing. Both clocks must say so: one of
-    /// them may have jumped.
+    /// When the publication ends, for a superseded or missing key. Both clocks must have passed it,
+    /// because one of them may have jumped.
     end: Option<End>,
     missing: bool,
 }
@@ -50,7 +51,8 @@ struct End {
 }
 
 impl End {
-    /// The end at a stored time, seen from `earliest`, where `now` is the same moment.
+    /// Places the stored time `wall` on both clocks; `earliest` is the wall time that is assumed
+    /// for `now`.
     fn at(wall: Timestamp, earliest: Timestamp, now: Moment) -> Self {
         Self {
             wall,
@@ -64,11 +66,12 @@ impl End {
 }
 
 impl Sightings {
-    /// Takes a reading in. `origin` names the stored object, so that one that was deleted and made
-    /// anew is known as another.
+    /// Applies a reading of the stored set. `origin` identifies the stored object, so that a
+    /// deleted and recreated object counts as a different one.
     ///
-    /// A key that is gone from the same object before its time is held: it may have signed. A key
-    /// that went with its object is not: deleting the object is how a stolen key is revoked.
+    /// A key that disappears from the same object before its end stays published, because it may
+    /// have signed. A key that disappears with its object does not: deleting the object is how a
+    /// stolen key is revoked.
     pub fn note(&mut self, set: &KeySet, origin: &str, settles_after: Duration, now: Moment) {
         let first = self.origin.is_none();
         self.anchor.get_or_insert(now);
@@ -79,8 +82,8 @@ impl Sightings {
             let before = keys.remove(key.kid());
             let end = published_until.map(|until| match &before {
                 Some(Sighting { end: Some(end), .. }) if end.wall >= until => *end,
-                // This replica has seen it sign until now, whatever the clock of the one that
-                // superseded it said.
+                // For this replica the key may have signed until now, whatever the clock of the
+                // replica that superseded it said.
                 Some(Sighting { end: None, .. }) => {
                     End::at(until.max(kept_from_now), earliest, now)
                 }
@@ -134,13 +137,14 @@ impl Sightings {
         }
     }
 
-    /// The later of the wall clock and of what it would say if it had never been set: what is
-    /// written must not be too early.
+    /// The later of the wall clock and the time that it would show if it had never been set. Used
+    /// for times that are written, which must not be too early.
     pub fn latest(&self, now: Moment) -> Timestamp {
         self.unset(now).max(now.wall)
     }
 
-    /// The earlier of the two: what is read must not be over too early.
+    /// The earlier of the same two times. Used for times that are read, so that no key ends too
+    /// early.
     fn earliest(&self, now: Moment) -> Timestamp {
         self.unset(now).min(now.wall)
     }
@@ -155,15 +159,16 @@ impl Sightings {
         unset.unwrap_or(now.wall)
     }
 
-    /// The end of a key that may have signed a moment ago.
+    /// The end of publication of a key that may have signed a moment ago.
     pub fn kept_from(&self, now: Moment) -> Timestamp {
         self.latest(now)
             .saturating_add(KEPT)
             .unwrap_or(Timestamp::MAX)
     }
 
-    /// Whether this replica may sign with the key: it has been published for long enough, by what
-    /// this replica has seen or, for a key that it found at its start, by what was stored then.
+    /// Whether this replica may sign with the key, because the key has been published for the
+    /// activation delay. This counts what this replica has seen itself. For a key that it found at
+    /// its start, it counts the stored time.
     pub fn is_settled(&self, kid: &str, now: Moment) -> bool {
         self.keys
             .get(kid)
@@ -177,7 +182,7 @@ impl Sightings {
             .map(|seen| now.mono.saturating_sub(seen.first_seen))
     }
 
-    /// Whether the last token that the key can have signed is over, by both clocks.
+    /// Whether the last token that the key can have signed has expired, by both clocks.
     pub fn is_over(&self, kid: &str, now: Moment) -> bool {
         self.keys
             .get(kid)
@@ -185,7 +190,7 @@ impl Sightings {
             .is_some_and(|end| end.passed(now))
     }
 
-    /// The keys that were taken out of the stored set before their time.
+    /// The keys that were removed from the stored set before their end.
     pub fn missing(&self, now: Moment) -> impl Iterator<Item = PreviousKey> {
         let missing = self.keys.values().filter(|seen| seen.missing);
         missing.filter_map(move |seen| {
@@ -198,7 +203,7 @@ impl Sightings {
         })
     }
 
-    /// What is to be published: every key of the last reading, and those that are missing.
+    /// The keys to publish: every key of the last reading, and the missing ones.
     ///
     /// # Errors
     /// [`JwksError`] before the first reading.
@@ -207,7 +212,7 @@ impl Sightings {
     }
 }
 
-/// How much of the time a key found at the start has still to wait, by its stored time.
+/// How much of the activation delay remains for a key found at the start, by its stored time.
 fn still_to_wait(set: &KeySet, key: &PublicKey, settles_after: Duration, now: Moment) -> Duration {
     let published_at = [
         (set.current.key.kid(), set.current.published_at),
@@ -222,7 +227,7 @@ fn still_to_wait(set: &KeySet, key: &PublicKey, settles_after: Duration, now: Mo
     span(now.wall, settled_at).min(settles_after)
 }
 
-/// Zero when the second is the earlier one.
+/// The time from `one` to `other`; zero if `other` is earlier.
 fn span(one: Timestamp, other: Timestamp) -> Duration {
     Duration::try_from(other.duration_since(one)).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! The stored form of a key set: versioned JSON, read strictly. Whoever can read it can sign;
-//! whoever can write it can be the signer.
+//! The stored form of a key set: versioned JSON, read strictly. Read access to it is enough to sign
+//! tokens; write access is enough to replace the signing key.
 
 use std::fmt::Write;
 
@@ -25,25 +25,25 @@ const LIMITS: JsonLimits = JsonLimits {
     bytes: MAX_STORED_BYTES,
     depth: 4,
 };
-/// The longest text by which a rotation is asked for.
+/// The longest text of a manual rotation request.
 const MAX_REQUEST_BYTES: usize = 256;
 
-/// Why a stored document is no key set. No part of it is repeated.
+/// Why a stored document is not a valid key set. No part of it is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredFault {
-    /// No strict JSON object.
+    /// Not a strict JSON object.
     #[error("the stored key set cannot be read")]
     Json(#[source] JsonError),
-    /// Another program's, or a newer one's.
+    /// Written by another program or by a newer version.
     #[error("the stored key set has another version than 1")]
     Version,
-    /// A member is absent, of another type or not what it must be.
+    /// A member is missing, has another type or is not valid.
     #[error("the stored key set has no usable {0}")]
     Member(&'static str),
     /// A member that version 1 does not have.
     #[error("the stored key set has a member that version 1 does not know")]
     Unknown,
-    /// One key stands in two places.
+    /// One key appears in two places.
     #[error("the stored key set holds one key twice")]
     Twice,
 }
@@ -95,7 +95,8 @@ pub fn read(bytes: &[u8]) -> Result<KeySet, StoredFault> {
     Ok(set)
 }
 
-/// Members that are taken out one by one; what is left is unknown. Wiped when dropped.
+/// Members of an object, removed as they are read, so that only unknown ones remain. Wiped when
+/// dropped.
 struct Members(Map<String, Value>);
 
 impl Drop for Members {
@@ -148,7 +149,7 @@ impl Members {
         Ok(Zeroizing::new(bytes))
     }
 
-    /// The key, which must be the one that its `kid` says.
+    /// Reads a private key and checks that its `kid` is right.
     fn private_key(&mut self) -> Result<PrivateKey, StoredFault> {
         let kid = self.text("kid")?;
         let key = PrivateKey::from_pkcs8(self.bytes("privateKey")?)
@@ -209,9 +210,9 @@ impl Members {
     }
 }
 
-/// The document of a set, as [`read`] reads it.
+/// Writes a set as a document that [`read`] reads.
 pub fn write(set: &KeySet) -> Zeroizing<String> {
-    // Room for all of it: a text that grows leaves copies of the keys behind.
+    // Reserves room for the whole text: a string that grows leaves copies of the keys in memory.
     let mut text = Zeroizing::new(String::with_capacity(MAX_STORED_BYTES));
     let KeySet {
         binding,

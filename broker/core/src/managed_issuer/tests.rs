@@ -1,4 +1,4 @@
-//! Key sets by a clock that the test moves.
+//! Key sets with a clock that the test moves.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -155,7 +155,7 @@ fn keys_found_at_the_start_are_believed_and_later_ones_are_not() {
         found.is_settled(&kid(0), at(5000)),
         "a restart costs no minute"
     );
-    // Back-dated by whoever edits the Secret, or by a replica with a wrong clock.
+    // Back-dated by a user who edits the Secret, or by a replica with a wrong clock.
     let mut forged = promoted(first(at(0)), 2, &found, at(5001));
     forged.current = CurrentKey {
         key: key(3),

@@ -154,8 +154,8 @@ fn j62_to_j66_a_key_verifies_its_own_algorithm_only() {
             );
         }
     }
-    // The header tells a lie that fits the key: the signature was made with another padding or
-    // hash.
+    // The header names another algorithm that fits the key: the signature was made with another
+    // padding or hash.
     let rs256 = key(SigningAlgorithm::Rs256);
     let header = br#"{"alg":"RS256","kid":"RS256"}"#;
     for used in [

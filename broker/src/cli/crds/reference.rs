@@ -1,20 +1,20 @@
-//! The reference of the objects, from their own schemas: `docs/reference.md` is this output.
+//! Renders the reference of the objects from their schemas: `docs/reference.md` is this output.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Deeper than any field of ours; a schema is never walked further.
+/// The greatest depth to which a schema is read; no field of Keyferry's is deeper.
 const DEEPEST: usize = 16;
 
 const HEAD: &str = "# Reference of the objects\n\n\
     Printed by `keyferry crds --markdown` from the definitions that `keyferry crds` prints. The same `TargetCluster` and `TargetAccess` objects can\n\
     stand in a [configuration file](configuration.md), where the fields that the controller acts on have no use.\n";
 
-/// Markdown for definitions given as YAML.
+/// Renders definitions, given as YAML, as Markdown.
 ///
 /// # Errors
-/// A definition is no YAML.
+/// A definition is not valid YAML.
 pub(super) fn markdown(definitions: &[&str]) -> Result<String, serde_saphyr::Error> {
     let mut text = HEAD.to_owned();
     for definition in definitions {
@@ -59,7 +59,7 @@ fn object(definition: &Value) -> String {
     text
 }
 
-/// The row of a field and those of the fields below it.
+/// Adds the row of a field and the rows of the fields below it.
 fn field(path: &str, schema: &Value, required: bool, depth: usize, rows: &mut Vec<String>) {
     if depth > DEEPEST {
         return;
@@ -142,7 +142,7 @@ fn bounds(schema: &Value) -> impl Iterator<Item = String> {
     .flatten()
 }
 
-/// What the schema's rules say when they refuse, and those of its entries.
+/// Returns the refusal messages of the schema's rules and of its items' rules.
 fn rules(schema: &Value) -> impl Iterator<Item = &str> {
     let own = items(&schema["x-kubernetes-validations"]);
     let entries = items(&schema["items"]["x-kubernetes-validations"]);
@@ -153,7 +153,7 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// By name: in which order a map holds them depends on what else is built with it.
+/// Returns the members sorted by name, because the map's own order depends on the build's features.
 fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value
         .as_object()

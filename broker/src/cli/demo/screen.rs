@@ -1,26 +1,26 @@
-//! How the demo looks: colour for a person, plain lines for everything else.
+//! Prints the demo: with colour for a terminal, as plain lines otherwise.
 
 use std::io::Result;
 
 use crate::cli::ui;
 
-/// The demo's lines.
+/// Prints the lines of the demo.
 pub(super) struct Screen {
     colour: bool,
 }
 
 impl Screen {
-    /// With colour or without.
+    /// Creates a screen with or without colour.
     pub(super) fn new(colour: bool) -> Self {
         Self { colour }
     }
 
-    /// The first line.
+    /// Prints the title.
     pub(super) fn title(&self, text: &str) -> Result<()> {
         ui::result(&self.paint("1", text))
     }
 
-    /// A numbered step.
+    /// Prints the heading of a numbered step.
     pub(super) fn step(&self, number: usize, text: &str) -> Result<()> {
         ui::result(&format!(
             "\n{}",
@@ -28,22 +28,22 @@ impl Screen {
         ))
     }
 
-    /// What went over the wire.
+    /// Prints what was sent.
     pub(super) fn wire(&self, text: &str) -> Result<()> {
         ui::result(&format!("   {}", self.paint("2", text)))
     }
 
-    /// What came of it.
+    /// Prints a successful result.
     pub(super) fn outcome(&self, text: &str) -> Result<()> {
         ui::result(&format!("   {}", self.paint("32", text)))
     }
 
-    /// What was refused.
+    /// Prints a refusal.
     pub(super) fn refusal(&self, text: &str) -> Result<()> {
         ui::result(&format!("   {}", self.paint("31", text)))
     }
 
-    /// Names and values, lined up.
+    /// Prints names and values in columns.
     pub(super) fn facts(&self, facts: &[(&str, String)]) -> Result<()> {
         let rows: Vec<Vec<String>> = facts
             .iter()
@@ -55,12 +55,12 @@ impl Screen {
         Ok(())
     }
 
-    /// A command to copy.
+    /// Prints a command to copy.
     pub(super) fn command(&self, text: &str) -> Result<()> {
         ui::result(&format!("  {}", self.paint("33", text)))
     }
 
-    /// A plain line.
+    /// Prints a plain line.
     pub(super) fn line(&self, text: &str) -> Result<()> {
         ui::result(text)
     }

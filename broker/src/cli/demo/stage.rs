@@ -1,5 +1,4 @@
-//! What the demo runs: a hub, a target, and between them the very server that `keyferry serve`
-//! runs.
+//! Runs the demo's hub and target, and between them the same server that `keyferry serve` runs.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -19,14 +18,14 @@ use crate::kube::client::HubAccess;
 use crate::reload_signal::ReloadSignal;
 use crate::serve::{ServeError, ServeOptions, Server};
 
-/// The hub's issuer. Nothing answers at this name: the target reads the keys from Keyferry.
+/// The hub's issuer. No server has this name: the target reads the keys from Keyferry.
 const ISSUER: &str = "https://hub.example.internal";
 /// The audience of the target.
 const AUDIENCE: &str = "https://prod.example.com";
 const CALLER_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 const READY: Duration = Duration::from_secs(15);
 
-/// Everything that runs while the demo does.
+/// Everything that runs during the demo.
 pub(super) struct Stage {
     pub(super) hub: EmbeddedHub,
     pub(super) target: EmbeddedTarget,
@@ -84,7 +83,7 @@ impl Stage {
             overrides: Overrides::default(),
             reload_signal: ReloadSignal::never(),
         };
-        // Kept until now, or the hub and the target could have got them.
+        // The ports stay bound until now, so that the hub and the target could not take them.
         drop(kept);
         let server = Server::bind(options).await?;
         let (stop, stopped) = oneshot::channel();
@@ -139,7 +138,8 @@ impl Stage {
 async fn start_hub() -> Result<EmbeddedHub, DemoError> {
     let options = HubOptions {
         issuer: Some(ISSUER.to_owned()),
-        // As Kubernetes ships: a target could not read the keys from the hub itself.
+        // This is Kubernetes' default, with which a target cannot read the keys from the hub
+        // itself.
         discovery_access: DiscoveryAccess::Authenticated,
         ..HubOptions::default()
     };
@@ -225,7 +225,7 @@ fn write(folder: &TempDir, name: &str, text: &str) -> std::io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-/// Free ports, and what keeps them from being found free by anybody else.
+/// Finds free ports. The returned listeners keep other processes from taking them.
 fn free_ports() -> std::io::Result<(Ports, [TcpListener; 3])> {
     let bind = || TcpListener::bind(("127.0.0.1", 0));
     let kept = [bind()?, bind()?, bind()?];

@@ -1,4 +1,4 @@
-//! The steps: what each side sends, decoded, never a signature.
+//! The steps of the demo. They show what each side sends, decoded and without signatures.
 
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
 use keyferry_core::jwt::UnverifiedJwt;
@@ -10,11 +10,11 @@ use super::screen::Screen;
 use super::stage::Stage;
 use crate::embedded::FetchedDocument;
 
-/// Plays the whole way once.
+/// Runs all steps once.
 pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
     screen.step(
         1,
-        "The hub gives the workload a token that is good for Keyferry alone.",
+        "The hub issues the workload a token that only Keyferry accepts.",
     )?;
     screen.wire("TokenRequest for ServiceAccount tenant-a/reconciler")?;
     show_token(screen, &stage.caller)?;
@@ -35,7 +35,7 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
 
     screen.step(
         3,
-        "The target asks who came, with keys that it reads from Keyferry instead of the hub.",
+        "The target authenticates the workload with keys that it reads from Keyferry, not from the hub.",
     )?;
     let user = self_subject_review(stage, &token).await?;
     for fetch in stage.target.fetches() {
@@ -71,7 +71,7 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
     ))?;
     screen.facts(&[("why, in the audit log only", last_reason(stage)?)])?;
 
-    screen.step(5, "The token that was issued opens nothing but its target.")?;
+    screen.step(5, "The issued token is accepted only by its target.")?;
     screen.wire("workload -> hub  POST /apis/authentication.k8s.io/v1/selfsubjectreviews")?;
     let status = hub_status(stage, &token).await?;
     screen.refusal(&format!(
@@ -80,7 +80,7 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
     Ok(())
 }
 
-/// What a person can do while it runs.
+/// Suggests commands to try while the demo runs.
 pub(super) fn try_next(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
     let file = |name: &str| stage.file(name).display().to_string();
     let server = format!(

@@ -1,4 +1,4 @@
-//! What to do after doctor's answer: the command to type, and the RBAC that is missing.
+//! Suggests what to do after doctor's report: the command to run, and the missing RBAC.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use keyferry_trust::doctor::{Hop, Mode, Report, ReportedHop, Status, Verdict};
 use keyferry_trust::rights::{binding, role_for, subject};
 use serde_json::{Value, json};
 
-/// The commands that would find out more; none where the report says all of it.
+/// Returns commands that would find out more; none if the report is complete.
 pub(super) fn commands(report: &Report, auth_config: Option<&Path>) -> Vec<String> {
     let program = std::env::args_os().next();
     let program = program
@@ -42,7 +42,7 @@ fn after(
         if because(broken, Code::TargetNotListed) {
             return vec![format!("{same} --allow-unlisted-target")];
         }
-        // Lint has the line of the file, and what else is wrong with it.
+        // Lint names the line of the file, and its other problems.
         return match auth_config {
             Some(file)
                 if matches!(
@@ -91,7 +91,7 @@ fn after(
     Vec::new()
 }
 
-/// A word of a shell's command line.
+/// Quotes a word for a shell's command line.
 fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {
@@ -101,7 +101,8 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// The objects that give a user what it needs, or the binding to a role that is there, as YAML.
+/// Renders YAML that grants a user the needed rights: a role with its binding, or a binding to an
+/// existing role.
 pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> String {
     let text = |need: &Value, name: &str| need[name].as_str().unwrap_or_default().to_owned();
     let rights: Vec<(String, String, String)> = needs
@@ -117,7 +118,7 @@ pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> Stri
         })
         .collect();
     let objects = if rights.is_empty() {
-        // Which role it needs is for the target's admin to say; view harms least.
+        // Only the target admin knows the right role; view does the least harm.
         vec![json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": { "name": "keyferry-user", "namespace": namespace.unwrap_or("default") },

@@ -1,4 +1,4 @@
-//! `keyferry keys rotate`: the next key of an own issuer signs.
+//! `keyferry keys rotate`: makes the next key of a managed issuer sign.
 
 use std::process::ExitCode;
 
@@ -47,7 +47,7 @@ async fn rotate(args: &RotateArgs) -> Result<String, String> {
         .await
     {
         Ok(()) => Ok(format!(
-            "a rotation of the keys of {target} is asked for: the next key signs within 10 s, or \
+            "a rotation of the keys of {target} was requested: the next key signs within 10 s, or \
              once it has been published for long enough"
         )),
         Err(HubError::NotFound(_)) => Err(format!(

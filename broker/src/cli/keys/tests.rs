@@ -12,7 +12,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// A key of P-256, whose `kid` follows from it.
+/// A record of a P-256 key, whose `kid` is derived from the key.
 fn record(point: &[u8], published: i64, signed_until: Option<i64>) -> KeyRecord {
     let key = PublicKey::es256(point).unwrap();
     let (signed_since, signed_until) = (
@@ -116,7 +116,7 @@ fn what_comes_is_not_told_as_past_and_a_revocation_has_its_date() {
     let listed = rows(&journal, SETTLE, None, now);
     let text = timeline(&listed, &journal, now);
     assert!(
-        text.contains("in 93 s") && text.contains("settles: its tokens may leave then"),
+        text.contains("in 93 s") && text.contains("settles: its tokens may be issued then"),
         "{text}"
     );
     assert!(!text.contains("settled:"), "{text}");

@@ -1,5 +1,5 @@
-//! The delivered objects of a revocation: which hold a token of the revoked key, by the statuses of
-//! their accesses, and which no longer do.
+//! Tracks the delivered objects of a revocation by their accesses' statuses: which contain a token
+//! of the revoked key, and which no longer do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::NotProven;
 
-/// The reasons with which Keyferry reports that it deleted an object.
+/// The reasons with which a status reports that Keyferry deleted an object.
 const WITHDRAWN: [&str; 4] = [
     "NotExpressible",
     "TargetDraining",
@@ -19,26 +19,26 @@ const WITHDRAWN: [&str; 4] = [
     "TargetSuspended",
 ];
 
-/// What a status says of the token in one object.
+/// The token of one object, according to the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     /// The revoked key signed it.
     OfRevoked { reason: String, message: String },
-    /// The status does not say which key signed it: an older Keyferry wrote it.
+    /// The status does not name the signing key: an older Keyferry wrote it.
     OfUnknown,
     /// Another key signed it.
     Replaced { key_id: String },
 }
 
-/// Where one object was delivered to.
+/// One delivered object and its access.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DeliveredObject {
-    /// Like `Secret tenant-a/apps-kubeconfig`.
+    /// For example `Secret tenant-a/apps-kubeconfig`.
     object: String,
     access: String,
 }
 
-/// The objects that held, or may have held, a token of the key.
+/// Objects that contained, or may have contained, a token of the key.
 #[derive(Default)]
 pub(super) struct Delivered {
     kid: String,
@@ -54,8 +54,9 @@ impl Delivered {
         }
     }
 
-    /// Takes in all accesses as they stand, without those of `other_issuers`: keys that sign for
-    /// these targets are not the hub's. Returns a line for each object that changed for the better.
+    /// Updates from all accesses. Skips objects for targets of `other_issuers`, whose keys are not
+    /// the hub's, unless the status names the revoked key. Returns a line for each object that
+    /// improved.
     pub(super) fn observe(
         &mut self,
         accesses: &[(AccessName, StoredAccess)],
@@ -64,8 +65,8 @@ impl Delivered {
     ) -> Vec<String> {
         let mut seen = BTreeMap::new();
         for (name, stored) in accesses {
-            // Keys that sign for these targets are not the hub's. The object can still be one that
-            // was written for the target before.
+            // The keys that sign for these targets are not the hub's. The object can still contain
+            // a token of the hub that was written earlier.
             let managed = stored
                 .meant()
                 .is_some_and(|access| other_issuers.contains(&access.target));
@@ -82,8 +83,8 @@ impl Delivered {
                     .and_then(|text| text.parse().ok());
                 match expires {
                     Some(expires) if expires > at => drop(seen.insert(object, self.token(report))),
-                    // A status without a token proves that there is none only where Keyferry
-                    // deleted the object.
+                    // A status without a token proves that there is none only if Keyferry deleted
+                    // the object.
                     None if self.affected.contains(&object)
                         && !WITHDRAWN.contains(&report["reason"].as_str().unwrap_or_default()) =>
                     {
@@ -136,12 +137,12 @@ impl Delivered {
         }
     }
 
-    /// How many objects hold a token of the key, or may.
+    /// Counts the objects that contain, or may contain, a token of the key.
     pub(super) fn stale(&self) -> usize {
         self.now.values().filter(|token| token.is_stale()).count()
     }
 
-    /// A row for each object that held a token of the key: object, access, and what became of it.
+    /// Returns a row for each object that contained a token of the key: object, access and result.
     pub(super) fn rows(&self) -> Vec<Vec<String>> {
         let result = |object: &DeliveredObject| match self.now.get(object) {
             None => "withdrawn".to_owned(),
@@ -154,7 +155,7 @@ impl Delivered {
             .collect()
     }
 
-    /// What was not proven.
+    /// Returns the objects without proof.
     pub(super) fn not_proven(&self, leader: &str) -> Vec<NotProven> {
         let told = |(object, token): (&DeliveredObject, &Token)| {
             let name = format!("{} ({})", object.object, object.access);
@@ -168,18 +169,20 @@ impl Delivered {
                         name,
                         why,
                         fix: format!(
-                            "see that this version of Keyferry leads ({leader}), then run the \
+                            "check that this version of Keyferry leads ({leader}), then run the \
                              command again"
                         ),
                     })
                 }
                 Token::OfRevoked { reason, message } if reason == "Delivered" => {
-                    let why = "it was not rewritten, and its access says nothing of it".to_owned();
+                    let why = "it was not rewritten, and the status of its access does not report \
+                               why"
+                    .to_owned();
                     Some(NotProven {
                         name,
                         why,
                         fix: format!(
-                            "see that Keyferry runs and leads ({leader}), then run the command \
+                            "check that Keyferry runs and leads ({leader}), then run the command \
                              again"
                         ),
                     })
@@ -262,7 +265,7 @@ mod tests {
         assert!(delivered.observe(&rewritten, &none, at()).is_empty());
         assert!(delivered.not_proven("").is_empty());
         assert_eq!(delivered.rows().len(), 1);
-        // Written late, with a token that was minted before the revocation was known.
+        // A late write, with a token that was minted before the revocation was noticed.
         delivered.observe(
             &accesses(&secret(Some("stolen"), "Delivered", "")),
             &none,

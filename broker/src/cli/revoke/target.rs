@@ -1,4 +1,4 @@
-//! One target of a revocation: whether it was proven that it refuses what the revoked key signed.
+//! One target of a revocation, and whether it was proven to refuse what the revoked key signed.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::NotProven;
 use crate::client::poked_target::TargetRefresh;
 use crate::ports::ProbeAnswer;
 
-/// What makes any kube-apiserver forget a key.
+/// The fix that makes any kube-apiserver forget a key.
 pub(super) const RELOAD: &str =
     "restart its kube-apiservers, or change a byte of its AuthenticationConfiguration";
 
@@ -26,10 +26,10 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// Reads a file.
+    /// Reads a witness from a file.
     ///
     /// # Errors
-    /// A line: it is no JWT of that key.
+    /// A line: it is not a JWT of that key.
     pub(super) fn read(path: &Path, kid: &str) -> Result<Self, String> {
         let bytes = crate::cli::local_file::read(path, "the witness", MAX_JWT_BYTES)?;
         let wrong = |problem: &str| {
@@ -61,10 +61,11 @@ impl Witness {
         self.audiences.as_str() == Some(audience) || self.audiences.as_array().is_some_and(one_of)
     }
 
-    /// A token that ends meanwhile is refused for that, which proves nothing.
+    /// Checks that the token lives until `until`. A target refuses an expired token anyway, which
+    /// would prove nothing.
     ///
     /// # Errors
-    /// A line: it ends before `until`.
+    /// A line: it expires before `until`.
     pub(super) fn outlives(&self, until: Timestamp) -> Result<(), String> {
         match self.expires {
             Some(expires) if expires > until.as_second() => Ok(()),
@@ -77,16 +78,16 @@ impl Witness {
     }
 }
 
-/// What stands between the command and the target from the start.
+/// Why the target cannot be contacted at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// The TargetCluster has mistakes.
+    /// The TargetCluster is invalid.
     Mistakes,
     /// Its CA certificate is missing or cannot be used.
     Certificate,
 }
 
-/// One target and what was seen of it.
+/// One target and what was observed of it.
 pub(super) struct TargetCase {
     pub(super) name: String,
     pub(super) audience: Option<Audience>,
@@ -96,9 +97,9 @@ pub(super) struct TargetCase {
     accepted: bool,
     /// Whether it refused the witness after the revocation.
     refused: bool,
-    /// Why it last gave no answer.
+    /// Why it last did not respond.
     silent: Option<&'static str>,
-    /// Whether it answered when its copy of the keys could no longer be an old one, unless it
+    /// Whether it responded at a time when its cached keys could no longer be old ones, unless it
     /// cannot read new ones.
     answered_late: bool,
 }
@@ -145,7 +146,7 @@ impl TargetCase {
         Ok(())
     }
 
-    /// Makes the target reload the issuer's keys, and tries the witness again.
+    /// Forces the target to reload the issuer's keys, and tries the witness again.
     pub(super) async fn force_refresh(&mut self, issuer: &Issuer, now: Timestamp, late: bool) {
         let (Ok(target), Some(audience)) = (&self.target, &self.audience) else {
             return;
@@ -154,9 +155,11 @@ impl TargetCase {
             ProbeAnswer::Refused => {
                 (self.silent, self.answered_late) = (None, self.answered_late || late)
             }
-            // A made-up token that is accepted: whatever answers there is no apiserver that checks
-            // tokens.
-            ProbeAnswer::Accepted(_) => self.silent = Some("it accepts a token that nobody signed"),
+            // Only something that does not verify tokens accepts a made-up one, so this is no
+            // apiserver.
+            ProbeAnswer::Accepted(_) => {
+                self.silent = Some("it accepts a token that no issuer signed");
+            }
             ProbeAnswer::Unanswered(why) => self.silent = Some(why),
         }
         if let Some(witness) = &self.witness {
@@ -168,12 +171,12 @@ impl TargetCase {
         }
     }
 
-    /// Whether nothing more can be learnt of it.
+    /// Whether further checks can bring no new result.
     pub(super) fn is_decided(&self) -> bool {
         self.target.is_err() || self.refused
     }
 
-    /// What was proven of it.
+    /// Returns what was proven of the target.
     pub(super) fn outcome(&self) -> Result<&'static str, NotProven> {
         let told = |why: String, fix: String| NotProven {
             name: format!("TargetCluster {}", self.name),

@@ -1,14 +1,14 @@
-//! Where the AuthenticationConfiguration goes, in the form that each distribution takes.
+//! Renders the AuthenticationConfiguration for each distribution, and says where it goes.
 
 use keyferry_trust::Minor;
 
 use super::{Format, indented};
 
-/// The folder of the file on a control plane node, where the distribution has none of its own.
+/// The folder of the file on a control plane node, for distributions without one of their own.
 const FOLDER: &str = "/etc/kubernetes/keyferry";
 const FILE: &str = "authentication.yaml";
 
-/// A part of what is printed: what to do with it, and a YAML document.
+/// A part of the output: instructions, and a YAML document.
 struct Part {
     about: Vec<String>,
     text: String,
@@ -23,10 +23,10 @@ impl Part {
     }
 }
 
-/// Everything that the target needs, as one YAML stream with instructions as comments.
+/// Renders everything that the target needs, as one YAML stream with instructions as comments.
 ///
 /// # Errors
-/// A line: the form does not exist for that release.
+/// A line: the format does not exist for that release.
 pub(super) fn print(
     format: Format,
     file: &str,
@@ -35,7 +35,7 @@ pub(super) fn print(
     merged: bool,
 ) -> Result<String, String> {
     let mut parts = match format {
-        // Nothing but the file, so that it can be redirected into its place.
+        // Prints only the file, so that the output can be redirected into it.
         Format::Authn => vec![Part::new([], file)],
         Format::Kubeadm => kubeadm(file, minor),
         Format::K3s => rancher(file, "k3s"),
@@ -71,14 +71,14 @@ fn file_at(place: &str, file: &str) -> Part {
         "Write this document as {place} on every control plane node. Later changes take effect by \
          themselves:"
     );
-    let second = "write them beside it and rename, for a file that is half written is refused.";
+    let second = "write them beside it and rename, because a half-written file is refused.";
     Part {
         about: vec![first, second.to_owned()],
         text: file.to_owned(),
     }
 }
 
-/// Arguments and volume of the apiserver, as name and value.
+/// Renders arguments and volume of the apiserver as a list of names and values.
 fn listed_arguments() -> String {
     format!(
         "extraArgs:\n  - name: authentication-config\n    value: {FOLDER}/{FILE}\n{}",
@@ -93,7 +93,7 @@ fn mapped_arguments() -> String {
     )
 }
 
-/// The folder and not the file, so that a renamed file is seen.
+/// Mounts the folder and not the file: a mounted file would not follow a rename.
 fn volumes() -> String {
     format!(
         "extraVolumes:\n  - name: keyferry\n    hostPath: {FOLDER}\n    mountPath: \
@@ -128,7 +128,7 @@ fn rancher(file: &str, name: &str) -> Vec<Part> {
     let folder = format!("/etc/rancher/{name}/keyferry");
     let mut text = format!("kube-apiserver-arg+:\n  - \"authentication-config={folder}/{FILE}\"\n");
     if name == "rke2" {
-        // There kube-apiserver is a Pod, which sees of the node only what is mounted.
+        // In rke2, kube-apiserver is a Pod, which sees only mounted folders of the node.
         text += &format!("kube-apiserver-extra-mount+:\n  - \"{folder}:{folder}:ro\"\n");
     }
     let first = format!(
@@ -144,7 +144,7 @@ fn rancher(file: &str, name: &str) -> Vec<Part> {
     ]
 }
 
-/// What Talos has in the place of this when nothing is given: it is replaced as a whole.
+/// Talos's default for this section. A given configuration replaces the default as a whole.
 const TALOS_ANONYMOUS: &str = "anonymous:\n  enabled: true\n  conditions:\n    - path: \
     /livez\n    - path: /readyz\n    - path: /healthz\n";
 
@@ -157,11 +157,11 @@ fn talos(file: &str, minor: Minor, merged: bool) -> Result<Part, String> {
     }
     let first = "Talos 1.14 and newer: patch the machine configuration of the control plane nodes \
         with this document. It replaces the";
-    // A file that was merged says itself who may be anonymous.
+    // A merged file states its own anonymous section.
     let (second, anonymous) = if merged {
         (
-            "authentication configuration that is there, so it needs an anonymous section, if \
-             anonymous probes are to go on.",
+            "authentication configuration that is there, so it needs an anonymous section to keep \
+             anonymous probes working.",
             "",
         )
     } else {

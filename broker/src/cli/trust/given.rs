@@ -1,4 +1,4 @@
-//! What a rules is made of: the flags, and for what they do not say Keyferry's configuration.
+//! Collects the inputs of the target rules: from the flags, else from Keyferry's configuration.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,15 +17,15 @@ use crate::clock::{Clock, SystemClock};
 /// The default of `tokenLifetime.max`.
 const MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
-/// A rules, and what has to be said about it.
+/// The target rules, and notes about them.
 pub(super) struct Given {
     pub(super) rules: TargetRules,
-    /// The target's own issuer, where the configuration states it.
+    /// The target's own issuer, if the configuration states it.
     pub(super) own_issuer: Option<String>,
     pub(super) notes: Vec<String>,
 }
 
-/// Takes the arguments, and the rest from the configuration.
+/// Reads the arguments, and what they lack from the configuration.
 ///
 /// # Errors
 /// A line: what is missing, wrong, or cannot be read.
@@ -75,8 +75,8 @@ pub(super) fn read(
         (None, Some((configuration, _))) => Some(configuration.server.public_url.discovery_url()),
         (None, None) => None,
     };
-    // An apiserver refuses a discoveryURL that is the issuer's own URL; the place below it is where
-    // it looks anyway.
+    // An apiserver refuses a discoveryURL that equals the issuer's own URL. It reads the default
+    // path below that URL anyway.
     let own_place = format!(
         "{}/.well-known/openid-configuration",
         issuer.as_str().trim_end_matches('/')
@@ -128,7 +128,7 @@ fn target<'a>(
     })
 }
 
-/// The flags, or else the pairs that the target's `allow` names.
+/// Returns the allowed ServiceAccounts, from the flags or else from the target's `allow`.
 fn allowed(
     args: &TrustArgs,
     target: Option<&TargetCluster>,
@@ -138,7 +138,10 @@ fn allowed(
         return Ok(args.allow.iter().cloned().collect());
     }
     let Some(target) = target else {
-        return Err("finding who may come: give --allow NAMESPACE/NAME, or --config".to_owned());
+        return Err(
+            "finding the allowed ServiceAccounts: give --allow NAMESPACE/NAME, or --config"
+                .to_owned(),
+        );
     };
     let mut allow = BTreeSet::new();
     for (
@@ -159,20 +162,22 @@ fn allowed(
             })),
             NamespaceRule::Selected(_) => notes.push(format!(
                 "allow[{index}] selects namespaces by their labels, which only the hub knows: it \
-                 is left out; name all pairs by --allow to have it in"
+                 is left out; list all ServiceAccounts with --allow to include it"
             )),
         }
     }
     if allow.is_empty() {
         return Err(format!(
-            "finding who may come: allow of TargetCluster {} names no ServiceAccount; give --allow",
+            "finding the allowed ServiceAccounts: allow of TargetCluster {} names no \
+             ServiceAccount; give --allow",
             target.name
         ));
     }
     Ok(allow)
 }
 
-/// The certificates of a file, encoded anew: nothing else of it is printed.
+/// Reads the certificates of a file and encodes them again, so that nothing else of the file is
+/// printed.
 pub(super) fn certificates(path: &Path) -> Result<String, String> {
     let bytes = local_file::read(path, "the CA certificates", MAX_CA_BUNDLE_BYTES)?;
     let bundle = CaBundle::from_pem(&bytes, SystemClock::start().now().wall);

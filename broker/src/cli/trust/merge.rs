@@ -1,14 +1,14 @@
-//! Entries added to the end of the `jwt` list of a file, the rest of it byte for byte as it was.
+//! Adds entries at the end of the `jwt` list of a file, and keeps the rest byte for byte.
 
 use keyferry_trust::Minor;
 use keyferry_trust::config::{self, AuthenticationConfiguration};
 
 use super::indented;
 
-/// The text with the entries in it.
+/// Returns the text with the entries added.
 ///
 /// # Errors
-/// A line that says why that cannot be done as text.
+/// A line that says why the text cannot be extended.
 pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, String> {
     let load = |text: &str| config::load(text.as_bytes(), minor);
     let before = load(text)
@@ -35,7 +35,8 @@ pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, Str
         let (head, tail) = text.split_at_checked(offset).ok_or(UNFIT)?;
         let head_end = if head.ends_with('\n') { "" } else { line_end };
         let merged = format!("{head}{head_end}{list}{added}{tail}");
-        // Text that was put into the middle of something changes what the file says, or breaks it.
+        // Text inserted at a wrong place would change or break the file, so the result must load as
+        // expected.
         let fits = load(&merged).is_ok_and(|after| {
             after.configuration == expected
                 && after.version == before.version
@@ -51,14 +52,14 @@ pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, Str
 const UNFIT: &str = "its jwt list is not written so that text can be added at its end; write it as \
     a plain block list, each entry after a dash";
 
-/// Where entries go.
+/// The place for new entries.
 struct Place {
-    /// In bytes: after the last line with content, and, for a text block that keeps empty lines,
-    /// before what follows the list.
+    /// Byte offsets to try: after the last line with content, and before what follows the list. The
+    /// second is for a text block that keeps empty lines.
     offsets: [usize; 2],
-    /// Of the dash.
+    /// The indentation of the dash.
     indent: usize,
-    /// Whether `jwt:` has to be written before them.
+    /// Whether `jwt:` must be written before the entries.
     new_list: bool,
 }
 
@@ -131,13 +132,13 @@ impl Place {
     }
 }
 
-/// The plain key that a line at the left edge starts with.
+/// Returns the plain key at the start of an unindented line.
 fn key(line: &str) -> Option<&str> {
     let (key, _) = line.split_once(':')?;
     (!key.starts_with([' ', '#', '-', '"', '\''])).then(|| key.trim_end())
 }
 
-/// A line that ends a document or starts the next.
+/// Whether a line ends a document or starts the next.
 fn is_document_end(line: &str) -> bool {
     let line = line.trim_end();
     line == "---" || line == "..." || line.starts_with("--- ")

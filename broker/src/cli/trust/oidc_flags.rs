@@ -1,11 +1,11 @@
-//! An entry that maps every user as the `--oidc-*` flags of kube-apiserver do.
+//! Renders an entry that maps users exactly as the `--oidc-*` flags of kube-apiserver do.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{given, indented, quoted};
 
-/// The flags, as kube-apiserver holds them.
+/// The flags, as kube-apiserver stores them.
 #[derive(Debug, Default)]
 struct OidcFlags {
     issuer_url: String,
@@ -19,10 +19,10 @@ struct OidcFlags {
     signing_algs: Vec<String>,
 }
 
-/// The entry, as an item of a block list without indentation.
+/// Renders the entry as an item of a block list without indentation.
 ///
 /// # Errors
-/// A line: a flag that is not known, one that is missing, or a file that cannot be read.
+/// A line: an unknown flag, a missing flag, or a file that cannot be read.
 pub(super) fn entry(
     text: &str,
     ca_file: Option<&Path>,
@@ -77,8 +77,8 @@ impl OidcFlags {
         }
         issuer += &format!("audiences:\n  - {}\n", quoted(&self.client_id));
         let claim = self.username_claim.as_deref().unwrap_or("sub");
-        // Without the flag, names get the issuer before them, unless they are email addresses; `-`
-        // means none.
+        // Without the prefix flag, names are prefixed with the issuer, unless they are email
+        // addresses; `-` means no prefix.
         let prefix = match self.username_prefix.as_str() {
             "" if claim != "email" => format!("{}#", self.issuer_url),
             "-" => String::new(),
@@ -171,8 +171,8 @@ fn read(text: &str) -> Result<OidcFlags, String> {
     Ok(flags)
 }
 
-/// Words as a shell splits them, with both kinds of quotes and without anything that would be
-/// replaced.
+/// Splits words as a shell does, with both kinds of quotes. Substitutes nothing, and refuses
+/// backslashes.
 fn words(text: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,11 +1,11 @@
-//! RBAC for the users that a rules lets in. Nothing is bound unless it was asked for.
+//! Renders RBAC for the users that the target rules admit. Nothing is bound unless it is requested.
 
 use keyferry_core::service_account::ServiceAccount;
 
 use super::target_rules::TargetRules;
 use super::{indented, quoted};
 
-/// The objects, as a YAML stream; empty where nothing was asked for.
+/// Renders the objects as a YAML stream; empty if nothing is requested.
 pub(super) fn of(rules: &TargetRules, bind: Option<&str>, flux: Option<&ServiceAccount>) -> String {
     let users: String = rules.users().map(|user| subject_user(&user)).collect();
     let name = name(&rules.prefix);
@@ -27,7 +27,7 @@ pub(super) fn of(rules: &TargetRules, bind: Option<&str>, flux: Option<&ServiceA
     objects.join("---\n")
 }
 
-/// What a Flux controller of the hub needs, when its objects name a ServiceAccount to impersonate
+/// Renders the rights of a hub's Flux controller whose objects name a ServiceAccount to impersonate
 /// at the target.
 fn for_flux(name: &str, users: &str, flux: &ServiceAccount) -> [String; 6] {
     let ServiceAccount {
@@ -63,7 +63,7 @@ fn for_flux(name: &str, users: &str, flux: &ServiceAccount) -> [String; 6] {
             &impersonate,
             users,
         ),
-        // Flux's client stops throttling itself only where it may do this.
+        // Flux's client disables its own throttling only if it may call this.
         format!(
             "{}rules:\n  - nonResourceURLs: [/livez/ping]\n    verbs: [head]\n",
             head("ClusterRole", &probe, None)
@@ -125,7 +125,7 @@ fn subject_account(account: &ServiceAccount) -> String {
     )
 }
 
-/// A name for objects about the hub of this prefix.
+/// Returns a name for the objects of the hub with this prefix.
 fn name(prefix: &str) -> String {
     format!("keyferry-{}", slug(prefix))
         .trim_end_matches('-')

@@ -1,4 +1,4 @@
-//! The entry of the `jwt` list that lets a hub in, and only as far as it is allowed.
+//! The entry of the `jwt` list that admits a hub's tokens, limited to the allowed callers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,39 +7,39 @@ use keyferry_core::service_account::ServiceAccount;
 
 use super::{indented, quoted};
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Clone, Debug)]
 pub(super) struct TargetRules {
     /// The iss of the hub's tokens.
     pub(super) issuer: String,
-    /// Where the target reads the discovery document, where that is not below the issuer.
+    /// The URL of the discovery document, if it is not below the issuer.
     pub(super) discovery_url: Option<String>,
-    /// PEM; without it, the target's system roots.
+    /// CA certificates, PEM. `None` means the target's system roots.
     pub(super) certificate_authority: Option<String>,
-    /// The target's one audience.
+    /// The target's only audience.
     pub(super) audience: String,
-    /// What stands before users and groups; checked by [`check_prefix`].
+    /// The prefix of users and groups; checked by [`check_prefix`].
     pub(super) prefix: String,
-    /// Who may come; never empty.
+    /// The allowed ServiceAccounts; never empty.
     pub(super) allow: BTreeSet<ServiceAccount>,
-    /// The longest life of a token.
+    /// The longest allowed lifetime of a token.
     pub(super) max_lifetime: Duration,
 }
 
 impl TargetRules {
-    /// The users that come out, in order.
+    /// Returns the resulting user names, in order.
     pub(super) fn users(&self) -> impl Iterator<Item = String> {
         self.allow
             .iter()
             .map(|account| format!("{}{}", self.prefix, account.username()))
     }
 
-    /// The entry, as an item of a block list without indentation.
+    /// Renders the entry as an item of a block list without indentation.
     pub(super) fn entry(&self) -> String {
         let Self { prefix, .. } = self;
         let seconds = self.max_lifetime.as_secs();
-        // The namespace is taken from the subject, which the first rule holds, and not from a claim
-        // that a stolen key could choose freely.
+        // The namespace comes from the subject, which the first rule restricts. A stolen key could
+        // set any other claim freely.
         let groups = format!(
             "['{prefix}system:serviceaccounts', '{prefix}system:serviceaccounts:' + \
              claims.sub.split(':')[2]]"
@@ -108,7 +108,7 @@ impl TargetRules {
     }
 }
 
-/// Whether a prefix can stand in an expression and keeps the hub's names apart from the target's
+/// Checks that a prefix is safe in an expression and separates the hub's names from the target's
 /// own.
 ///
 /// # Errors

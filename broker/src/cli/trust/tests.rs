@@ -48,7 +48,7 @@ fn ca() -> tempfile::NamedTempFile {
     file
 }
 
-/// The AuthenticationConfiguration inside of what is printed, wherever the form has it.
+/// Extracts the AuthenticationConfiguration from the output of each format.
 fn inside(format: Format, text: &str) -> String {
     let first = text.split("\n---\n").next().unwrap();
     let block = |start: &str, by: usize| {
@@ -345,7 +345,7 @@ fn a_file_that_text_cannot_be_added_to_is_refused() {
 
 #[test]
 fn flags_and_their_entry_map_alike() {
-    // What kube-apiserver makes of the flags: the name before the prefix rules of each case.
+    // What kube-apiserver does with the flags: the resulting user name of each case.
     let cases = [
         ("", "https://idp.example.com#u"),
         ("--oidc-username-prefix=-", "u"),

@@ -1,4 +1,4 @@
-//! `--batch`: JSON lines in, JSON lines out.
+//! `--batch`: reads JSON lines and writes JSON lines.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -10,15 +10,16 @@ use super::ui;
 use crate::cli::local_file::with_fix;
 use crate::regular_file;
 
-/// The longest line: a configuration, a token and a few key sets, with room.
+/// The longest line: enough for a configuration, a token and a few key sets.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Answers every line. 0 whatever the verdicts are: they are in the reports.
+/// Answers every line. The exit code is 0 whatever the verdicts are, because the reports contain
+/// them.
 pub(super) fn run(path: &Path) -> ExitCode {
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())
     } else {
-        // Read line by line: there is no bound on all of them.
+        // Read line by line, so there is no limit on the whole file.
         match regular_file::open(path, u64::MAX) {
             Ok(file) => Box::new(file),
             Err(error) => {

@@ -1,4 +1,4 @@
-//! `--live`: the keys, from where the target would take them.
+//! `--live`: fetches the keys from where the target would.
 
 use keyferry_trust::Code;
 use keyferry_trust::config::{Issuer, Undetermined};
@@ -11,7 +11,7 @@ pub(super) use crate::client::trusted_issuer::MAX_BODY;
 /// Reads the keys of one issuer.
 ///
 /// # Errors
-/// [`Undetermined`]: what cannot be read from here may yet be read by the target, and the other way
+/// [`Undetermined`]: the target may be able to read what this machine cannot, and the other way
 /// round.
 pub(super) fn fetch(issuer: &Issuer) -> Result<(Keys, String), Undetermined> {
     let failed = |reason: String| Undetermined {

@@ -1,4 +1,4 @@
-//! Whose token is verified: one that exists, or one that a hub would mint.
+//! The token to verify: a real one, or one that a hub would mint.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use keyferry_trust::token::{MAX_BYTES, ServiceAccountToken, Token};
 
 use super::{VerifyArgs, local_file};
 
-/// A token and what is told about it.
+/// A token and its description for the user.
 pub(super) struct Subject {
     pub(super) token: Result<Token, Undetermined>,
     pub(super) assumed: Vec<&'static str>,
@@ -17,11 +17,11 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// The subject that the arguments name.
+    /// Returns the subject that the arguments name.
     ///
     /// # Errors
-    /// A line: there is none, its file cannot be read, or the file leaves open whose token it would
-    /// be.
+    /// A line: there is none, its file cannot be read, or the file does not determine its issuer
+    /// and audience.
     pub(super) fn of(args: &VerifyArgs, loaded: &Loaded, now: Timestamp) -> Result<Self, String> {
         if let Some(account) = &args.service_account {
             return Self::imagined(account, args, loaded, now);
@@ -121,7 +121,7 @@ impl Subject {
     }
 }
 
-/// Whether a path is a JWT, given in the place of its file: then no error may repeat it.
+/// Whether a path is in fact a JWT, given instead of its file. If so, no error may repeat it.
 fn is_token(path: &Path) -> bool {
     let text = path.to_string_lossy();
     text.starts_with("ey") && text.matches('.').count() >= 2 && text.len() > 40 && !path.exists()

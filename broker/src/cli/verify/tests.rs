@@ -23,7 +23,7 @@ jwt:
     username: {claim: sub, prefix: "hub:"}
 "#;
 
-/// A file of these bytes, which lives as long as what is returned.
+/// Creates a file with this content, deleted when the returned value is dropped.
 fn file(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
@@ -249,7 +249,7 @@ async fn live_keys_are_those_of_the_issuer() {
         hub.discovery_url(),
         authority.ca_pem().trim().replace('\n', "\n      ")
     );
-    // The command has a runtime of its own, which cannot start inside of the test's.
+    // The command starts its own runtime, which cannot run inside the test's.
     let live = move |token: String| {
         let config = config.clone();
         async move {

@@ -1,4 +1,4 @@
-//! A report for people.
+//! Renders a report as text.
 
 use keyferry_trust::report::{Answer, Reason, Report};
 use keyferry_trust::verify::{SignatureCheck, User};
@@ -6,7 +6,7 @@ use keyferry_trust::verify::{SignatureCheck, User};
 use super::About;
 use crate::cli::ui;
 
-/// The report in lines.
+/// Renders the report in lines.
 pub(super) fn of(report: &Report, about: &About) -> String {
     let mut lines = vec![
         format!("target: {}", about.target),
@@ -159,7 +159,7 @@ fn verdict(report: &Report) -> String {
         Answer::Accepted => "accepted".to_owned(),
         Answer::Rejected => format!("refused with 401{code}"),
         Answer::Skipped => {
-            format!("refused with 401, for no entry of the file takes the token{code}")
+            format!("refused with 401, because no entry of the file accepts the token{code}")
         }
         Answer::Undetermined => format!("undetermined{code}"),
         Answer::ConfigurationRefused => {

@@ -20,7 +20,7 @@ fn after(seconds: i64) -> Timestamp {
     Timestamp::from_second(now().as_second() + seconds).unwrap()
 }
 
-/// A token that ends after so many seconds; nobody verifies it here.
+/// A token that expires after this many seconds; nothing verifies it here.
 fn token(seconds: i64) -> String {
     let part = |text: String| URL_SAFE_NO_PAD.encode(text);
     let claims = format!(r#"{{"exp":{}}}"#, now().as_second() + seconds);
@@ -140,7 +140,7 @@ fn hostile_content_is_a_miss() {
         std::fs::write(&file, &text).unwrap();
         assert!(cache.get(&key, now()).is_none(), "{text}");
     }
-    // A longer life than the token itself has is not believed.
+    // An expiry later than the token's own is ignored.
     std::fs::write(
         &file,
         good.replace(

@@ -1,4 +1,4 @@
-//! Whether all objects of YAML files may be applied at a target.
+//! Asks a target whether all objects of YAML files may be applied there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,30 +14,30 @@ const MAX_FILES: usize = 10_000;
 const MAX_FILE_BYTES: u64 = 16 << 20;
 const MAX_DEPTH: usize = 32;
 
-/// What came of asking.
+/// The rights that were found for a set of objects.
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// What is allowed.
+    /// Rights that the user has.
     pub allowed: Vec<Need>,
-    /// What is not.
+    /// Rights that the user lacks.
     pub missing: Vec<Need>,
-    /// What could not be asked, and why.
+    /// Questions that could not be asked, and why.
     pub unknown: Vec<String>,
 }
 
-/// Objects, and what would have to be built to know the rest.
+/// Objects read from files, and files that would have to be built first.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The objects.
+    /// The objects that were read.
     pub objects: Vec<Value>,
-    /// Files of kustomize, which are not built here.
+    /// Kustomization files, which are not built here.
     pub unbuilt: Vec<PathBuf>,
 }
 
 /// Reads every object of `path`: a file, or the `.yaml`, `.yml` and `.json` files below a folder.
 ///
 /// # Errors
-/// The file, and what is wrong with it.
+/// The file, and the problem with it.
 pub fn objects(path: &Path) -> Result<Found, String> {
     let (mut files, mut found) = (Vec::new(), Found::default());
     collect(path, &mut files, &mut found.unbuilt, 0)?;
@@ -53,7 +53,7 @@ pub fn objects(path: &Path) -> Result<Found, String> {
     Ok(found)
 }
 
-/// The objects of YAML documents, those of lists one by one; nothing where the text is no YAML.
+/// Reads the objects of YAML documents and expands lists. Returns `None` if the text is not YAML.
 pub fn objects_of(text: &str) -> Option<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).ok()?;
     let mut objects = Vec::new();
@@ -115,7 +115,7 @@ fn collect(
     Ok(())
 }
 
-/// Asks about every object, and about equal questions once.
+/// Asks the target about every object. Identical questions are asked once.
 pub async fn ask(
     calls: &TargetCalls,
     objects: &[Value],
@@ -168,8 +168,7 @@ async fn served(calls: &TargetCalls, kind: &Kind) -> Result<Served, String> {
         None => ("", format!("/api/{}", kind.api_version)),
     };
     let name = format!("{} of {}", kind.kind, kind.api_version);
-    // A tenant can have written it, in the inventory of a Kustomization: it must not lead to
-    // another path.
+    // A tenant can write this, in the inventory of a Kustomization, so it must not change the path.
     if !is_api_version(&kind.api_version) {
         return Err(format!("{name}: it is no apiVersion"));
     }
@@ -195,7 +194,8 @@ async fn served(calls: &TargetCalls, kind: &Kind) -> Result<Served, String> {
     })
 }
 
-/// `VERSION` or `GROUP/VERSION`, each of letters, digits, dots and dashes, and no dots alone.
+/// Accepts `VERSION` or `GROUP/VERSION`, each of letters, digits, dots and dashes, but not of dots
+/// and dashes alone.
 fn is_api_version(text: &str) -> bool {
     let is_name = |part: &str| {
         part.bytes()

@@ -1,4 +1,4 @@
-//! Bindings of a target that were meant for a user of the hub, and name another subject.
+//! Finds bindings of a target that were meant for a user of the hub but name another subject.
 
 use keyferry_core::service_account::ServiceAccount;
 use keyferry_trust::doctor::MistakenBinding;
@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::kube::client::HubClient;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
-/// Bindings of one answer.
+/// Bindings per page of a list.
 const PAGE: usize = 200;
-/// As many pages as are read of each kind.
+/// The most pages that are read of each kind.
 const MAX_PAGES: usize = 50;
 
-/// Finds bindings whose subject is the hub's ServiceAccount as if it were the target's own, or its
-/// user name without the hub's prefix. What may not be listed is left out: this is a hint, and no
-/// proof.
+/// Finds bindings with the wrong subject: the hub's ServiceAccount as if it were the target's own,
+/// or its user name without the hub's prefix. Lists that may not be read are skipped, so this is a
+/// hint and not a proof.
 pub async fn mistaken(client: &HubClient, subject: &str) -> Vec<MistakenBinding> {
     let mut found = Vec::new();
     for (kind, plural) in [

@@ -1,5 +1,5 @@
-//! Documents as a target fetches them: anonymously, with one set of authorities, redirects
-//! followed.
+//! Fetches documents as a target does: anonymously, with one set of CA certificates, and following
+//! redirects.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::connection_fault::{ConnectionFault, Kind, Place};
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 1 << 20;
 
-/// A client without credentials.
+/// An HTTPS client without credentials.
 pub struct Fetcher {
     client: reqwest::Client,
 }
 
 impl Fetcher {
-    /// One that trusts these CA certificates, and only these; without, the system's.
+    /// Creates a client that trusts only these CA certificates, or the system's if none are given.
     ///
     /// # Errors
     /// [`DoctorError::Authority`], [`DoctorError::Client`].
@@ -31,13 +31,13 @@ impl Fetcher {
         })
     }
 
-    /// GET.
+    /// Fetches a URL with GET.
     pub async fn get(&self, url: &str) -> Fetched {
         exchange(self.client.get(url), Way::AsTheErrorSays).await
     }
 }
 
-/// Reads CA certificates.
+/// Parses CA certificates.
 ///
 /// # Errors
 /// [`DoctorError::Authority`].
@@ -54,16 +54,16 @@ pub(super) fn authorities(
     }
 }
 
-/// Where a request's connection leads, for a message about its failure.
+/// Where a request's connection leads; used in messages about its failure.
 #[derive(Clone, Copy)]
 pub(super) enum Way<'a> {
-    /// To the host of the URL, also after a redirect.
+    /// To the host of the URL in the error, also after a redirect.
     AsTheErrorSays,
-    /// To this place; none through a proxy.
+    /// To this place; `None` through a proxy.
     Known(Option<&'a Place>),
 }
 
-/// Sends a request and reads a bounded answer.
+/// Sends a request and reads a response of limited size.
 pub(super) async fn exchange(request: reqwest::RequestBuilder, way: Way<'_>) -> Fetched {
     match request.send().await {
         Ok(response) => bounded(response, way).await,
@@ -80,7 +80,7 @@ impl Way<'_> {
     }
 }
 
-/// Reads a bounded answer.
+/// Reads a response body up to the size limit.
 pub(super) async fn bounded(mut response: reqwest::Response, way: Way<'_>) -> Fetched {
     let status = response.status().as_u16();
     let mut body = Vec::new();
@@ -100,8 +100,8 @@ pub(super) async fn bounded(mut response: reqwest::Response, way: Way<'_>) -> Fe
     }
 }
 
-/// What kind of fault it was. `place` is where the connection led, unless the error names it
-/// itself.
+/// Describes what kind of fault occurred. `place` is where the connection led, unless the error
+/// itself names it.
 pub(super) async fn fault(error: &reqwest::Error, place: Option<&Place>) -> Fetched {
     if error.is_timeout() {
         return Fetched::Unreachable("it did not answer within 10 s".to_owned());
@@ -124,7 +124,7 @@ pub(super) async fn fault(error: &reqwest::Error, place: Option<&Place>) -> Fetc
     }
 }
 
-/// Where a discovery document says the keys are.
+/// Returns the key set's URL from a discovery document.
 pub(super) fn jwks_uri(document: &Fetched) -> Option<String> {
     let Fetched::Answer(Answer { status: 200, body }) = document else {
         return None;

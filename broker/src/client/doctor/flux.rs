@@ -1,4 +1,4 @@
-//! Objects of Flux: whom their `spec.kubeConfig` leads to, and as whom.
+//! Reads Flux objects: which target their `spec.kubeConfig` leads to, and with which identity.
 
 use keyferry_core::audience::Audience;
 use keyferry_core::name::{Namespace, ObjectName};
@@ -13,7 +13,7 @@ use super::{TargetAddress, inventory};
 use crate::client::checked_mint::issuer_of;
 use crate::kube::client::{HubAccess, HubClient};
 
-/// A kind of Flux's that applies at a target.
+/// A Flux kind that applies objects at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `kustomize.toolkit.fluxcd.io/v1`.
@@ -53,7 +53,7 @@ struct Reference {
     key: Option<String>,
 }
 
-/// A plan from an object of Flux.
+/// Builds a plan from a Flux object.
 pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name: &str) -> Plan {
     let lower = if kind == Kind::Kustomization {
         "kustomization"
@@ -149,7 +149,7 @@ pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name:
     plan
 }
 
-/// The object's condition `Ready`.
+/// Reads the object's condition `Ready`.
 fn ready(object: &Value) -> Option<FluxReady> {
     let conditions = object["status"]["conditions"].as_array()?;
     let ready = conditions
@@ -174,7 +174,7 @@ async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, 
             format!("configmap/{name}: {detail}"),
         ))
     };
-    // A tenant can have written the name: as part of a path it could lead to another namespace.
+    // A tenant can write this name: in a path, it could lead to another namespace.
     let Ok(map_name) = ObjectName::new(name) else {
         plan.problem = unusable("it is no name of a ConfigMap".to_owned());
         return;
@@ -200,7 +200,8 @@ async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, 
             });
             plan.target_is_tenants = true;
             plan.audiences = vec![identity.audience.to_string()];
-            // Without one it is the controller's own identity, which nobody but the controller has.
+            // Without a ServiceAccount, Flux uses the controller's own identity, which only the
+            // controller has.
             plan.to_issue = identity.account.map(|name| TokenOrder {
                 account: ServiceAccount {
                     namespace: namespace.clone(),
@@ -212,7 +213,7 @@ async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, 
     }
 }
 
-/// A plan from a ConfigMap of Flux's generic provider.
+/// Builds a plan from a ConfigMap of Flux's generic provider.
 pub async fn from_config_map(hub: &HubAccess, namespace: &Namespace, name: &str) -> Plan {
     let mut plan = Plan::named(format!("configmap/{name} in {namespace}"));
     match hub_client(hub).await {
@@ -225,7 +226,7 @@ pub async fn from_config_map(hub: &HubAccess, namespace: &Namespace, name: &str)
     plan
 }
 
-/// What the generic provider makes of a ConfigMap.
+/// The target and identity that the generic provider reads from a ConfigMap.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     url: String,
@@ -263,10 +264,11 @@ impl Identity {
         }
         if !matches!(url.path(), "" | "/") || url.query().is_some() {
             return Err(format!(
-                "its address {address:?} has a path, which Flux drops: it would ask the bare host"
+                "its address {address:?} has a path, which Flux drops: it would call the \
+                 host without it"
             ));
         }
-        // Lines, and nothing else: a bullet or a comma would be part of the audience.
+        // One audience per line: a bullet or a comma would become part of the audience.
         let lines = text("audiences").map(|text| {
             text.lines()
                 .map(str::trim)
@@ -295,7 +297,7 @@ impl Identity {
             }
             many => {
                 return Err(format!(
-                    "its audiences names {}: whoever gets a token for several can use it at each \
+                    "its audiences names {}: the holder of a token for several can use it at each \
                      of them",
                     many.len()
                 ));
@@ -339,7 +341,8 @@ mod tests {
             ("address", "https://t/k8s/clusters/c-1"),
             ("audiences", "- a"),
             ("audiences", "a,b"),
-            // Neither no audience, which would be the hub's, nor one that is kept from nobody else.
+            // Exactly one audience is allowed: none would mean the hub's own, and several would
+            // make the token valid elsewhere too.
             ("audiences", "\n"),
             ("audiences", " \n \n"),
             ("audiences", "a\nb"),

@@ -1,5 +1,5 @@
-//! A kubeconfig that others wrote, read for what a controller would take of it: never a path, never
-//! a command.
+//! Reads a kubeconfig from an untrusted source as a controller would: it never follows a path and
+//! never runs a command.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,18 +8,18 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::TargetAddress;
 
-/// What it holds.
+/// The target and token of a kubeconfig.
 pub struct FoundKubeconfig {
-    /// The target.
+    /// The target's address.
     pub target: TargetAddress,
-    /// The token.
+    /// The token for the target.
     pub token: SecretString,
 }
 
-/// Reads the current context. The error says what its reader would not take.
+/// Reads the current context of a kubeconfig.
 ///
 /// # Errors
-/// What is wrong, without anything that stands in it.
+/// The problem, without any content of the kubeconfig.
 pub fn read(text: &str) -> Result<FoundKubeconfig, &'static str> {
     let all = Kubeconfig::from_yaml(text).map_err(|_| "it is no kubeconfig")?;
     let current = all
@@ -61,7 +61,7 @@ pub fn read(text: &str) -> Result<FoundKubeconfig, &'static str> {
         );
     }
     if user.client_certificate_data.is_some() || user.client_certificate.is_some() {
-        return Err("it has a client certificate, which goes before any token");
+        return Err("it has a client certificate, which takes precedence over any token");
     }
     let token = user.token.clone().ok_or("its user has no inline token")?;
     let token = SecretString::from(token.expose_secret().trim().to_owned());

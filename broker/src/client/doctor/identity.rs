@@ -1,4 +1,4 @@
-//! Who a token is to a target, and who it was predicted to be.
+//! Which user a token is at a target, compared with the prediction.
 
 use keyferry_core::reason::Reason;
 use keyferry_trust::doctor::{
@@ -14,19 +14,19 @@ use super::start::Plan;
 use super::target_calls::TargetCalls;
 use crate::clock::{Clock, SystemClock};
 
-/// What the target answered.
+/// The target's responses about a token.
 pub struct Answered {
     /// The bearer's `userInfo`.
     pub user: Result<Value, Identity>,
     /// The `userInfo` as the impersonated ServiceAccount, where one is named.
     pub impersonated: Option<Result<Value, Identity>>,
-    /// What the file predicts.
+    /// The prediction from the AuthenticationConfiguration.
     pub predicted: Option<Prediction>,
-    /// What is wrong though the target took the token.
+    /// Problems that exist although the target accepted the token.
     pub problems: Vec<Problem>,
 }
 
-/// Asks the target.
+/// Asks the target which user the token is.
 ///
 /// # Errors
 /// What is missing, or what failed before the target was asked.
@@ -73,7 +73,7 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, St
     })
 }
 
-/// Calls to the plan's target with its token.
+/// Prepares calls to the plan's target with its token.
 ///
 /// # Errors
 /// What is missing.
@@ -113,7 +113,7 @@ fn username(user: &Value) -> &str {
     user["username"].as_str().unwrap_or_default()
 }
 
-/// That a target answered as another user than the one that was impersonated.
+/// Reports that the target ignored impersonation and answered as another user.
 pub fn ignored(wanted: &str, answered: &str) -> Option<Problem> {
     let detail = format!("the target answers as {answered:?} where {wanted:?} is impersonated");
     (wanted != answered).then(|| Problem {
@@ -136,7 +136,7 @@ async fn prediction(
         .greet(clock)
         .await
         .minor
-        .ok_or("predicting: the target does not say a release of 1.30 to 1.37")?;
+        .ok_or("predicting: the target does not report a release of 1.30 to 1.37")?;
     let issuer = plan.token_issuer();
     let mut keys = Fetched::NotTried;
     if let Some(place) = plan.discovery_place(entry_for(file, issuer.as_deref()), issuer.as_deref())
@@ -161,8 +161,8 @@ async fn prediction(
 }
 
 impl Answered {
-    /// The fields in which the answer differs from what it is to be; none where there is nothing to
-    /// compare it with.
+    /// Returns the fields in which the response differs from the prediction. `None` if there is
+    /// nothing to compare with.
     #[must_use]
     pub fn differences(&self) -> Option<Vec<&'static str>> {
         let wrong = |causes: &[Cause]| {
@@ -197,7 +197,7 @@ impl Answered {
                     let text = |value: &Value| value[field].as_str().unwrap_or_default().to_owned();
                     differences.extend((text(&predicted) != text(answer)).then_some(field));
                 }
-                // The target adds this one itself.
+                // The target adds this group itself.
                 let groups = |value: &Value| {
                     let all = value["groups"].as_array().cloned().unwrap_or_default();
                     all.into_iter()
@@ -267,8 +267,8 @@ mod embedded_tests {
     use super::*;
     use crate::embedded::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
 
-    /// What a target with this prefix answers to a token of its hub. The embedded target knows no
-    /// impersonation, as one behind a proxy that drops the header.
+    /// What a target with this prefix answers to a token of its hub. The embedded target ignores
+    /// impersonation, like one behind a proxy that drops the header.
     async fn asked(prefix: &str, hub_name: Option<&str>, impersonate: bool) -> Answered {
         let ca = Authority::new("a CA of a test").unwrap();
         let hub = EmbeddedHub::start(HubOptions {

@@ -1,13 +1,13 @@
-//! What a Kustomization has applied (`status.inventory` of kustomize.toolkit.fluxcd.io/v1): its
-//! objects without their contents, which is all that a question of rights needs.
+//! Reads what a Kustomization has applied (`status.inventory` of kustomize.toolkit.fluxcd.io/v1).
+//! The inventory lists objects without their content, which suffices to check rights.
 
 use serde_json::{Value, json};
 
-/// The most entries that are read.
+/// The most inventory entries that are read.
 const MOST: usize = 10_000;
 
-/// The objects of a Kustomization's inventory; nothing where it has none. An entry that cannot be
-/// read is an object without a kind, so that it is not left out in silence.
+/// Returns the objects of a Kustomization's inventory, or `None` if it has none. An unreadable
+/// entry becomes an object without a kind, so that it is not silently skipped.
 pub fn objects(kustomization: &Value) -> Option<Vec<Value>> {
     let entries = kustomization
         .pointer("/status/inventory/entries")?
@@ -21,8 +21,8 @@ pub fn objects(kustomization: &Value) -> Option<Vec<Value>> {
     )
 }
 
-/// One entry: `id` is `<namespace>_<name>_<group>_<kind>`, in which a colon of a name stands as two
-/// underscores; `v` is the version.
+/// Parses one entry. `id` is `<namespace>_<name>_<group>_<kind>`, where two underscores replace a
+/// colon of the name; `v` is the version.
 fn object(entry: &Value) -> Option<Value> {
     let (id, version) = (entry.get("id")?.as_str()?, entry.get("v")?.as_str()?);
     let (namespace, rest) = id.split_once('_')?;

@@ -1,6 +1,6 @@
-//! The targets that the platform's admins have listed, as objects of the hub or in a configuration
-//! file. Secrets, ConfigMaps and objects of Flux are written by tenants: where they lead is
-//! compared with this list before a token is issued or sent.
+//! The targets that platform admins have listed, as objects of the hub or in a configuration file.
+//! Tenants write Secrets, ConfigMaps and Flux objects. So where these lead is compared with this
+//! list before a token is issued or sent.
 
 use std::path::Path;
 
@@ -23,15 +23,16 @@ use crate::kube::client::{HubAccess, HubClient};
 use crate::ports::{CertificateSecrets, HubError};
 
 const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
-/// Objects of one answer: each may hold 64 KiB of certificates, and the client reads 3 MiB.
+/// Objects per page of a list. Each may have 64 KiB of certificates, and the client reads at most 3
+/// MiB.
 const PAGE: usize = 30;
-/// More targets than a hub has.
+/// The most targets that are read.
 const MAX_TARGETS: usize = 20_000;
-/// Keyferry's namespace and the audience of its callers, where no configuration file says others.
+/// Keyferry's namespace and its callers' audience, if no configuration file sets others.
 const DEFAULT_NAMESPACE: &str = "keyferry-system";
 const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
 
-/// The listed targets, and where they are listed.
+/// The listed targets, and the place of the list.
 pub struct ListedTargets {
     targets: Vec<TargetCluster>,
     place: String,
@@ -41,7 +42,7 @@ pub struct ListedTargets {
 }
 
 impl ListedTargets {
-    /// Reads the list: from the file if its objects stand there, else from the hub.
+    /// Reads the list, from the file if its objects are in the file, else from the hub.
     ///
     /// # Errors
     /// What could not be read.
@@ -79,35 +80,36 @@ impl ListedTargets {
         })
     }
 
-    /// The listed target of this name.
+    /// Returns the listed target of this name.
     pub fn named(&self, name: &str) -> Option<&TargetCluster> {
         self.targets
             .iter()
             .find(|target| target.name.as_str() == name)
     }
 
-    /// The listed target whose one audience this is.
+    /// Returns the listed target with this audience.
     pub fn with_audience(&self, audience: &Audience) -> Option<&TargetCluster> {
         self.targets
             .iter()
             .find(|target| target.audience == *audience)
     }
 
-    /// Whether Keyferry's own callers prove themselves with this audience.
+    /// Whether this is the audience of Keyferry's own callers.
     pub fn is_callers(&self, audience: &Audience) -> bool {
         audience.as_str() == self.caller_audience
     }
 
-    /// Where the list is, in words.
+    /// Describes where the list is.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// The listed target at this address, if whoever talks to the address as it is written trusts
-    /// nobody else to be that target. Where several have the address, the one with the audience.
+    /// Finds the listed target at this address, with the same CA, server name and proxy. A client
+    /// of `address` then trusts no server but that target. Where several targets have the address,
+    /// prefers the one with the audience.
     ///
     /// # Errors
-    /// What differs.
+    /// The differences.
     pub async fn find(
         &self,
         address: &TargetAddress,
@@ -160,10 +162,10 @@ impl ListedTargets {
             .map_err(|difference| difference.to_string())
     }
 
-    /// The CA certificates of a listed target, PEM.
+    /// Reads the CA certificates of a listed target, PEM.
     ///
     /// # Errors
-    /// They could not be read.
+    /// The certificates could not be read.
     pub async fn ca_pem(&self, target: &TargetCluster) -> Result<Option<String>, String> {
         let failed = |how: String| {
             format!(
@@ -197,7 +199,7 @@ async fn client(hub: &HubAccess) -> Result<HubClient, String> {
     HubClient::new(config).map_err(|error| error.to_string())
 }
 
-/// Every TargetCluster of the hub that can be read. A hub without the kind has none.
+/// Reads every valid TargetCluster of the hub. The list is empty if the hub does not have the kind.
 async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, String> {
     let client = client(hub).await?;
     let (mut targets, mut next) = (Vec::new(), String::new());
@@ -208,7 +210,7 @@ async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, String> {
             Err(HubError::NotFound(_)) => return Ok(targets),
             Err(error) => return Err(format!("listing the TargetClusters of the hub: {error}")),
         };
-        // The items of a list do not say their kind.
+        // The items of a list do not state their kind.
         let items = list["items"].as_array().into_iter().flatten().map(|item| {
             let mut item = item.clone();
             item["apiVersion"] = "keyferry.dev/v1alpha1".into();
@@ -233,7 +235,8 @@ async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, String> {
     }
 }
 
-/// Whether two addresses are one, as URLs: Flux drops a port that is the scheme's own.
+/// Whether two addresses are the same URL. Parsing matters because Flux drops a port that is the
+/// scheme's default.
 fn is_same_url(listed: &str, written: &str) -> bool {
     let plain = |text: &str| {
         url::Url::parse(text)

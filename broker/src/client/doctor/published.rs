@@ -1,5 +1,5 @@
-//! What the issuers of an AuthenticationConfiguration publish, fetched as its target would:
-//! anonymously, each by its own authority.
+//! Fetches what the issuers of an AuthenticationConfiguration publish, as the target would:
+//! anonymously, each with its own CA.
 
 use futures::future::join_all;
 use keyferry_trust::doctor::Fetched;
@@ -7,10 +7,10 @@ use keyferry_trust::lint::{Place, Published, jwks_uri};
 
 use super::fetch::Fetcher;
 
-/// As many entries as kube-apiserver takes.
+/// The most entries that kube-apiserver accepts.
 const MAX_ENTRIES: usize = 64;
 
-/// Fetches all of them at once; each document within the time and size that [`Fetcher`] gives it.
+/// Fetches all documents concurrently; [`Fetcher`] limits the time and size of each.
 pub async fn published(places: &[Option<Place>]) -> Vec<Published> {
     join_all(
         places
@@ -22,7 +22,7 @@ pub async fn published(places: &[Option<Place>]) -> Vec<Published> {
 }
 
 async fn one(place: Option<&Place>) -> Published {
-    // An authority that is none has its own finding.
+    // An invalid CA is reported by a finding of its own.
     let fetcher =
         place.map(|place| Fetcher::new(place.certificate_authority.as_deref().map(str::as_bytes)));
     let (Some(place), Some(Ok(fetcher))) = (place, fetcher) else {

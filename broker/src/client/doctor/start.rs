@@ -1,4 +1,4 @@
-//! What is held at the start, turned into what is to be asked.
+//! Turns what the user starts from into a plan of what to ask.
 
 use std::path::Path;
 
@@ -25,82 +25,82 @@ use crate::ports::CertificateSecrets;
 
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 
-/// Where a discovery document is read.
+/// Where to read a discovery document.
 #[derive(Clone, Debug)]
 pub struct DiscoveryPlace {
-    /// Its URL.
+    /// The URL of the document.
     pub url: String,
-    /// The CA certificates to trust there; none: the system's.
+    /// The CA certificates to trust there. `None` means the system's.
     pub ca_pem: Option<Vec<u8>>,
-    /// Whether somebody said so.
+    /// Whether the user's flags or the target's file state it.
     pub stated: bool,
 }
 
-/// All that is to be asked. What flags say goes before what the start says.
+/// What to ask, and where. Flags override what the start provides.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// What was started from, in words.
+    /// Describes the start.
     pub start: String,
-    /// What is wrong with it.
+    /// The problem with the start.
     pub problem: Option<Problem>,
-    /// What is odd about it.
+    /// A warning about the start.
     pub warning: Option<Problem>,
-    /// The token.
+    /// The token to test.
     pub held: Held,
-    /// The issuer that is expected.
+    /// The expected issuer.
     pub issuer: Option<String>,
     /// The audiences of which the token must have one.
     pub audiences: Vec<String>,
-    /// The discovery document's URL, where a flag says it.
+    /// The discovery document's URL, if a flag gives it.
     pub discovery_url: Option<String>,
-    /// Where the start says that it is published.
+    /// The URL at which the document is published according to the start.
     pub published_at: Option<String>,
-    /// The CA certificates of its server.
+    /// The CA certificates of the discovery server.
     pub discovery_ca: Option<Vec<u8>>,
-    /// The target.
+    /// The target to test.
     pub target: Option<TargetAddress>,
-    /// The target's own issuers, as far as they are stated.
+    /// The target's own issuers, if stated.
     pub own_issuers: Vec<String>,
-    /// The ServiceAccount that is impersonated at the target, as namespace and name.
+    /// The ServiceAccount to impersonate at the target, as namespace and name.
     pub impersonate: Option<(String, String)>,
-    /// What a Kustomization that was started from has applied.
+    /// The objects that the Kustomization of the start has applied.
     pub inventory: Option<Vec<Value>>,
-    /// Whether a tenant can have written the target: then nothing is sent there before it was
-    /// compared.
+    /// Whether a tenant can have written the target. If so, nothing is sent there before it is
+    /// compared with the listed targets.
     pub target_is_tenants: bool,
-    /// Whether the target was neither listed nor permitted.
+    /// Whether the target was refused: neither listed nor permitted.
     pub refused: bool,
-    /// A token that is still to be issued, for a ServiceAccount and an audience that a tenant can
-    /// have written.
+    /// A token that is still to be issued. A tenant can have written its ServiceAccount and
+    /// audience.
     pub to_issue: Option<TokenOrder>,
-    /// The hub's name; `<hubName>:` begins every user name at a target.
+    /// The hub's name; every user name at a target starts with `<hubName>:`.
     pub hub_name: Option<String>,
-    /// The name of the TargetCluster, where the target is a listed one.
+    /// The name of the TargetCluster, if the target is listed.
     pub target_name: Option<String>,
-    /// What the object of Flux that was started from says of itself.
+    /// The `Ready` condition of the Flux object of the start.
     pub flux: Option<FluxReady>,
 }
 
-/// A token that a start asks for.
+/// A token that the start requires.
 #[derive(Clone, Debug)]
 pub struct TokenOrder {
-    /// Whose token.
+    /// The ServiceAccount that the token is for.
     pub account: ServiceAccount,
-    /// For whom.
+    /// The token's audience.
     pub audience: Audience,
 }
 
-/// What the user has said about a target that is not listed.
+/// What the user permits for a target that is not listed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Permission {
-    /// `--allow-unlisted-target`.
+    /// `--allow-unlisted-target` is given.
     pub unlisted_target: bool,
     /// `--audience` names the audience.
     pub audience: bool,
 }
 
 impl Plan {
-    /// One that starts from something, with nothing found yet.
+    /// Creates an empty plan that only names its start.
     pub fn named(start: impl Into<String>) -> Self {
         Self {
             start: start.into(),
@@ -108,12 +108,12 @@ impl Plan {
         }
     }
 
-    /// The `iss` of the token, unverified.
+    /// Returns the unverified `iss` of the token.
     pub(super) fn token_issuer(&self) -> Option<String> {
         self.claim("iss")
     }
 
-    /// The `sub` of the token, unverified.
+    /// Returns the unverified `sub` of the token.
     pub fn subject(&self) -> Option<String> {
         self.claim("sub")
     }
@@ -127,7 +127,7 @@ impl Plan {
         Some(jwt.claims().get(name)?.as_str()?.to_owned())
     }
 
-    /// The target's name, or its address.
+    /// Returns the target's name, or its address.
     pub fn target_in_words(&self) -> String {
         let address = || {
             self.target
@@ -138,7 +138,8 @@ impl Plan {
     }
 
     pub(super) fn secret(&self) -> Option<SecretString> {
-        // What is no JWT is shown to nobody: it may be a credential of another kind.
+        // A token that is not a signed JWT is not sent anywhere: it may be another kind of
+        // credential.
         let Held::Token(bytes) = &self.held else {
             return None;
         };
@@ -146,7 +147,7 @@ impl Plan {
         secret_of(&self.held)
     }
 
-    /// The user name that Flux's impersonation sends.
+    /// Returns the user name that Flux impersonates.
     pub fn impersonated_user(&self) -> Option<String> {
         self.impersonate
             .as_ref()
@@ -160,7 +161,7 @@ impl Plan {
             start_problem: self.problem.clone(),
             start_warning: self.warning.clone(),
             held: self.held.clone(),
-            // The file's own entry is judged as the target's configuration, not here.
+            // The file's own entry is checked as the target's configuration, not here.
             issuer: self.issuer.clone(),
             audiences: self.audiences.clone(),
             hub_name: self.hub_name.clone(),
@@ -174,15 +175,15 @@ impl Plan {
         }
     }
 
-    /// A flag, else the target's file, else what the start says, else where the issuer has it by
-    /// itself.
+    /// Chooses where to read the discovery document: from a flag, else the target's file, else the
+    /// start, else the issuer itself.
     pub(super) fn discovery_place(
         &self,
         entry: Option<Entry>,
         issuer: Option<&str>,
     ) -> Option<DiscoveryPlace> {
-        // The target reads it by the file's CA: a --discovery-ca in its place would hide that the
-        // file has none.
+        // The target uses the file's CA: a --discovery-ca in its place would hide that the file has
+        // none.
         let by_file = entry.as_ref().is_some_and(|entry| {
             self.discovery_url
                 .as_ref()
@@ -204,15 +205,15 @@ impl Plan {
             });
         }
         if let Some(url) = &self.published_at {
-            // By which CA the target trusts it, the start does not say.
+            // The start does not say which CA the target uses for this URL.
             return Some(DiscoveryPlace {
                 url: url.clone(),
                 ca_pem: self.discovery_ca.clone(),
                 stated: self.discovery_ca.is_some(),
             });
         }
-        // What a tenant's token names is not where this machine fetches from, as long as the hub
-        // says its issuer.
+        // Prefers the expected issuer. The `iss` of a tenant's token is never used here, so that a
+        // tenant cannot choose where this machine fetches from.
         let issuer = self
             .issuer
             .as_deref()
@@ -226,7 +227,8 @@ impl Plan {
     }
 }
 
-/// A plan from an access of a configuration file or of the hub, with your own rights on the hub.
+/// Builds a plan from an access of a configuration file or of the hub, with the user's own rights
+/// on the hub.
 pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     let mut plan = Plan::named(format!("access/{access}"));
     let configuration = match direct.configuration(access).await {
@@ -304,8 +306,8 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     plan
 }
 
-/// A plan from a listed TargetCluster. There is no token to it: which ServiceAccount would ask is
-/// for a TargetAccess to say.
+/// Builds a plan from a listed TargetCluster. It has no token, because only a TargetAccess names
+/// the ServiceAccount.
 pub async fn from_target(name: &str, config: Option<&Path>, hub: &HubAccess) -> Plan {
     let mut plan = Plan::named(format!("targetcluster/{name}"));
     let listed = match ListedTargets::read(config, hub).await {
@@ -371,7 +373,7 @@ async fn secret_authority(
         .ok_or_else(|| "the Secret of certSecretRef has no ca.crt".to_owned())
 }
 
-/// A plan from a Secret of the hub that holds a kubeconfig.
+/// Builds a plan from a Secret of the hub that contains a kubeconfig.
 pub async fn from_secret(
     hub: &HubAccess,
     namespace: &Namespace,
@@ -404,7 +406,7 @@ pub(super) async fn read_secret(
     plan: &mut Plan,
 ) {
     use base64::Engine;
-    // A tenant can have written the name: as part of a path it could lead to another namespace.
+    // A tenant can write this name: in a path, it could lead to another namespace.
     let Ok(name) = ObjectName::new(name) else {
         plan.problem = Some(problem(
             Code::FluxReferenceUnusable,
@@ -454,15 +456,15 @@ pub(super) async fn read_secret(
 }
 
 impl Plan {
-    /// Takes the target and the token of a kubeconfig.
+    /// Sets the target and the token from a kubeconfig.
     pub fn take(&mut self, found: found_kubeconfig::FoundKubeconfig) {
         self.target = Some(found.target);
         self.held = Held::Token(found.token.expose_secret().as_bytes().to_vec());
     }
 
     /// Compares what a tenant can have written with the listed targets, and issues the token that
-    /// the start asks for. What is neither listed nor permitted becomes the plan's problem: the
-    /// target is then asked nothing, and no token is issued.
+    /// the start requires. A target that is neither listed nor permitted becomes the plan's
+    /// problem: it is not contacted, and no token is issued.
     pub async fn admit(
         mut self,
         config: Option<&Path>,
@@ -496,7 +498,7 @@ impl Plan {
         self
     }
 
-    /// The name of the listed target, if it is one.
+    /// Returns the name of the listed target, if the target is listed.
     async fn compare(
         &self,
         listed: &Result<ListedTargets, String>,
@@ -532,7 +534,7 @@ impl Plan {
             ))
         };
         let Some(target) = self.target.as_ref().filter(|_| self.target_is_tenants) else {
-            // The user has named the target by flags; the audience alone is the tenant's.
+            // The user's flags name the target; only the audience comes from the tenant.
             let Some(audience) =
                 audience.filter(|_| !permission.audience && !permission.unlisted_target)
             else {
@@ -554,8 +556,8 @@ impl Plan {
             Err(error) => return Err(unread(error)),
         };
         let difference = match (known.find(target, audience).await, audience) {
-            // An audience of the user's own is not held against the list, but for those of other
-            // targets: this one could use the token there.
+            // The user's own audience need not match the list. It must not be that of another
+            // listed target, though, because this target could use the token there.
             (Ok(found), Some(audience))
                 if found.audience != *audience
                     && (!permission.audience || known.with_audience(audience).is_some()) =>
@@ -573,13 +575,13 @@ impl Plan {
         if !permission.unlisted_target {
             return Err(unlisted(difference));
         }
-        // Even then no token is issued that a listed target would take: this one could use it
-        // there.
+        // Even then, no token is issued for the audience of a listed target, because this target
+        // could use it there.
         match audience.and_then(|audience| known.with_audience(audience)) {
             Some(other) => {
                 let detail = format!(
-                    "{difference}; and its audience is that of TargetCluster {}, whose tokens go \
-                     nowhere else",
+                    "{difference}; and its audience is that of TargetCluster {}, whose tokens are \
+                     sent only there",
                     other.name
                 );
                 Err((Code::TargetNotListed.into(), detail))
@@ -589,7 +591,7 @@ impl Plan {
     }
 }
 
-/// A client of the hub.
+/// Creates a client of the hub.
 pub(super) async fn hub_client(hub: &HubAccess) -> Result<HubClient, String> {
     let config = hub.config().await.map_err(|error| error.to_string())?;
     HubClient::new(config).map_err(|error| error.to_string())
@@ -599,7 +601,7 @@ async fn hub_issuer(hub: &HubAccess) -> Option<String> {
     issuer_of(&hub_client(hub).await.ok()?).await
 }
 
-/// A problem by its name.
+/// Builds a problem from its cause and detail.
 pub(super) fn problem(cause: impl Into<Cause>, detail: impl Into<String>) -> Problem {
     Problem {
         cause: cause.into(),

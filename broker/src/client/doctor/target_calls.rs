@@ -1,4 +1,4 @@
-//! Calls to a target as the bearer of a token, and as nobody.
+//! Calls a target with a token, and anonymously.
 
 use std::time::Duration;
 
@@ -14,31 +14,31 @@ use crate::clock::{Clock, SystemClock};
 use crate::connection_fault::Place;
 
 const DEADLINE: Duration = Duration::from_secs(10);
-/// More than the metrics of a large apiserver have.
+/// The largest metrics response that is read: more than a large apiserver has.
 const MAX_METRICS_BYTES: usize = 128 << 20;
 const IN_FORCE: &str = "apiserver_authentication_config_controller_last_config_info{";
 
-/// A target, and a token for it.
+/// A client for one target with an optional token.
 pub struct TargetCalls {
     client: reqwest::Client,
     base: String,
     token: Option<SecretString>,
-    /// Where the connections lead; none through a proxy.
+    /// Where the connections lead; `None` through a proxy.
     place: Option<Place>,
 }
 
-/// What came of the first call.
+/// The result of the first call.
 pub struct Greeting {
-    /// The answer.
+    /// The response of the target.
     pub answer: Fetched,
-    /// The target's clock minus the one here.
+    /// The target's clock minus the local clock.
     pub skew: Option<SignedDuration>,
-    /// Its release.
+    /// The target's Kubernetes release.
     pub minor: Option<Minor>,
 }
 
 impl TargetCalls {
-    /// Calls to `address`.
+    /// Prepares calls to `address`.
     ///
     /// # Errors
     /// [`DoctorError`]: the address or its certificates cannot be used.
@@ -86,13 +86,13 @@ impl TargetCalls {
         })
     }
 
-    /// Whether there is a token to show.
+    /// Whether a token is set.
     pub fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// GET /version without credentials: whether there is a way, what time it is there, and which
-    /// release.
+    /// Sends GET /version without credentials, to learn whether the target is reachable, its clock
+    /// and its release.
     pub async fn greet(&self, clock: &SystemClock) -> Greeting {
         let response = match self.client.get(self.path("/version")).send().await {
             Ok(response) => response,
@@ -109,7 +109,7 @@ impl TargetCalls {
             .get(reqwest::header::DATE)
             .and_then(|value| value.to_str().ok());
         let date = date.and_then(|text| rfc2822::DateTimeParser::new().parse_timestamp(text).ok());
-        // The date has no fractions: within a second, there is nothing to tell.
+        // The Date header has whole seconds, so a smaller difference means nothing.
         let skew = date
             .map(|date| SignedDuration::from_secs(date.duration_since(clock.now().wall).as_secs()));
         let answer = bounded(response, Way::Known(self.place.as_ref())).await;
@@ -124,7 +124,7 @@ impl TargetCalls {
         }
     }
 
-    /// Who the bearer is to the target, or would be as another.
+    /// Asks which user the bearer is at the target, or would be when impersonating.
     pub async fn who(&self, impersonated: Option<&str>) -> Identity {
         match self.review(impersonated).await {
             Ok(user) => Identity::Known(user["username"].as_str().unwrap_or_default().to_owned()),
@@ -132,10 +132,10 @@ impl TargetCalls {
         }
     }
 
-    /// The bearer's `userInfo`, by a SelfSubjectReview.
+    /// Returns the bearer's `userInfo` from a SelfSubjectReview.
     ///
     /// # Errors
-    /// The identity that is known in spite of it.
+    /// What is known about the identity in spite of the failure.
     pub async fn review(&self, impersonated: Option<&str>) -> Result<Value, Identity> {
         let review =
             json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
@@ -155,7 +155,7 @@ impl TargetCalls {
                 Ok(answer["status"]["userInfo"].clone())
             }
             Fetched::Answer(Answer { status: 401, .. }) => Err(Identity::Refused),
-            // Whoever is forbidden something was known before.
+            // Forbidden means that the bearer was authenticated.
             Fetched::Answer(Answer { status: 403, .. }) if impersonated.is_none() => {
                 Err(Identity::Known(String::new()))
             }
@@ -163,7 +163,7 @@ impl TargetCalls {
         }
     }
 
-    /// A SelfSubjectAccessReview about a resource.
+    /// Asks by SelfSubjectAccessReview whether an operation is allowed.
     pub async fn allowed(&self, attributes: &Value, impersonated: Option<&str>) -> Asked {
         let text = |name: &str| {
             attributes
@@ -209,8 +209,8 @@ impl TargetCalls {
         }
     }
 
-    /// Whether all that is needed is allowed; with no needs, whether anything is that not everybody
-    /// may.
+    /// Whether all `needs` are allowed. Without needs, whether the user has any right beyond those
+    /// of every authenticated user.
     pub async fn rights(
         &self,
         needs: &[Value],
@@ -252,7 +252,9 @@ impl TargetCalls {
         match (own, answer["status"]["incomplete"] == json!(true), namespace) {
             (1.., ..) => Asked::Yes(format!("{own} rule(s) in {place}")),
             (0, true, _) => Asked::Unknown("the target cannot list the user's rules".to_owned()),
-            (0, false, Some(_)) => Asked::No(format!("no rule in {place} but everybody's")),
+            (0, false, Some(_)) => {
+                Asked::No(format!("no rule in {place} except those of every user"))
+            }
             (0, false, None) => Asked::NothingYet(
                 "the user has no rights yet in the whole cluster or in default; --target-namespace \
                  or --needs says where and what is needed".to_owned(),
@@ -260,10 +262,10 @@ impl TargetCalls {
         }
     }
 
-    /// GET of a JSON object.
+    /// Sends a GET and parses the response as JSON.
     ///
     /// # Errors
-    /// What the target said instead.
+    /// What the target answered instead.
     pub async fn get_json(&self, path: &str) -> Result<Value, String> {
         match self
             .exchange(self.with_token(self.client.get(self.path(path)), None))
@@ -275,7 +277,7 @@ impl TargetCalls {
         }
     }
 
-    /// HEAD /livez/ping, client-go's probe for flow control.
+    /// Sends HEAD /livez/ping, client-go's probe for flow control.
     pub async fn ping(&self) -> Asked {
         match self
             .exchange(self.with_token(self.client.head(self.path("/livez/ping")), None))
@@ -291,7 +293,7 @@ impl TargetCalls {
         }
     }
 
-    /// The hashes of the configuration in force, where the bearer may read metrics.
+    /// Returns the hashes of the active configuration, if the bearer may read metrics.
     pub async fn hashes_in_force(&self) -> Option<Vec<String>> {
         let request = self.with_token(self.client.get(self.path("/metrics")), None);
         let mut response = request
@@ -338,25 +340,25 @@ impl TargetCalls {
     }
 }
 
-/// The hashes of `last_config_info` in the text of the metrics.
+/// Returns the hashes of `last_config_info` from the metrics.
 pub(super) fn hashes(metrics: &str) -> Vec<String> {
     let labels = metrics
         .lines()
         .filter_map(|line| line.strip_prefix(IN_FORCE)?.split_once('}'))
         .map(|(labels, _)| labels);
-    // Another label ends in the same letters: the apiserver's own identity.
+    // The apiserver's own identity is in another label that ends in the same letters.
     let values = labels
         .flat_map(|labels| labels.split(','))
         .filter_map(|label| label.strip_prefix("hash=\"")?.strip_suffix('"'));
     values.map(str::to_owned).collect()
 }
 
-/// The release in the answer of /version.
+/// Parses the release from the response of /version.
 pub(super) fn minor(version: &Value) -> Option<Minor> {
     version.get("gitVersion")?.as_str()?.parse().ok()
 }
 
-/// What `system:basic-user` gives to everybody who is known.
+/// Whether this rule is one that `system:basic-user` grants to every authenticated user.
 fn is_for_everybody(rule: &Value) -> bool {
     let resources = rule["resources"].as_array();
     resources.is_some_and(|all| {

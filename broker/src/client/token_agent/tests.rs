@@ -22,7 +22,7 @@ use crate::random::Random;
 
 const START: i64 = 1_790_000_000;
 
-/// Goes with tokio's own paused clock.
+/// A clock that follows tokio's paused clock.
 struct PausedClock(tokio::time::Instant);
 
 impl Clock for PausedClock {
@@ -38,7 +38,7 @@ impl Clock for PausedClock {
     }
 }
 
-/// Another number each time.
+/// Returns another number each time.
 struct Counting(Mutex<u8>);
 
 impl Random for Counting {
@@ -121,10 +121,10 @@ async fn a_round_writes_what_a_client_needs() {
             .unwrap()
             .written
     );
-    // A target without a CA of its own.
+    // A target without its own CA.
     write(&parts, &received(token(START, 700), None)).unwrap();
     assert!(!path.join("ca.crt").exists() && !text(&path, "kubeconfig").contains("ca.crt"));
-    // A token that has ended is not put in the place of one that has not.
+    // An expired token does not replace a valid one.
     assert!(matches!(
         write(&parts, &received(token(START - 600, 600), None)),
         Err(RoundError::Expiry)
@@ -175,7 +175,7 @@ async fn the_token_that_is_there_has_two_minutes_to_go_whatever_the_server_does(
     }
     let asked = asked.lock().unwrap().len();
     assert!(*failed.lock().unwrap() > 0, "the server was away");
-    // 21,600 s are 53 of its tokens; a few looks for each.
+    // 21,600 s are 53 of its tokens, with a few requests for each.
     assert!(
         (53..250).contains(&asked),
         "the server was asked {asked} times"

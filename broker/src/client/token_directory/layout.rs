@@ -1,4 +1,4 @@
-//! Names, rights and single files of a token directory.
+//! Names, permissions and single files of a token directory.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::{MAX_BYTES, Rights};
 
 impl Rights {
-    /// Whoever may read a file must be able to enter its directory.
+    /// Users with access to a file must also be able to enter its directory.
     pub(super) fn folder_mode(self) -> Mode {
         Mode::from_raw_mode(if self.mode & 0o040 == 0 { 0o700 } else { 0o750 })
     }
@@ -38,7 +38,7 @@ pub(super) fn is_dated(name: &str) -> bool {
             })
 }
 
-/// A directory in another, made with these rights if it is not there.
+/// Opens a subdirectory, created with these permissions if needed.
 pub(super) fn subfolder(folder: &OwnedFd, name: &str, rights: Rights) -> std::io::Result<OwnedFd> {
     let made = match mkdirat(folder, name, Mode::from_raw_mode(0o700)) {
         Ok(()) => true,
@@ -53,7 +53,7 @@ pub(super) fn subfolder(folder: &OwnedFd, name: &str, rights: Rights) -> std::io
     Ok(folder)
 }
 
-/// The bytes of a file that has the rights it should have.
+/// Reads a file, if it has the expected permissions.
 pub(super) fn read(folder: &OwnedFd, name: &str, rights: Rights) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);

@@ -9,7 +9,7 @@ use secrecy::ExposeSecret;
 
 use super::{Rights, TokenDirectory, is_dated, read_token};
 
-/// Puts something into a directory that is not the agent's.
+/// Damages a directory that is not the agent's.
 type Spoil<'a> = &'a dyn Fn(&Path);
 
 const OWN: Rights = Rights {
@@ -90,9 +90,10 @@ fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
         let reader = scope.spawn(|| {
             let mut seen = 0;
             loop {
-                // Once more after the last round, for it may have missed all of them.
+                // Reads once more after the last round, because the reader may have missed all of
+                // them.
                 let last = done.load(Ordering::SeqCst);
-                // As a reader does that wants both of one round: one look at where they are.
+                // Resolves `..data` once, like a reader that wants both files of one round.
                 let data = path.join(std::fs::read_link(path.join("..data")).unwrap());
                 let (token, ca) = (
                     std::fs::read_to_string(data.join("token")),
@@ -102,7 +103,7 @@ fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
                     assert_eq!(token, ca);
                     seen += 1;
                 }
-                // And through the visible name there is always one.
+                // Through the visible name, there is always a token.
                 assert!(
                     !std::fs::read_to_string(path.join("token")).is_ok_and(|text| text.is_empty())
                 );
@@ -152,7 +153,7 @@ fn rights_are_as_asked() {
         "whoever may read must get there"
     );
     drop(directory);
-    // Asked for otherwise, they are made otherwise.
+    // With other permissions requested, the files are written again.
     let directory = TokenDirectory::open(&path, &["tenant-a", "prod"], OWN).unwrap();
     assert!(directory.replace(&[("token", b"one")], now(), 2).unwrap());
     assert_eq!(mode(&place.join("token")), 0o600);
@@ -191,7 +192,7 @@ fn what_is_not_the_agents_is_left_alone() {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains(name) && error.contains("is not the agent's"),
+            error.contains(name) && error.contains("was not created by the agent"),
             "{error}"
         );
         assert_eq!(entries(&path), before);
@@ -232,7 +233,7 @@ fn a_killed_agent_leaves_nothing_that_holds_up_the_next() {
         path.join("..data_tmp"),
     )
     .unwrap();
-    // Looks like ours and is a link: what it leads to is not emptied.
+    // An entry that looks like the agent's but is a link: its target is not emptied.
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("token"), "foreign").unwrap();
     symlink(

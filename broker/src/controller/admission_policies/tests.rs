@@ -26,7 +26,7 @@ const OBJECT: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
 const REFUSAL: &str = "serviceaccounts \"keyferry-canary\" is forbidden: ValidatingAdmissionPolicy 'keyferry-pairing' with binding \
                        'keyferry-pairing' denied request: no TargetAccess gives it";
 
-/// A hub that answers a TokenRequest so, and notes for which audience.
+/// A hub with one answer to TokenRequests, which notes their audiences.
 struct OneAnswer {
     refusal: Mutex<Option<HubError>>,
     asked: Mutex<Vec<String>>,
@@ -73,7 +73,7 @@ impl Hub for OneAnswer {
     }
 }
 
-/// A hub that says this of itself.
+/// A hub that reports these audiences.
 struct Facts(Mutex<Result<Vec<String>, HubError>>);
 
 impl Default for Facts {
@@ -107,7 +107,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// A hub with `keyferry-pairing` as shipped, its object as Keyferry writes it, and a leader.
+    /// Starts a leader, and a hub with `keyferry-pairing` as shipped and the AudiencePairing as
+    /// Keyferry writes it.
     fn start() -> Self {
         let (objects, clock, leadership) = (
             Arc::<FakeObjects>::default(),

@@ -15,7 +15,7 @@ use crate::testing::{FakeClock, FakeObjects, SmallWorld, account_of};
 const OBJECT: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
 const TARGET: &str = "https://prod.example.test";
 
-/// What a try of each audience comes to; of others, nothing for ever.
+/// The test result of each audience; other tests never end.
 #[derive(Default)]
 struct Trials(Mutex<BTreeMap<String, Result<(), Reason>>>);
 
@@ -95,7 +95,7 @@ impl Bench {
         bench
     }
 
-    /// The hub has one target for each of these audiences, and no other.
+    /// Gives the hub one target for each of these audiences, and no other.
     fn has(&self, audiences: &[&str], deleting: Option<&str>) {
         let target = |(number, audience): (usize, &&str)| {
             let mut metadata = json!({
@@ -115,7 +115,7 @@ impl Bench {
         self.store.list(Collection::TargetClusters, &all);
     }
 
-    /// What the object lists, after the tries of this look and what follows from them.
+    /// Reconciles until all tests have taken effect, and returns what the object lists.
     async fn listed(&mut self) -> Vec<String> {
         self.pairing.reconcile().await;
         for _ in 0..50 {

@@ -1,6 +1,6 @@
-//! The finalizer of TargetClusters: a target that is deleted stays while accesses have objects for
-//! it, for a bounded time. No tenant can make it stay longer, and `deletionPolicy: Immediate` lets
-//! it go at once.
+//! Manages the finalizer of TargetClusters: a deleted target stays for a bounded time while
+//! accesses have objects for it. No tenant can make it stay longer, and `deletionPolicy: Immediate`
+//! releases it at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -15,30 +15,30 @@ use super::{TargetStatusParts, write};
 use crate::finalizer::{self, Wanted};
 use crate::ports::HubError;
 
-/// How soon it is tried again after the hub has refused the finalizer.
+/// The pause after the hub refused the finalizer.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
-/// The most accesses that a condition names.
+/// How many accesses a condition names.
 const NAMED: usize = 10;
 
-/// Sets finalizers, and takes them away when their time has come.
+/// Adds finalizers, and removes them when a drain ends.
 #[derive(Default)]
 pub(super) struct Drains {
-    /// The accesses of each target of which an object may stand there.
+    /// The accesses of each target that may have objects.
     users: BTreeMap<ObjectName, Vec<AccessName>>,
-    /// Targets whose finalizer the hub did not take, and when it is tried again.
+    /// Targets whose finalizer the hub refused, and when to try again.
     refused: HashMap<ObjectName, Duration>,
 }
 
 impl Drains {
-    /// Sees which accesses have objects now.
+    /// Updates which accesses have objects now.
     pub(super) fn look(&mut self, parts: &TargetStatusParts) {
         self.users = parts.store.users();
         let now = parts.clock.now().mono;
         self.refused.retain(|_, again| *again > now);
     }
 
-    /// Sees to it that a target that accesses use stays when it is deleted, and goes when nothing
-    /// of it is left that may stay.
+    /// Adds the finalizer to a target that accesses use, and removes it from a deleted target that
+    /// has drained.
     pub(super) async fn bring(
         &mut self,
         parts: &TargetStatusParts,
@@ -58,7 +58,7 @@ impl Drains {
                     tracing::warn!(
                         target_cluster = %name, %error,
                         "the finalizer of a TargetCluster could not be set; if it is deleted, its \
-                         delivered objects go at once"
+                         delivered objects are deleted at once"
                     );
                 }
                 Ok(())
@@ -90,7 +90,8 @@ impl Drains {
             .filter(|draining| !users.is_empty() && now < draining.ends())
         else {
             set(parts, name, record, Wanted::Absent).await?;
-            tracing::info!(target_cluster = %name, "a deleted TargetCluster may go");
+            tracing::info!(target_cluster = %name, "the finalizer of a deleted \
+                TargetCluster was removed");
             return Ok(());
         };
         let ready = Finding::not(
@@ -110,7 +111,7 @@ impl Drains {
     }
 }
 
-/// Adds or removes the finalizer, unless another replica leads by now.
+/// Adds or removes the finalizer, unless another replica leads now.
 async fn set(
     parts: &TargetStatusParts,
     name: &ObjectName,
@@ -126,7 +127,8 @@ async fn set(
         .map(drop)
 }
 
-/// Names who is in the way, and what to do. Only who may read TargetClusters reads it.
+/// Names the accesses that block the deletion, and the fix. Only users that may read TargetClusters
+/// see this message.
 fn message(name: &ObjectName, users: &[AccessName], ends: &str) -> String {
     let named: Vec<String> = users
         .iter()

@@ -1,5 +1,5 @@
-//! What a missing admission policy of the hub means for one target. Neither takes anything away: whoever looks
-//! at the target is to know.
+//! Reports what a missing admission policy of the hub means for one target. This blocks nothing; it
+//! informs readers of the target.
 
 use keyferry_core::condition::Finding;
 use keyferry_core::config::{AllowRule, TargetCluster, TokenIssuer};
@@ -8,8 +8,8 @@ use keyferry_core::reason::Reason;
 use crate::admission_policy::AdmissionPolicyReader;
 use crate::controller::pairing::UnlistedAudiences;
 
-/// A finding if nothing on the hub keeps the target's audience for its pairs. It is no matter where
-/// the target trusts another issuer.
+/// Returns a finding if nothing on the hub reserves the target's audience for its grants. This does
+/// not matter for a target that trusts a managed issuer.
 pub(super) fn others_may_mint(
     pairing: &AdmissionPolicyReader,
     unlisted: &UnlistedAudiences,
@@ -25,14 +25,14 @@ pub(super) fn others_may_mint(
         .or_else(not_listed)
         .filter(|_| target.issuer == TokenIssuer::Hub)?;
     let message = format!(
-        "whoever may create tokens on the hub may have one for this target's audience, past \
+        "anyone who may create tokens on the hub can get one for this target's audience, bypassing \
          allow[]: {gap}"
     );
     Some(Finding::so(Reason::PairingUnprotected, message))
 }
 
-/// A finding if another admission policy of the hub is missing, differs, or does not know the hub's
-/// audiences. It names all of them: they concern every target alike.
+/// Returns a finding if another admission policy of the hub is missing, differs, or does not know
+/// the hub's audiences. It names all such policies, since they affect every target.
 pub(super) fn policies_are_incomplete(policies: &[AdmissionPolicyReader]) -> Option<Finding> {
     let gaps: Vec<String> = policies
         .iter()
@@ -51,7 +51,8 @@ pub(super) fn policies_are_incomplete(policies: &[AdmissionPolicyReader]) -> Opt
     Some(Finding::so(Reason::AdmissionPolicyIncomplete, message))
 }
 
-/// A finding if a selector of the target goes by labels that nothing on the hub is known to guard.
+/// Returns a finding if a selector of the target uses labels that no active admission policy
+/// protects.
 pub(super) fn others_may_be_selected(
     labels: &AdmissionPolicyReader,
     target: &TargetCluster,
@@ -60,7 +61,7 @@ pub(super) fn others_may_be_selected(
         .gap()
         .filter(|_| target.allow.iter().any(AllowRule::needs_guarded_labels))?;
     let message = format!(
-        "a namespaceSelector of allow[] goes by labels that whoever may edit a namespace may set: \
+        "a namespaceSelector of allow[] uses labels that anyone who may edit a namespace can set: \
          {gap}"
     );
     Some(Finding::so(Reason::LabelsUnprotected, message))

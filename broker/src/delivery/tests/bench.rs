@@ -1,4 +1,4 @@
-//! One access of tenant-a, what it is delivered with, and everything that can go wrong around it.
+//! The test bench: one access of tenant-a with its deliveries, and every failure around it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,13 +22,13 @@ use crate::random::SystemRandomness;
 use crate::targets::{Readiness, TargetState, TargetWriter};
 use crate::testing::{CONFIGURATION, FakeObjects, SmallWorld, settle};
 
-/// Where the access is, and where it delivers.
+/// The path of the access.
 pub(super) const ACCESS: &str =
     "/apis/keyferry.dev/v1alpha1/namespaces/tenant-a/targetaccesses/apps";
 pub(super) const TARGET: &str = "/apis/keyferry.dev/v1alpha1/targetclusters/prod";
 pub(super) const SECRET: &str = "/api/v1/namespaces/tenant-a/secrets/apps-kubeconfig";
 
-/// See the module.
+/// A hub, an access and its deliveries for tests.
 pub(super) struct Bench {
     pub(super) world: SmallWorld,
     pub(super) objects: Arc<FakeObjects>,
@@ -43,7 +43,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// A hub with the access, which nothing was done for yet.
+    /// Starts a hub with the access, before its first reconciliation.
     pub(super) async fn start() -> Self {
         let world = SmallWorld::start().await;
         let server = config::read(CONFIGURATION).unwrap().server;
@@ -66,7 +66,7 @@ impl Bench {
         bench
     }
 
-    /// Everything as before the first write, on the same hub.
+    /// Resets the state to before the first write, on the same hub.
     pub(super) fn begin_anew(&mut self, spec: Value) {
         self.objects = Arc::default();
         self.audit = Arc::default();
@@ -74,7 +74,7 @@ impl Bench {
         self.put_access(spec);
     }
 
-    /// The TargetCluster, with further fields of its spec.
+    /// Writes the TargetCluster, with further fields of its spec.
     pub(super) fn put_target(&self, further: &Value) {
         let mut spec = json!({
             "address": "https://prod.example.test", "audience": "https://prod.example.test",
@@ -86,7 +86,7 @@ impl Bench {
         self.put(TARGET, "TargetCluster", json!({ "name": "prod" }), spec);
     }
 
-    /// The TargetAccess, with further fields of its spec.
+    /// Writes the TargetAccess, with further fields of its spec.
     pub(super) fn put_access(&self, further: Value) {
         let mut spec =
             json!({ "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler" });
@@ -124,7 +124,7 @@ impl Bench {
         self.world.clock.now().wall.to_string()
     }
 
-    /// The access is deleted; what holds it back stays.
+    /// Deletes the access; its finalizers keep it.
     pub(super) fn delete_access(&self) {
         let now = self.now();
         self.objects.edit(ACCESS, |object| {
@@ -132,7 +132,7 @@ impl Bench {
         });
     }
 
-    /// The TargetCluster is deleted, and stays by Keyferry's finalizer.
+    /// Deletes the TargetCluster; Keyferry's finalizer keeps it.
     pub(super) fn delete_target(&self) {
         let now = self.now();
         self.objects.edit(TARGET, |object| {
@@ -141,7 +141,7 @@ impl Bench {
         });
     }
 
-    /// What the watches bring, and what follows from it.
+    /// Delivers the watch events, and updates the policy from them.
     pub(super) fn watch(&self) {
         self.store.list(
             Collection::TargetClusters,
@@ -172,7 +172,7 @@ impl Bench {
         self.faults.replace(assembled);
     }
 
-    /// A process that has just started.
+    /// Starts a new process, with empty caches.
     pub(super) fn process(&self) -> Deliveries {
         Deliveries::new(DeliveryParts {
             policy: self.policy.reader(),
@@ -194,7 +194,7 @@ impl Bench {
         })
     }
 
-    /// One look at the access with what the watches bring.
+    /// Delivers the watch events and reconciles the access once.
     pub(super) async fn look(&self, process: &Deliveries) -> Next {
         self.watch();
         process
@@ -202,7 +202,7 @@ impl Bench {
             .await
     }
 
-    /// Looks until nothing is to be tried again; at most eight times.
+    /// Reconciles until no retry is needed, at most eight times.
     pub(super) async fn settle(&self, process: &Deliveries) -> Next {
         for _ in 0..8 {
             let next = self.look(process).await;
@@ -213,7 +213,7 @@ impl Bench {
         Next::Retry
     }
 
-    /// Status and reason of a condition of the access.
+    /// Returns status and reason of a condition of the access.
     pub(super) fn condition(&self, kind: &str) -> (String, String) {
         let access = self.objects.object(ACCESS).unwrap();
         let conditions = access["status"]["conditions"]
@@ -237,7 +237,7 @@ impl Bench {
         );
     }
 
-    /// `status.exposureUntil`.
+    /// Returns `status.exposureUntil`.
     pub(super) fn exposure(&self) -> Option<jiff::Timestamp> {
         self.objects.object(ACCESS)?["status"]["exposureUntil"]
             .as_str()?
@@ -245,31 +245,31 @@ impl Bench {
             .ok()
     }
 
-    /// When the last token ends that ever stood in an object.
+    /// Returns the latest expiry of all tokens that an object ever contained.
     pub(super) fn last_end(&self) -> Option<jiff::Timestamp> {
         self.objects.every_version().iter().filter_map(expiry).max()
     }
 }
 
-/// The annotation of an object.
+/// Returns one of Keyferry's annotations of an object.
 pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][format!("keyferry.dev/{key}")].as_str()
 }
 
-/// When the token of an object ends, in whole seconds as a status says it.
+/// Returns when the token of an object expires, in whole seconds like a status.
 pub(super) fn expiry(object: &Value) -> Option<jiff::Timestamp> {
     let end: jiff::Timestamp = annotation(object, "expires-at")?.parse().ok()?;
     jiff::Timestamp::from_second(end.as_second()).ok()
 }
 
-/// A delivery of a Secret with a token, and nothing asked of the target.
+/// A spec that delivers a Secret with a token and does not probe the target.
 pub(super) fn secret() -> Value {
     json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "probe": "Off" })
 }
 
 type AuditHook = Box<dyn Fn() + Send + Sync>;
 
-/// Keeps the records, fails, or does what a test wants between the mint and the write.
+/// Stores the records, fails, or runs a test's hook between the mint and the write.
 #[derive(Default)]
 pub(super) struct FakeAudit {
     records: Mutex<Vec<Value>>,
@@ -286,7 +286,7 @@ impl FakeAudit {
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = hook;
     }
 
-    /// How many tokens were recorded as issued.
+    /// Returns how many tokens were recorded as issued.
     pub(super) fn tokens(&self) -> usize {
         self.records
             .lock()
@@ -322,7 +322,7 @@ impl AuditSink for FakeAudit {
     }
 }
 
-/// A target that answers what a test wants, and counts.
+/// A target that gives the test's answer and counts the probes.
 pub(super) struct FakeProbe {
     answer: Mutex<ProbeAnswer>,
     asked: AtomicUsize,

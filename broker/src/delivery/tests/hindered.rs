@@ -1,4 +1,4 @@
-//! What stands in the way has its reason, costs no token, and heals.
+//! Tests that each obstacle has its reason, costs no token, and can pass.
 
 use serde_json::{Value, json};
 
@@ -64,8 +64,8 @@ async fn without_the_author_admission_policy_only_what_holds_no_token() {
     bench.assert_ready("authors are checked");
 }
 
-/// An object of ours that somebody else puts another owner to, or that appears between reading and
-/// creating.
+/// An object of ours that gets another owner, or a foreign object that appears between the read and
+/// the create.
 #[tokio::test]
 async fn what_is_not_ours_stays() {
     let mut bench = Bench::start().await;
@@ -150,7 +150,7 @@ async fn a_mistake_takes_nothing_back_that_policy_would_grant() {
         (written, minted),
         "a slip cuts off nobody"
     );
-    // Another mistake leaves what was known before the first one.
+    // A second mistake keeps the last valid spec from before the first one.
     bench.put_access(
         json!({ "probe": "Off", "deliveries": [twice["deliveries"][0], twice["deliveries"][0]] }),
     );
@@ -181,8 +181,7 @@ async fn a_status_is_for_the_object_that_was_written_and_for_no_other() {
     let objects = std::sync::Arc::clone(&bench.objects);
     bench.objects.on_call(Some(Box::new(move |call| {
         if call == format!("apply {PROFILE}") {
-            // Between the write and the status somebody deletes it, and another one takes its
-            // place.
+            // Between the write and the status the object is deleted and replaced by a foreign one.
             objects.put_foreign(
                 PROFILE,
                 json!({ "kind": "ClusterProfile", "metadata": { "name": "apps" }, "spec": { "displayName": "theirs" } }),

@@ -1,5 +1,6 @@
-//! A process that ends between any two calls to the hub, and the next one that goes on: in the end
-//! there is one right object, and every token that ever stood in one is accounted for.
+//! Tests of a process that ends between any two calls to the hub, and of the next one that
+//! continues. In the end there is one right object, and every token that was ever in an object is
+//! accounted for.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use super::bench::{ACCESS, Bench, SECRET, annotation, secret};
 use crate::delivery::Next;
 use crate::testing::Failing;
 
-/// One object, of this access, whose token is recorded, and a status that covers whatever was
-/// exposed.
+/// Asserts that there is one object, of this access, that its token is recorded, and that the
+/// status covers all exposed tokens.
 fn assert_whole(bench: &Bench, when: &str) {
     bench.assert_ready(when);
     let secrets = bench.objects.all("/secrets/");
@@ -138,7 +139,7 @@ async fn another_writer_is_first_at_any_write() {
     }
 }
 
-/// The Secret was written with a long token and its status never came; then another target or
+/// The Secret was written with a long token, but its status was not; then another target or
 /// lifetime replaces it.
 #[tokio::test]
 async fn a_token_that_is_replaced_before_its_status_stays_accounted_for() {
@@ -162,7 +163,7 @@ async fn a_token_that_is_replaced_before_its_status_stays_accounted_for() {
     assert_whole(&bench, "replaced");
 }
 
-/// The same where policy takes the object back.
+/// The same, but policy withdraws the object.
 #[tokio::test]
 async fn a_token_that_is_taken_back_before_its_status_stays_accounted_for() {
     let mut bench = Bench::start().await;
@@ -179,7 +180,7 @@ async fn a_token_that_is_taken_back_before_its_status_stays_accounted_for() {
     assert_eq!(bench.exposure(), bench.last_end());
 }
 
-/// A deleted access waits for a token that only its object tells of.
+/// A deleted access waits for a token that only its object reports.
 #[tokio::test]
 async fn a_drain_counts_what_no_status_tells_of() {
     let mut bench = Bench::start().await;
@@ -213,7 +214,7 @@ async fn a_drain_counts_what_no_status_tells_of() {
     );
 }
 
-/// The end of a drain meets every failure, too.
+/// The end of a drain survives every failure, too.
 #[tokio::test]
 async fn ended_at_any_call_of_a_drain() {
     let mut bench = Bench::start().await;

@@ -1,4 +1,4 @@
-//! What has to have happened before a token leaves.
+//! Tests of what must happen before a token is issued.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ async fn no_token_that_is_no_longer_granted() {
     bench.assert_ready("granted again");
 }
 
-/// The Lease goes to another replica after the object was read, and again after the token was
+/// The Lease is lost to another replica after the object was read, and also after the token was
 /// minted.
 #[tokio::test]
 async fn no_write_after_the_lease_is_lost() {

@@ -1,4 +1,4 @@
-//! The key that signed the token of a delivered object is revoked.
+//! Tests of the revocation of the key that signed a delivered token.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::bench::{ACCESS, Bench, SECRET, annotation, secret};
 use crate::delivery::{Deliveries, Next};
 
-/// The `kid` at the object, and the one in the access's status.
+/// Returns the `kid` in the object, and the one in the access's status.
 fn key_ids(bench: &Bench) -> (Option<String>, Option<String>) {
     let at_object = bench
         .objects
@@ -20,7 +20,7 @@ fn key_ids(bench: &Bench) -> (Option<String>, Option<String>) {
     (at_object, in_status)
 }
 
-/// A Secret with a token of the hub's first key, and a second key that is active.
+/// Delivers a Secret with a token of the hub's first key, then makes a second key active.
 async fn delivered() -> (Bench, Deliveries, String, String) {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
@@ -238,7 +238,7 @@ async fn the_access_is_not_ready_while_the_hub_signs_with_it() {
         "{message}"
     );
 
-    // A new key has to be active first, and it is known when it is.
+    // A new key must become active first, and the time of that is known.
     let new = bench.world.hub.rotate_key().unwrap();
     bench.world.clock.advance(Duration::from_secs(10));
     let next = bench.look(&process).await;
@@ -257,7 +257,7 @@ async fn the_access_is_not_ready_while_the_hub_signs_with_it() {
     bench.assert_ready("the new key is active");
 }
 
-/// The status never says of an object what was not written to it.
+/// The status never reports a token that was not written to the object.
 #[tokio::test]
 async fn a_token_that_was_not_written_is_not_reported() {
     let (bench, process, old, _) = delivered().await;

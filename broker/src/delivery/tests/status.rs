@@ -1,4 +1,4 @@
-//! What STATUS, the one line of an access, says.
+//! Tests of STATUS, the one-line summary of an access.
 
 use keyferry_core::access_status::TargetIdentity;
 use serde_json::{Value, json};

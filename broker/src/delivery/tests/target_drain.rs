@@ -1,5 +1,5 @@
-//! A TargetCluster that is deleted while an access has objects for it, and a deleted access that
-//! nothing uses.
+//! Tests of a TargetCluster that is deleted while an access has objects for it, and of a deleted
+//! access that has no consumer.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn draining(bench: &Bench) -> bool {
     bench.condition("Ready") == ("False".to_owned(), "TargetDraining".to_owned())
 }
 
-/// A list of Flux's, of objects that take these names for their kubeconfig.
+/// A list of Flux objects that refer to these names for their kubeconfig.
 fn list(references: &[Value]) -> Value {
     let items: Vec<Value> = references
         .iter()
@@ -144,7 +144,7 @@ async fn no_tenant_makes_a_deleted_target_stay_longer() {
     );
 }
 
-/// As it is when one commit takes out the Kustomization, the access and the target.
+/// As when one commit removes the Kustomization, the access and the target.
 #[tokio::test]
 async fn an_access_that_is_deleted_with_its_target_drains() {
     let mut bench = Bench::start().await;
@@ -234,7 +234,7 @@ async fn what_is_not_known_to_be_unused_stays() {
         bench.settle(&bench.process()).await;
         assert!(bench.objects.object(ACCESS).is_some(), "{case}");
     }
-    // Nothing but Flux reads such a ConfigMap.
+    // Only Flux reads such a ConfigMap.
     delivered(
         &mut bench,
         json!({ "deliveries": [{ "name": "m", "type": "FluxConfigMap" }], "probe": "Off" }),

@@ -2,7 +2,7 @@
 
 use crate::embedded::identity::UserInfo;
 
-/// Whom a grant is for.
+/// The user or group of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A user name, such as `system:serviceaccount:ci:deployer`.
@@ -37,21 +37,21 @@ impl Grant {
         }
     }
 
-    /// Of this API group instead of the core group.
+    /// Applies the grant to this API group instead of the core group.
     #[must_use]
     pub fn api_group(mut self, api_group: &str) -> Self {
         api_group.clone_into(&mut self.api_group);
         self
     }
 
-    /// Only in this namespace.
+    /// Limits the grant to this namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Only the object of this name.
+    /// Limits the grant to the object of this name.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
@@ -76,7 +76,7 @@ impl Grant {
     }
 }
 
-/// What somebody wants to do. `resource` carries its subresource after a slash; an empty
+/// An action that a caller requests. `resource` carries its subresource after a slash; an empty
 /// namespace means all of them, an empty name any.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {

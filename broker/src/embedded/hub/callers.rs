@@ -1,4 +1,4 @@
-//! Who calls the hub, and whether it may.
+//! Authenticates the hub's callers and checks their rights.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::http::HeaderMap;
@@ -21,7 +21,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// The broker token, or a token of this hub for the hub itself; else 401.
+    /// Authenticates by the broker token or by a token of this hub for the hub itself; else 401.
     pub(super) fn of(hub: &HubState, headers: &HeaderMap) -> Result<Self, ApiError> {
         let token = bearer(headers).ok_or_else(ApiError::unauthorized)?;
         let broker = hub.broker_token.expose_secret();
@@ -38,7 +38,7 @@ impl Caller {
         })
     }
 
-    /// As RBAC would decide, from the grants alone.
+    /// Decides like RBAC, from the grants alone.
     pub(super) fn may(&self, hub: &HubState, wanted: &Wanted) -> bool {
         self.unlimited || granted(hub, &self.user, wanted)
     }
@@ -62,7 +62,7 @@ impl Caller {
     }
 }
 
-/// Whether any grant covers it.
+/// Whether any grant covers the action.
 pub(super) fn granted(hub: &HubState, user: &UserInfo, wanted: &Wanted) -> bool {
     locked(&hub.grants)
         .iter()

@@ -1,4 +1,4 @@
-//! The claims of a ServiceAccount token, as kube-apiserver makes them.
+//! The claims of a ServiceAccount token, in the form of kube-apiserver.
 
 use aws_lc_rs::rand;
 use jiff::{SignedDuration, Timestamp};
@@ -16,13 +16,13 @@ pub struct PodBinding {
     pub uid: String,
 }
 
-/// What a token is to say.
+/// The content of a token to sign.
 pub(super) struct TokenSpec<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     pub(super) uid: &'a str,
     pub(super) audiences: &'a [String],
-    /// Life in seconds.
+    /// The lifetime in seconds.
     pub(super) seconds: i64,
     pub(super) pod: Option<&'a PodBinding>,
 }
@@ -33,7 +33,7 @@ pub(super) fn sign(hub: &HubState, spec: &TokenSpec<'_>) -> Result<String, Embed
     signer.sign(&bound(hub, spec, hub.now())?)
 }
 
-/// Signs a token of the kind that Secrets once held: no audience, no expiry.
+/// Signs a legacy token as in Secrets: no audience, no expiry.
 pub(super) fn sign_legacy(
     hub: &HubState,
     namespace: &str,
@@ -60,7 +60,7 @@ pub(super) fn subject(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// When a token signed at `now` for `seconds` ends.
+/// Returns when a token signed at `now` for `seconds` expires.
 pub(super) fn expiry(now: Timestamp, seconds: i64) -> Timestamp {
     now.saturating_add(SignedDuration::from_secs(seconds))
         .unwrap_or(Timestamp::MAX)

@@ -35,24 +35,24 @@ pub enum Route {
     Objects,
 }
 
-/// What happens to the requests of a route.
+/// The fault of a route's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: the request is served.
+    /// No fault: the request is served.
     #[default]
     None,
-    /// It is served after a while (of real time).
+    /// The request is served after a delay (of real time).
     Delay(Duration),
-    /// A `Status` of this code; `retry_after` in whole seconds.
+    /// The answer is a `Status` of this code; `retry_after` in whole seconds.
     Status {
         /// HTTP status code.
         code: u16,
         /// Value of `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// It is served, and the body leaves at one byte a second.
+    /// The request is served, and the body is sent at one byte a second.
     ByteASecond,
-    /// `200 OK` with these bytes.
+    /// The answer is `200 OK` with these bytes.
     Garbage {
         /// The body.
         body: Vec<u8>,
@@ -63,9 +63,10 @@ pub enum Fault {
     WrongServiceAccount,
     /// TokenRequest only: the token has another audience.
     WrongAudience,
-    /// TokenRequest only: the token ends after 60 s, while the answer states the time asked for.
+    /// TokenRequest only: the token expires after 60 s, while the answer states the requested time.
     ShortLife,
-    /// It is served, and the body is filled up with spaces (which JSON ignores) to this many bytes.
+    /// The request is served, and the body is padded with spaces (which JSON ignores) to this many
+    /// bytes.
     Oversize(usize),
     /// The connection is closed without an answer.
     CloseConnection,
@@ -95,7 +96,7 @@ impl Route {
     }
 }
 
-/// The faults that are set, and the requests that came.
+/// The active faults and the request counts.
 #[derive(Default)]
 pub(super) struct Faults {
     set: Mutex<BTreeMap<Route, (Fault, Option<u32>)>>,
@@ -131,8 +132,8 @@ impl Faults {
     }
 }
 
-/// Middleware: counts the request and does to it what is set for its route. The faults of
-/// TokenRequest alone travel to its handler as a request extension.
+/// Middleware: counts the request and applies the fault of its route. A fault for TokenRequest
+/// alone is passed to its handler as a request extension.
 pub(super) async fn apply(
     State(hub): State<Arc<HubState>>,
     mut request: Request,
@@ -196,7 +197,7 @@ async fn filled_up(response: Response, size: usize) -> Response {
     .await
 }
 
-/// Only for answers that end; a watch never does, so its body is left as it is.
+/// Changes the body of a complete answer; a watch never ends, so its body stays.
 async fn replace_body(response: Response, change: impl FnOnce(Bytes) -> Body) -> Response {
     if response.body().size_hint().exact().is_none() {
         return response;

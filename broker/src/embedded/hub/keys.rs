@@ -28,7 +28,7 @@ pub enum KeyAlgorithm {
 }
 
 impl EmbeddedHub {
-    /// Makes a key, publishes it and signs with it; the old ones stay published. Returns the kid.
+    /// Creates a key, publishes it and signs with it; the old ones stay published. Returns the kid.
     ///
     /// # Errors
     /// When no key can be made.
@@ -39,7 +39,7 @@ impl EmbeddedHub {
         Ok(kid)
     }
 
-    /// Makes a key that is neither published nor signs. Returns its kid.
+    /// Creates a key that is neither published nor used to sign. Returns its kid.
     ///
     /// # Errors
     /// When no key can be made.
@@ -148,7 +148,7 @@ impl SigningKey {
         })
     }
 
-    /// Signs claims into a compact JWS whose header holds `alg` and `kid` only, as Kubernetes'.
+    /// Signs claims into a compact JWS whose header has only `alg` and `kid`, as in Kubernetes.
     pub(super) fn sign(&self, claims: &Value) -> Result<String, EmbeddedError> {
         let header = json!({"alg": self.jwk["alg"], "kid": self.kid});
         let signed = format!(
@@ -175,7 +175,7 @@ impl SigningKey {
 }
 
 impl KeyRing {
-    /// One published key that signs.
+    /// Creates a key ring with one published key, which signs.
     pub(super) fn new(algorithm: KeyAlgorithm) -> Result<Self, EmbeddedError> {
         let signer = Arc::new(SigningKey::generate(algorithm)?);
         Ok(Self {

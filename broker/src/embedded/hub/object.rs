@@ -1,4 +1,4 @@
-//! One object of a hub, and how it looks in an answer.
+//! One object of a hub, and its form in an answer.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The kinds that a hub holds.
+/// The kinds of objects in a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Resource {
     Namespaces,
@@ -30,7 +30,7 @@ pub(super) struct Object {
     pub(super) version: u64,
 }
 
-/// Whether an answer carries whole objects or their metadata.
+/// Whether an answer contains whole objects or only their metadata.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Full,
@@ -126,7 +126,7 @@ impl Object {
         metadata
     }
 
-    /// Whether a list of `resource` in `namespace` (empty = all) holds it.
+    /// Whether a list of `resource` in `namespace` (empty = all) includes this object.
     pub(super) fn is(&self, resource: Resource, namespace: &str) -> bool {
         self.resource == resource && (namespace.is_empty() || self.namespace == namespace)
     }

@@ -11,7 +11,7 @@ use super::object::{Object, Resource};
 use crate::embedded::clock::Clock;
 use crate::embedded::locked;
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Clone)]
 pub(super) struct Change {
     /// ADDED, MODIFIED or DELETED.
@@ -72,8 +72,8 @@ impl Objects {
         });
     }
 
-    /// Adds an object, or replaces the data of one that exists; its namespace comes into being
-    /// with it. Returns the UID.
+    /// Adds an object, or replaces the data of an existing one; creates its namespace if needed.
+    /// Returns the UID.
     pub(super) fn put(
         &self,
         resource: Resource,
@@ -195,7 +195,7 @@ impl Objects {
         Ok((changes, inner.version))
     }
 
-    /// Tells each new resourceVersion.
+    /// Subscribes to new resourceVersions.
     pub(super) fn versions(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
@@ -217,7 +217,8 @@ impl Inner {
             resource: key.0,
             namespace: key.1.clone(),
             name: key.2.clone(),
-            // Without random bytes nothing of this hub works; its keys would have failed first.
+            // Without random bytes nothing in this hub works; creating its keys would have failed
+            // first.
             uid: random_uuid().unwrap_or_default(),
             labels: BTreeMap::new(),
             data: BTreeMap::new(),

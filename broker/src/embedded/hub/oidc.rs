@@ -63,7 +63,7 @@ fn answer(
 
 fn may_read(hub: &HubState, headers: &HeaderMap) -> Result<(), ApiError> {
     if bearer(headers).is_some() {
-        // A bad token is refused even where none is needed.
+        // A bad token is refused even if none is needed.
         return Caller::of(hub, headers).map(|_| ());
     }
     match hub.discovery_access {

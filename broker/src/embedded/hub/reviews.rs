@@ -37,7 +37,7 @@ pub(super) async fn token(
         }),
         Err(cause) => json!({"user": {}, "error": cause}),
     };
-    // The real answer repeats the token in its spec; nobody needs it, so it stays out.
+    // A real answer repeats the token in its spec; no client needs it, so it is omitted.
     Ok(created("authentication.k8s.io/v1", "TokenReview", &status))
 }
 

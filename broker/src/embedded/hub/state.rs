@@ -1,4 +1,4 @@
-//! Everything a running hub holds.
+//! The state of a running hub.
 
 use std::sync::Mutex;
 

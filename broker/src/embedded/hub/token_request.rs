@@ -19,7 +19,7 @@ use super::state::HubState;
 use crate::embedded::json_body;
 use crate::embedded::status::ApiError;
 
-/// Default, least and most of `spec.expirationSeconds`.
+/// The default, minimum and maximum of `spec.expirationSeconds`.
 const DEFAULT_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
@@ -152,7 +152,7 @@ fn answer(
     Ok((StatusCode::CREATED, body).into_response())
 }
 
-/// The token that was asked for, or the wrong one that a fault wants.
+/// Mints the requested token, or the wrong one that a fault demands.
 fn minted(
     hub: &HubState,
     account: &Object,

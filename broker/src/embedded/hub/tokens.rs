@@ -1,4 +1,4 @@
-//! Tokens that a test or the demo takes from the hub without a TokenRequest.
+//! Tokens that a test or the demo mints without a TokenRequest.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::claims::{self, PodBinding, TokenSpec};
 use crate::embedded::EmbeddedError;
 
 impl EmbeddedHub {
-    /// A bound token with one audience, as TokenRequest would make it; any lifetime goes.
+    /// Mints a bound token with one audience, like TokenRequest, but with any lifetime.
     ///
     /// # Errors
     /// When the ServiceAccount does not exist.
@@ -23,7 +23,7 @@ impl EmbeddedHub {
         self.sign_bound(namespace, service_account, audience, lifetime, None)
     }
 
-    /// The same, bound to a pod. The pod need not exist.
+    /// Mints the same token, bound to a pod. The pod need not exist.
     ///
     /// # Errors
     /// When the ServiceAccount does not exist.
@@ -38,8 +38,8 @@ impl EmbeddedHub {
         self.sign_bound(namespace, service_account, audience, lifetime, Some(pod))
     }
 
-    /// A token as Secrets of type `kubernetes.io/service-account-token` hold: no audience and no
-    /// end. The hub takes it for its own API audience only.
+    /// Mints a token as in Secrets of type `kubernetes.io/service-account-token`: without audience
+    /// and expiry. The hub accepts it for its own API audience only.
     ///
     /// # Errors
     /// When the ServiceAccount does not exist.

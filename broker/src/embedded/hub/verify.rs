@@ -10,7 +10,7 @@ use crate::embedded::locked;
 /// A token that was accepted.
 pub(super) struct Verified {
     pub(super) user: UserInfo,
-    /// Those of the token that were asked for.
+    /// The requested audiences that the token has.
     pub(super) audiences: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ fn check_times(jws: &Jws<'_>, now: i64) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The ServiceAccount that a token speaks of.
+/// The ServiceAccount that a token names.
 struct Account {
     namespace: String,
     name: String,
@@ -79,7 +79,7 @@ struct Account {
 }
 
 impl Account {
-    /// From the private claims of either form; none when the token is not of this hub.
+    /// Reads the private claims of either form; `None` when the token is not of this hub.
     fn named_in(jws: &Jws<'_>, hub: &HubState) -> Option<Self> {
         let issuer = jws.claim("iss")?;
         if issuer == LEGACY_ISSUER {

@@ -60,12 +60,12 @@ pub(super) fn list_or_watch(
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// The query parameters that are understood; a label selector is refused, not ignored.
+/// The supported query parameters; a label selector is refused, not ignored.
 #[derive(Default)]
 struct Query {
     watch: bool,
     send_initial_events: bool,
-    /// 0 = from the state of now.
+    /// The resourceVersion to start from; 0 = the current state.
     version: u64,
     timeout: Option<Duration>,
     name: Option<String>,
@@ -101,7 +101,7 @@ impl Query {
     }
 }
 
-/// Which objects an answer is about and how it shows them.
+/// Which objects an answer contains, and in which form.
 struct Selection {
     resource: Resource,
     namespace: String,
@@ -137,7 +137,7 @@ impl Selection {
         line(change.kind, &change.object.to_json(self.shape))
     }
 
-    /// The end of the initial events of a streaming list.
+    /// Returns the bookmark that ends the initial events of a streaming list.
     fn bookmark(&self, version: u64) -> String {
         let (kind, api_version) = match self.shape {
             Shape::Full => (self.resource.kind(), "v1"),
@@ -156,19 +156,19 @@ impl Selection {
     }
 }
 
-/// Where a watch stands.
+/// The position of a watch.
 struct Cursor {
     hub: Arc<HubState>,
     selection: Selection,
     versions: watch::Receiver<u64>,
     version: u64,
-    /// Lines that go out before any change is looked for.
+    /// Lines to send before the first check for changes.
     first: Option<String>,
     deadline: Instant,
     ended: bool,
 }
 
-/// How long a watch lives when the client sets no limit.
+/// How long a watch lasts when the client sets no limit.
 const LONGEST_WATCH: Duration = Duration::from_secs(1800);
 
 fn events(
@@ -217,7 +217,7 @@ impl Cursor {
         None
     }
 
-    /// Lines for all that changed since the last look; an ERROR line ends the watch.
+    /// Returns lines for all changes since the last call; an ERROR line ends the watch.
     fn changes(&mut self) -> Result<String, String> {
         let Selection {
             resource,
@@ -273,7 +273,7 @@ pub(super) fn wanted(verb: &str, resource: Resource, namespace: &str, name: &str
     }
 }
 
-/// What the first media type of `Accept` asks for.
+/// Returns the form that the first media type of `Accept` requests.
 fn shape(headers: &HeaderMap) -> Shape {
     let accept = headers
         .get(header::ACCEPT)

@@ -1,4 +1,4 @@
-//! What stands in the hub: namespaces, ServiceAccounts, Secrets, changed from outside.
+//! The content of the hub: namespaces, ServiceAccounts and Secrets, changed from outside.
 
 use std::collections::BTreeMap;
 

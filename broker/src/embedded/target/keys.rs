@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::embedded::jws::Jws;
 
-/// Keys as last read. Old ones go on verifying for ever; only a miss leads to a new read, and only
-/// near the end of freshness. So does kube-apiserver, which is why rotations need a wait.
+/// The keys as last read. Old keys verify for ever. Only a miss causes a reload, and only near the
+/// end of freshness. kube-apiserver does the same, which is why rotations need a delay.
 #[derive(Default)]
 pub(super) struct CachedKeys {
     keys: Vec<Value>,
@@ -22,7 +22,7 @@ impl CachedKeys {
         }
     }
 
-    /// Whether a key of the token's kid (any key, if it names none) made its signature.
+    /// Whether a key with the token's kid (any key, if it names none) made its signature.
     pub(super) fn verify(&self, jws: &Jws<'_>) -> bool {
         self.keys
             .iter()
@@ -33,7 +33,7 @@ impl CachedKeys {
             .any(|jwk| jws.verified_by(jwk))
     }
 
-    /// Whether a miss may read the keys again: from 30 s before the end of freshness on.
+    /// Whether a miss may reload the keys: from 30 s before the end of freshness on.
     pub(super) fn may_refetch(&self, now: Timestamp) -> bool {
         let ahead = now
             .saturating_add(SignedDuration::from_secs(30))
@@ -42,7 +42,8 @@ impl CachedKeys {
     }
 }
 
-/// End of freshness of an answer received at `now`: `s-maxage`, else `max-age`, else at once.
+/// Returns the end of freshness of an answer received at `now`: `s-maxage`, else `max-age`, else at
+/// once.
 pub(super) fn fresh_until(headers: &HeaderMap, now: Timestamp) -> Timestamp {
     let value = headers
         .get(CACHE_CONTROL)

@@ -1,4 +1,4 @@
-//! Reading the issuer's discovery document and keys over TLS, lazily.
+//! Reads the issuer's discovery document and keys over TLS, lazily.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::embedded::clock::Clock;
 use crate::embedded::jws::Jws;
 use crate::embedded::{EmbeddedError, locked};
 
-/// Longest document that is read.
+/// The longest document that is read, in bytes.
 const LARGEST: usize = 1 << 20;
 
 pub(super) struct Provider {
@@ -22,7 +22,7 @@ pub(super) struct Provider {
     discovery_url: String,
     client: Client,
     clock: Clock,
-    /// Held across a fetch, so that a crowd of tokens causes one.
+    /// Locked during a fetch, so that many concurrent tokens cause only one.
     known: tokio::sync::Mutex<Known>,
     fetches: Mutex<Vec<Fetch>>,
 }
@@ -68,7 +68,7 @@ impl Provider {
         *self.known.lock().await = Known::default();
     }
 
-    /// The keys' location, read once; none until discovery has succeeded.
+    /// Reads the keys' location once; false until discovery has succeeded.
     pub(super) async fn initialised(&self) -> bool {
         let mut known = self.known.lock().await;
         if known.jwks_uri.is_none() {
@@ -77,8 +77,8 @@ impl Provider {
         known.jwks_uri.is_some()
     }
 
-    /// Verifies a signature with the cached keys, and on a miss with keys read anew if the old
-    /// ones are near the end of their freshness.
+    /// Verifies a signature with the cached keys. On a miss, reloads the keys if they are near the
+    /// end of their freshness.
     pub(super) async fn verify(&self, jws: &Jws<'_>) -> Result<(), String> {
         let failed =
             || "failed to verify signature: failed to verify id token signature".to_owned();
@@ -146,7 +146,7 @@ impl Provider {
         self.record(FetchedDocument::Jwks, jwks_uri, found)
     }
 
-    /// One GET: 200, JSON, not too long.
+    /// Sends one GET; accepts only a 200 with JSON that is not too long.
     async fn read(&self, url: &str) -> Result<(Value, HeaderMap), String> {
         let failed = |error: reqwest::Error| failure_text(&error.without_url());
         let mut response = self.client.get(url).send().await.map_err(failed)?;
@@ -183,7 +183,7 @@ impl Provider {
     }
 }
 
-/// The error with its causes: the cause is what names a refused certificate.
+/// Returns the error with its causes: only a cause names a refused certificate.
 fn failure_text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

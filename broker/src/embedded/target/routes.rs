@@ -41,8 +41,8 @@ pub(super) fn router(target: Arc<TargetState>) -> Router {
         .with_state(target)
 }
 
-/// Middleware: a bad token is refused everywhere, no token everywhere but at `/version` and
-/// `/readyz`. What it found goes into the log and, as `UserInfo`, to the handler.
+/// Middleware: refuses a bad token everywhere, and a missing token everywhere except at `/version`
+/// and `/readyz`. Logs the outcome, and passes the `UserInfo` to the handler.
 async fn authenticate(
     State(target): State<Arc<TargetState>>,
     mut request: Request,
@@ -101,7 +101,8 @@ async fn who_am_i(Extension(user): Extension<UserInfo>) -> (StatusCode, Json<Val
     created("SelfSubjectReview", &json!({"userInfo": user}))
 }
 
-/// The API audience of a target is its own URL: the audience of the JWT authenticator is none.
+/// Reviews a token. The API audience of a target is its own URL: the audience of the JWT
+/// authenticator is no API audience.
 async fn review_token(
     State(target): State<Arc<TargetState>>,
     headers: HeaderMap,

@@ -1,4 +1,4 @@
-//! The checks of one JWT authenticator, in the order and words of kube-apiserver 1.36.
+//! The checks of one JWT authenticator, in the order and wording of kube-apiserver 1.36.
 
 use super::TargetState;
 use crate::embedded::identity::{AUTHENTICATED, UserInfo};
@@ -6,7 +6,7 @@ use crate::embedded::jws::{ACCEPTED, Jws};
 
 /// Why a token was not accepted.
 pub(super) enum Refusal {
-    /// No authenticator took it for its own.
+    /// No authenticator claimed the token.
     Unclaimed,
     /// The JWT authenticator refused it.
     Because(String),
@@ -22,7 +22,7 @@ impl Refusal {
     }
 }
 
-/// The user behind a token.
+/// Verifies a token and returns its user.
 pub(super) async fn token(target: &TargetState, token: &str) -> Result<UserInfo, Refusal> {
     let jws = Jws::parse(token).ok_or(Refusal::Unclaimed)?;
     if jws.claim("iss") != Some(target.options.issuer.as_str()) {
@@ -74,7 +74,7 @@ fn check_audience(jws: &Jws<'_>, expected: &str) -> Result<Vec<String>, String> 
     ))
 }
 
-/// `exp` without leeway (equal still passes), `nbf` with 60 s.
+/// Checks `exp` without leeway (equal still passes), and `nbf` with 60 s.
 fn check_times(jws: &Jws<'_>, now: jiff::Timestamp) -> Result<(), String> {
     let expiry = jws.seconds("exp").unwrap_or(i64::MIN);
     if expiry < now.as_second() {

@@ -12,7 +12,7 @@ struct World {
     hands: Hands,
 }
 
-/// A hub whose discovery is open to everybody, and a target that reads it there.
+/// Creates a hub whose discovery documents are public, and a target that reads them there.
 async fn world() -> World {
     let hands = Hands::at_now();
     let discovery_ca = Authority::new("shared test CA").unwrap();
@@ -194,7 +194,7 @@ async fn a_new_key_is_unknown_until_the_old_set_is_stale() {
     assert_eq!(world.error(&old).await, "accepted");
     assert_eq!(world.target.fetches().len(), 2);
 
-    // The hub says max-age=3600, and a target looks again from 30 s before that on.
+    // The hub says max-age=3600, and a target may reload from 30 s before that on.
     world.hands.forward(SignedDuration::from_secs(3600 - 29));
     assert_eq!(world.error(&new).await, "accepted");
     assert!(

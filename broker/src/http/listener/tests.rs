@@ -1,4 +1,4 @@
-//! What clients can do to a listener, by raw sockets, with short times.
+//! What clients can do to a listener, tested with raw sockets and short time limits.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -24,9 +24,9 @@ use crate::http::connection::Times;
 use crate::metrics::Metrics;
 use crate::reload_signal::ReloadSignal;
 
-/// Longer than anything that is waited for here may take on a busy machine.
+/// Longer than any wait in these tests takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
-/// No limit that a test reaches unless it shortens one.
+/// Limits that no test reaches unless it shortens one.
 const TIMES: Times = Times {
     handshake: LONG,
     first_byte: LONG,
@@ -103,7 +103,7 @@ fn tls(bounds: Bounds, per_address: u32) -> Stage {
 }
 
 impl Stage {
-    /// Waits until a metric has a sample.
+    /// Waits until the metrics contain a sample.
     async fn until(&self, sample: &str) {
         let deadline = tokio::time::Instant::now() + LONG / 2;
         while !self.metrics.exposition().lines().any(|line| line == sample) {
@@ -132,7 +132,7 @@ impl Stage {
         .await;
     }
 
-    /// A request over TLS, from an address of this machine.
+    /// Sends a request over TLS from an address of this machine.
     async fn get_from(&self, from: [u8; 4]) -> reqwest::Result<u16> {
         let ca = reqwest::Certificate::from_pem(self.ca_pem.as_bytes()).unwrap();
         let client = reqwest::Client::builder()
@@ -151,20 +151,20 @@ impl Stage {
             .as_u16())
     }
 
-    /// What the listener says to a text until it closes or is silent.
+    /// Sends a text and returns what the listener sends until it closes or stays silent.
     async fn said_to(&self, text: &str) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(text.as_bytes()).await.unwrap();
         let mut said = Vec::new();
         let closed = tokio::time::timeout(LONG / 2, stream.read_to_end(&mut said)).await;
-        // What was unread at its end makes the kernel reset it; what was said came before.
+        // Unread bytes make the kernel reset the connection; the response arrived before that.
         let _ = closed.expect("the connection ends");
         String::from_utf8_lossy(&said).into_owned()
     }
 }
 
-/// As with a client that asks again and again and never reads: what it is sent fills the buffers of
-/// both ends.
+/// Simulates a client that keeps sending requests and never reads: the responses fill the buffers
+/// of both ends.
 #[tokio::test]
 async fn answers_that_nobody_reads_end_the_connection() {
     let stage = plain(Times {
@@ -206,8 +206,8 @@ async fn nor_does_it_help_to_read_a_byte_now_and_then() {
     trickle.abort();
 }
 
-/// HTTP/2 by hand: a client whose streams have no window, or one byte of it, and whose connection
-/// is busy all the time.
+/// Speaks HTTP/2 by hand: the client's streams have no window, or one byte of it, and its
+/// connection is busy all the time.
 #[tokio::test]
 async fn a_stream_without_window_ends_the_connection() {
     for window in [0, 1] {
@@ -222,7 +222,7 @@ async fn a_stream_without_window_ends_the_connection() {
         let mut begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         begin.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, window]));
         begin.extend(frame(4, 1, 0, &[]));
-        // GET http://a/small, of the static table.
+        // GET http://a/small, from the static table.
         begin.extend(frame(1, 5, 1, b"\x82\x86\x04\x06/small\x01\x01a"));
         writing.write_all(&begin).await.unwrap();
         let pings = tokio::spawn(async move {
@@ -264,7 +264,8 @@ async fn a_client_without_a_request_is_left() {
     stage.ended("silent").await;
     drop(stream);
 
-    // A head that never ends, a byte at a time, of a client that may yet speak HTTP/2.
+    // A head that never ends, sent one byte at a time by a client that could still switch to
+    // HTTP/2.
     let stage = plain(Times {
         idle: SHORT,
         ..TIMES
@@ -274,7 +275,8 @@ async fn a_client_without_a_request_is_left() {
     stage.ended("idle").await;
 }
 
-/// What HTTP/2 begins with, and then nothing: the library waits for a request as long as it is let.
+/// Sends the HTTP/2 preface and then nothing: the library itself sets no limit on waiting for a
+/// request.
 #[tokio::test]
 async fn a_preface_is_no_request() {
     let stage = plain(Times {
@@ -290,7 +292,7 @@ async fn a_preface_is_no_request() {
     stage.ended("silent").await;
 }
 
-/// PRIORITY frames mean nothing and are read as fast as they come.
+/// PRIORITY frames have no effect and are read as fast as they arrive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_keeps_the_socket_full_is_left() {
     let stage = plain(Times {
@@ -327,8 +329,7 @@ async fn the_health_listener_keeps_room_for_others_than_one_address() {
         .await;
 }
 
-/// What a connection of the token API may hold at once, as its SETTINGS say it, and which sources
-/// have bounds of their own.
+/// Checks the token API's stream limit in its SETTINGS, and which sources have limits of their own.
 #[tokio::test]
 async fn the_token_api_takes_few_streams_and_each_address_is_a_source() {
     let stage = plain_of(Bounds {
@@ -441,8 +442,8 @@ async fn a_source_that_holds_all_it_may_is_not_counted_for_another() {
     assert_eq!(stage.get_from([127, 0, 0, 9]).await.unwrap(), 200);
 }
 
-/// The shipped bounds, and times that end nothing meanwhile: one address opens 2,048 connections,
-/// asks again and again over each that it gets, and reads nothing.
+/// Uses the shipped limits, with times that end nothing meanwhile. One address opens 2,048
+/// connections, keeps sending requests on each that it gets, and reads nothing.
 #[tokio::test]
 async fn two_thousand_stalled_connections_of_one_address_shut_no_discovery() {
     let stage = tls(
@@ -490,7 +491,7 @@ async fn two_thousand_stalled_connections_of_one_address_shut_no_discovery() {
     drop(stalled);
 }
 
-/// A client that trusts this CA alone.
+/// A TLS client configuration that trusts only this CA.
 fn client_config(
     ca_pem: &str,
     version: &'static SupportedProtocolVersion,
@@ -507,7 +508,7 @@ fn client_config(
     ))
 }
 
-/// How a handshake went, and whether a second one with what the client kept went on from there.
+/// Returns the kind of a handshake, and of a second one that may resume from what the client kept.
 async fn handshakes(
     stage: &Stage,
     version: &'static SupportedProtocolVersion,
@@ -528,7 +529,7 @@ async fn handshakes(
                     }
                 })?;
             }
-            // What the server gives for a later session comes with its first answer.
+            // The server's session tickets arrive with its first response.
             let mut stream = rustls::Stream::new(&mut client, &mut socket);
             std::io::Write::write_all(
                 &mut stream,
@@ -630,7 +631,7 @@ async fn requests_that_two_readers_could_understand_differently_are_refused() {
                 .to_owned(),
             "501",
         ),
-        // RFC 9112 section 6.3: of these, where the body ends cannot be known.
+        // RFC 9112 section 6.3: for these, the end of the body cannot be determined.
         (
             "gzip",
             "POST /small HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n".to_owned(),

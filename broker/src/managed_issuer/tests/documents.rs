@@ -1,4 +1,4 @@
-//! What is served of managed issuers.
+//! Tests of the documents that are served for managed issuers.
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, Response, StatusCode, header};

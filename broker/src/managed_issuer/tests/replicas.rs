@@ -1,4 +1,4 @@
-//! Several replicas over one store, and a store that somebody edits.
+//! Tests of several replicas with one store, and of a store that is edited by hand.
 
 use std::sync::atomic::Ordering;
 
@@ -168,7 +168,7 @@ async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
     world.clock.advance(WAIT);
     replica.keeper.round(&world.policy).await;
     let before = store.set();
-    // Keys of somebody's own, dated back by a day, in the place of all others.
+    // Foreign keys, backdated by a day, replace all others.
     let now = world.clock.now();
     let yesterday = keyferry_core::moment::Moment {
         wall: now.wall - jiff::SignedDuration::from_hours(24),

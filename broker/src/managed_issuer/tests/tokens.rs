@@ -1,4 +1,4 @@
-//! Tokens of an own issuer: what it takes to get one, and how it is held.
+//! Tests of tokens of a managed issuer: how they are minted and cached.
 
 use keyferry_core::authorise::{self, Requester, Review};
 use keyferry_core::claims::ServiceAccountClaims;
@@ -151,7 +151,7 @@ async fn a_grant_for_another_audience_is_not_signed() {
     replica.keeper.round(&world.policy).await;
     world.clock.advance(WAIT);
     replica.keeper.round(&world.policy).await;
-    // A changed policy that the keeper has not seen yet.
+    // The policy changed, but the keeper has not seen that yet.
     let target = world
         .policy
         .targets

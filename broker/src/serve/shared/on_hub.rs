@@ -1,5 +1,5 @@
-//! The controller's part of the server: what brings deliveries, statuses and the pairing object to
-//! what the hub's objects say.
+//! The controller's part of the server: it reconciles deliveries, statuses and the AudiencePairing
+//! with the hub's objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use crate::ports::{AuditSink, HubObjects, TargetProbe};
 use crate::random::{Random, SystemRandomness};
 use crate::target_probe::HttpsProbe;
 
-/// What is known of the hub's TargetClusters and TargetAccesses, where policy stands in them.
+/// The state of the hub's TargetClusters and TargetAccesses, if policy comes from them.
 pub(super) struct OnHub {
     pub(super) store: Arc<ObjectStore>,
     pub(super) faults: Faults,
 }
 
 impl Shared {
-    /// Reports admission policies that are installed and incomplete, where the objects stand in a
-    /// file.
+    /// Starts reporting installed admission policies that are incomplete, if the objects come from
+    /// a file.
     pub(super) fn watch_installed_policies(&mut self) {
         let policies = InstalledPolicies {
             objects: Arc::new(KubeObjects::new(self.client.clone())),
@@ -74,7 +74,8 @@ impl Shared {
         }
     }
 
-    /// What writes deliveries, statuses and the pairing object, while this replica leads.
+    /// Starts the tasks that write deliveries, statuses and the AudiencePairing while this replica
+    /// leads.
     pub(super) fn start_controller(
         &mut self,
         on_hub: &OnHub,

@@ -2,12 +2,12 @@
 
 use super::value::Val;
 
-/// The highest tree that is built; what is higher is left undecided, so that no walk over a tree
-/// can exhaust a stack.
+/// The highest tree that is built. Higher ones are undetermined, so that no walk over a tree can
+/// exhaust a stack.
 pub(super) const MAX_HEIGHT: u16 = 90;
 
-/// One node. `id` is unique in its tree; `at` is the offset in code points of the token that names
-/// it.
+/// One node of the tree. `id` is unique in its tree; `at` is the offset, in code points, of the
+/// token that names the node.
 #[derive(Debug, Clone)]
 pub(super) struct Expr {
     pub(super) id: u32,
@@ -16,7 +16,7 @@ pub(super) struct Expr {
     pub(super) kind: Kind,
 }
 
-/// What a node is.
+/// The kind of a node, with its parts.
 #[derive(Debug, Clone)]
 pub(super) enum Kind {
     Literal(Val),
@@ -55,7 +55,7 @@ pub(super) struct Entry {
     pub(super) optional: bool,
 }
 
-/// What macros become: a fold of a range into an accumulator.
+/// The result of expanding a loop macro: a fold of a range into an accumulator.
 #[derive(Debug, Clone)]
 pub(super) struct Fold {
     pub(super) range: Expr,
@@ -69,7 +69,7 @@ pub(super) struct Fold {
 }
 
 impl Expr {
-    /// The nodes directly below this one, in the order they were written.
+    /// Returns the nodes directly below this one, in the order of the text.
     pub(super) fn children(&self) -> Vec<&Self> {
         match &self.kind {
             Kind::Literal(_) | Kind::Ident(_) => Vec::new(),
@@ -84,7 +84,7 @@ impl Expr {
         }
     }
 
-    /// Every node of the tree, this one first.
+    /// Returns every node of the tree, this one first.
     pub(super) fn walk(&self) -> Vec<&Self> {
         let mut found = Vec::new();
         let mut open = vec![self];
@@ -97,7 +97,7 @@ impl Expr {
         found
     }
 
-    /// `a.b.c` as a name, when the node is nothing but identifiers and selections.
+    /// Returns `a.b.c` as a name, if the node consists only of identifiers and selections.
     pub(super) fn qualified_name(&self) -> Option<String> {
         let mut parts = Vec::new();
         let mut at = self;

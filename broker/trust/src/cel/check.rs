@@ -1,4 +1,4 @@
-//! The type checker: what an expression means before it runs, and why it is refused.
+//! The type checker: finds the meaning and type of an expression before it runs, or refuses it.
 
 mod name;
 mod overload;
@@ -11,7 +11,7 @@ use super::types::{Param, Type};
 use super::unify::{Mapping, most_general};
 use crate::Minor;
 
-/// What the checker found out about every node.
+/// The checker's results for every node, by id.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Checked {
     pub(super) types: HashMap<u32, Type>,
@@ -19,8 +19,8 @@ pub(super) struct Checked {
     pub(super) names: HashMap<u32, Name>,
 }
 
-/// The function a call means: its full name, whether its receiver was only a part of that name, and
-/// the overloads that fit.
+/// The function that a call refers to: its full name, whether its receiver was only a part of that
+/// name, and the matching overloads.
 #[derive(Debug, Clone)]
 pub(super) struct Callee {
     pub(super) function: String,
@@ -28,31 +28,30 @@ pub(super) struct Callee {
     pub(super) overloads: Vec<&'static str>,
 }
 
-/// What an identifier stands for.
+/// The meaning of an identifier.
 #[derive(Debug, Clone)]
 pub(super) enum Name {
     /// A type, by its runtime name.
     Type(&'static str),
-    /// A type that the checker knows and the planner does not, which fails where the program is
-    /// made.
+    /// A type that the checker knows but the planner does not; planning the program fails.
     Undefined(&'static str),
-    /// A variable; `outermost` when loop variables of the same name are passed over.
+    /// A variable; `outermost` skips loop variables of the same name.
     Variable { name: String, outermost: bool },
 }
 
-/// A refusal: where, and why.
+/// An error in the expression, with its place.
 #[derive(Debug, Clone)]
 pub(super) struct Issue {
     pub(super) at: u32,
     pub(super) message: String,
 }
 
-/// What checking gives.
+/// The result of checking.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Fine(Checked),
     Refused(Vec<Issue>),
-    /// Names whose meaning is not decided here.
+    /// The meaning of a name cannot be decided here.
     Beyond(String),
 }
 
@@ -162,8 +161,8 @@ impl Checker<'_> {
             Kind::Message { name, .. } => self.message(e, name),
             Kind::Fold(fold) => self.fold(fold),
         };
-        // Only nodes that stand in two places are checked twice. The first type stays, so that what
-        // such a node is part of fits again.
+        // Only nodes with two parents are checked twice. The first type stays, so that the types of
+        // the parents remain valid.
         match self.found.types.get(&e.id).filter(|before| **before != t) {
             Some(before) => {
                 let message = format!(
@@ -193,7 +192,7 @@ impl Checker<'_> {
         inner.clone()
     }
 
-    /// The type of two elements; mixed ones are left to the validation of literals.
+    /// Joins the types of two elements. Mixed ones are left to the validation of literals.
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         let Some(previous) = previous else {
             return current;
@@ -252,7 +251,8 @@ impl Checker<'_> {
                         be list, map, or dynamic)"
                     ),
                 );
-                // How many more issues 1.32 finds where the second variable is used is not decided.
+                // 1.32 finds more issues where the second variable is used; their number cannot be
+                // decided here.
                 let uses = |name: &String| {
                     fold.step
                         .walk()

@@ -1,5 +1,4 @@
-//! What a run costs, counted as cel-go counts it: with a stack of values by node id, quirks
-//! included.
+//! Counts the cost of a run as cel-go does: with a stack of values by node id, quirks included.
 
 mod call;
 
@@ -7,19 +6,19 @@ use super::eval::{Run, Stop};
 use super::value::Val;
 use crate::Minor;
 
-/// kube-apiserver's limit for one expression.
+/// The kube-apiserver's cost limit for one expression.
 const LIMIT: u64 = 1_000_000;
 
-/// Work beyond which a run is given up: it is far more than any expression within the limit needs.
+/// The work after which a run is given up: far more than any expression within the limit needs.
 const MAX_STEPS: u64 = 10_000_000;
 
-/// The cost so far.
+/// Tracks the cost of a run, and the values that determine it.
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     cost: u64,
     steps: u64,
     stack: Vec<(u32, Val)>,
-    /// How often each id is on the stack.
+    /// The number of stack entries with each id.
     present: Vec<u32>,
     muted: bool,
 }
@@ -38,7 +37,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Whether what follows goes unseen.
+    /// Stops or resumes the tracking of cost.
     pub(super) fn mute(&mut self, muted: bool) {
         self.muted = muted;
     }
@@ -49,7 +48,7 @@ impl Tracker {
         }
     }
 
-    /// Notes the value of a node.
+    /// Records the value of a node on the stack.
     pub(super) fn push(&mut self, id: u32, value: Val) -> Run<()> {
         self.step(1)?;
         if self.muted {
@@ -70,7 +69,7 @@ impl Tracker {
         }
     }
 
-    /// Takes each of the nodes off the stack, and all that is above it.
+    /// Removes each of the nodes from the stack, with everything above it.
     pub(super) fn drop_ids(&mut self, ids: &[u32]) -> Run<()> {
         for id in ids {
             if let Some(at) = self.find(*id)? {
@@ -102,7 +101,7 @@ impl Tracker {
         }
     }
 
-    /// Takes the arguments of a call off the stack. Nothing if one of them never got there.
+    /// Removes the arguments of a call from the stack. Returns `None` if one of them is not on it.
     fn take(&mut self, ids: &[u32]) -> Run<Option<Vec<Val>>> {
         let mut values = Vec::with_capacity(ids.len());
         for id in ids.iter().rev() {
@@ -119,14 +118,14 @@ impl Tracker {
         Ok(Some(values))
     }
 
-    /// A list or a map that was made.
+    /// Counts the construction of a list or a map.
     pub(super) fn construct(&mut self, id: u32, parts: &[u32], cost: u64, value: Val) -> Run<()> {
         self.take(parts)?;
         self.cost = self.cost.saturating_add(cost);
         self.push(id, value)
     }
 
-    /// A function that was called.
+    /// Counts the call of a function.
     pub(super) fn call(
         &mut self,
         minor: Minor,

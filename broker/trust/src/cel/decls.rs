@@ -1,4 +1,4 @@
-//! The functions that each release declares.
+//! The functions that each Kubernetes release declares.
 
 mod collections;
 mod core;
@@ -22,8 +22,8 @@ pub(super) struct Function {
     pub(super) overloads: Vec<Overload>,
 }
 
-/// One signature. `params` are the letters of its type parameters; a member is called on its first
-/// argument.
+/// One signature. `params` are the letters of its type parameters; a member function is called on
+/// its first argument.
 #[derive(Debug)]
 pub(super) struct Overload {
     pub(super) id: &'static str,
@@ -35,7 +35,7 @@ pub(super) struct Overload {
 
 impl Functions {
     /// Reads the tables. A row is `name#overload#arguments#result#releases`: a dot before the name
-    /// marks a member, `;` separates arguments, and `31-36` are the minors that have it.
+    /// marks a member, `;` separates arguments, and `31-36` are the minors that declare it.
     pub(super) fn of(minor: Minor) -> Self {
         let mut by_name: HashMap<&'static str, Function> = HashMap::new();
         for row in [core::TABLE, collections::TABLE, kubernetes::TABLE]
@@ -95,7 +95,7 @@ fn has(releases: &str, minor: Minor) -> bool {
     (bound(from, 0)..=bound(to, u8::MAX)).contains(&minor.number())
 }
 
-/// The types that can be named: their name at run time, and the type that the name has.
+/// Returns the runtime name of a type that expressions can name, and the type of that name.
 pub(super) fn type_name(name: &str) -> Option<(&'static str, Type)> {
     let (runtime, read) = match name {
         "bool" => ("bool", "type(bool)"),

@@ -1,9 +1,10 @@
-//! Names that are escaped because CEL identifiers cannot hold them: `__dot__` and the like.
+//! Unescapes names such as `a__dot__b`, which are escaped because CEL identifiers cannot contain
+//! them.
 
-/// Names that have a meaning of their own.
+/// Keywords with a meaning of their own.
 const MEANT: [&str; 4] = ["true", "false", "null", "in"];
 
-/// Names that cannot stand for a variable or a function.
+/// Names that cannot be used for a variable or a function.
 pub(super) const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -24,13 +25,14 @@ pub(super) const RESERVED: [&str; 17] = [
     "while",
 ];
 
-/// The name that an escaped name stands for, if it is escaped and well so.
+/// Returns the name that an escaped name means; `None` if it is not escaped or its escape is
+/// invalid.
 pub(super) fn unescape(name: &str) -> Option<String> {
     unescape_strict(name).filter(|found| found != name)
 }
 
-/// The name that a name stands for: itself if nothing in it is escaped, nothing if an escape in it
-/// is none of the known.
+/// Returns the name that a name means: itself if it has no escape; `None` if it contains an unknown
+/// escape.
 pub(super) fn unescape_strict(name: &str) -> Option<String> {
     let mut out = String::with_capacity(name.len());
     let mut rest = name;

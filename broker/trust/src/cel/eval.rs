@@ -1,4 +1,4 @@
-//! Running a plan.
+//! Runs a plan.
 
 mod attribute;
 mod call;
@@ -10,26 +10,27 @@ use super::plan::Node;
 use super::value::{Map, Val};
 use crate::Minor;
 
-/// Why a run ends without a value, not even an error.
+/// Why a run ends without a value or an error value.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The cost is certainly beyond the limit.
+    /// The cost is certain to exceed the limit.
     Cost,
-    /// cel-go panics, which no operator absorbs, and the run fails with it.
+    /// cel-go panics. No operator absorbs a panic, so the run fails with it.
     Panic(String),
-    /// It is not decided what would come out.
+    /// The result cannot be decided here.
     Beyond(String),
 }
 
 pub(super) type Run<T> = Result<T, Stop>;
 
-/// One run. `order` selects in which of the possible orders maps are iterated.
+/// One run of a plan. `order` selects one of the possible orders in which maps are iterated.
 pub(super) struct Runner<'r> {
     pub(super) minor: Minor,
     pub(super) functions: &'r Functions,
     pub(super) variable: (&'static str, Val),
     pub(super) order: u32,
-    /// The largest map that was iterated: its order is unknown if it has more than one entry.
+    /// The size of the largest map that was iterated. Its order is unknown if it has more than one
+    /// entry.
     pub(super) unordered: usize,
     pub(super) tracker: Tracker,
     frames: Vec<fold::Frame>,
@@ -58,7 +59,7 @@ impl<'r> Runner<'r> {
         self.eval(node, None)
     }
 
-    /// The value of a step in a scope: the index of its innermost frame.
+    /// Evaluates a step in a scope, which is the index of its innermost frame.
     fn eval(&mut self, node: &Node, scope: Option<usize>) -> Run<Val> {
         match node {
             Node::Const(id, value) => {
@@ -76,7 +77,7 @@ impl<'r> Runner<'r> {
                     Val::Err(_) => value,
                     Val::Bytes(_) => return Err(unhashable("types.Bytes")),
                     Val::Semver(_) => return Err(unhashable("cel.Semver")),
-                    // The older releases hold formats by reference.
+                    // Before 1.32 formats are stored by reference, which Go can hash.
                     Val::Format(_) if self.minor >= Minor::V1_32 => {
                         return Err(unhashable("cel.Format"));
                     }
@@ -90,7 +91,7 @@ impl<'r> Runner<'r> {
                 let answer = match self.eval(left, scope)? {
                     Val::Optional(None) => self.eval(right, scope)?,
                     Val::Optional(Some(inner)) if *unwrap => (*inner).clone(),
-                    // Until 1.36 whatever else it is comes through.
+                    // Up to 1.36 any other value passes through.
                     other
                         if self.minor >= Minor::V1_37
                             && !other.is_error()
@@ -224,7 +225,7 @@ impl<'r> Runner<'r> {
     }
 }
 
-/// Go cannot hash bytes, nor what holds a slice or a function.
+/// Go cannot hash bytes, nor types that contain a slice or a function.
 fn unhashable(name: &str) -> Stop {
     Stop::Panic(format!(
         "internal error: runtime error: hash of unhashable type {name}"

@@ -1,4 +1,4 @@
-//! What an expression is evaluated on.
+//! The input that an expression is evaluated on.
 
 use std::collections::BTreeMap;
 
@@ -8,48 +8,48 @@ use super::Scope;
 use super::value::{Lazy, List, Map, Val};
 use crate::Minor;
 
-/// How deep claims may nest.
+/// The deepest nesting of claims that is evaluated.
 const MAX_DEPTH: u32 = 130;
 
-/// The error of a claim that nests too deep to be held here. Where it is the result, the result is
-/// not decided. Where another operand of `&&` or `||` decides, the claim's own value would have
+/// The error value of a claim that nests too deep to be read here. If it is the result, the result
+/// is undetermined. If another operand of `&&` or `||` decides, the claim's own value would have
 /// changed nothing.
 pub(crate) const TOO_DEEP: &str = "\0the claim nests too deep";
 
-/// Why a result is not decided where it is that error.
+/// The reason for an undetermined result, if the result is that error.
 pub(crate) const TOO_DEEP_HERE: &str = "a claim nests too deep to be evaluated here";
 
-/// The value of the variable.
+/// The value of an expression's variable.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
-    /// The claims of a token, as JSON. Numbers are taken as Kubernetes takes them: since 1.34 each
-    /// is a double, before that integers that fit 64 bits are ints.
+    /// The claims of a token, as JSON. Numbers are converted as in Kubernetes: from 1.34 each is a
+    /// double, before that integers that fit 64 bits are ints.
     Claims(&'a JsonMap<String, Json>),
-    /// The claims of a token, some of which fail where they are used.
+    /// The claims of a token, some of which fail when an expression uses them.
     PartialClaims {
-        /// Those that do not.
+        /// The claims that an expression can use.
         claims: &'a JsonMap<String, Json>,
-        /// Those that do, with the error.
+        /// The claims that fail, with the error of each.
         failing: &'a BTreeMap<String, String>,
     },
-    /// A user.
+    /// A user, as a mapping names it.
     User(&'a UserInfo),
 }
 
-/// A user, as rules on users see it.
+/// A user, as user validation rules see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserInfo {
-    /// The name.
+    /// The user name.
     pub username: String,
-    /// The uid, which may be empty.
+    /// The UID, which may be empty.
     pub uid: String,
-    /// The groups.
+    /// The groups of the user.
     pub groups: Vec<String>,
     /// Extra values by key.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// The variable of a run, or why it is not decided.
+/// Returns the variable of a run, or why it cannot be decided.
 pub(super) fn variable(input: Input<'_>, scope: Scope, minor: Minor) -> Result<Val, &'static str> {
     let lazy = minor >= Minor::V1_34;
     let entries: Vec<(String, Val)> = match (input, scope) {
@@ -61,7 +61,7 @@ pub(super) fn variable(input: Input<'_>, scope: Scope, minor: Minor) -> Result<V
             values(claims, minor)?.into_iter().chain(failing).collect()
         }
         (Input::User(user), Scope::User) => {
-            // Since 1.34 Go holds these lists as []string.
+            // From 1.34 on, these lists are `[]string` in Go.
             let texts = |list: &[String]| {
                 if lazy {
                     Val::List(List::of_strings(list.to_vec()))

@@ -1,8 +1,8 @@
-//! Tokens of CEL, cut as the grammar of cel-go cuts them: the longest match wins.
+//! Splits a text into the tokens of CEL as cel-go's grammar does: the longest match wins.
 
 use crate::Minor;
 
-/// A token: what it is and the code points it covers.
+/// A token: its kind, and the offset of its first code point.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Tok,
@@ -24,20 +24,21 @@ pub(super) enum Tok {
     End,
 }
 
-/// Where no token could be cut.
+/// The place where no token matches, with the error.
 #[derive(Debug)]
 pub(super) struct LexError {
     pub(super) at: u32,
     pub(super) message: String,
 }
 
-/// Longer ones first. `in`, `true`, `false` and `null` are here because they are never identifiers.
+/// The punctuation, longer ones first. `in`, `true`, `false` and `null` are here because they are
+/// never identifiers.
 const PUNCT: [&str; 23] = [
     "==", "!=", "<=", ">=", "&&", "||", "<", ">", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!",
     "?", ":", "+", "*", "/",
 ];
 
-/// Cuts the whole text.
+/// Splits the whole text into tokens.
 pub(super) fn tokens(text: &[char], minor: Minor) -> Result<Vec<Token>, LexError> {
     let mut found = Vec::new();
     let mut i = 0;
@@ -52,7 +53,7 @@ pub(super) fn tokens(text: &[char], minor: Minor) -> Result<Vec<Token>, LexError
             }
             continue;
         }
-        // The grammar of the older releases has no backticks.
+        // The grammar before 1.33 has no backticks.
         if c == '`' && minor < Minor::V1_33 {
             return Err(unknown(i, c));
         }
@@ -150,7 +151,7 @@ fn unsigned(text: &[char], i: usize, end: usize) -> (Tok, usize) {
     }
 }
 
-/// A string or bytes literal that starts at `i`, if one does.
+/// Reads a string or bytes literal that starts at `i`, if there is one.
 fn string(text: &[char], i: usize) -> Option<(Tok, usize)> {
     let mut at = i;
     let bytes = matches!(text.get(at), Some('b' | 'B'));
@@ -196,7 +197,7 @@ fn close_triple(text: &[char], mut at: usize, quote: char, raw: bool) -> Option<
     }
 }
 
-/// The end of the escape sequence that starts at `at`.
+/// Returns the end of the escape sequence that starts at `at`.
 fn escape(text: &[char], at: usize) -> Option<usize> {
     let digits = |n: usize, ok: fn(&char) -> bool| {
         let all = (0..n).all(|k| text.get(at + 2 + k).is_some_and(ok));

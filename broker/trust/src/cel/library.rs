@@ -1,4 +1,4 @@
-//! What the functions do.
+//! Implements the functions of CEL and of Kubernetes.
 
 mod collections;
 mod convert;
@@ -26,17 +26,17 @@ pub(super) use url::Url;
 use super::value::Val;
 use crate::Minor;
 
-/// What a function needs to know besides its arguments.
+/// What a function uses besides its arguments.
 pub(super) struct Context<'c> {
     pub(super) minor: Minor,
-    /// The pattern of the call, when it is constant.
+    /// The pattern of the call, if it is constant.
     pub(super) pattern: Option<&'c Pattern>,
 }
 
-/// A value, or why it is not decided what it would be.
+/// A value, or why it cannot be decided here.
 type Called = Result<Val, String>;
 
-/// Whether an overload looks at its arguments itself.
+/// Whether an overload checks its arguments itself.
 pub(super) fn is_unguarded(overload: &str) -> bool {
     matches!(
         overload,
@@ -48,7 +48,7 @@ pub(super) fn is_unguarded(overload: &str) -> bool {
     )
 }
 
-/// Calls an overload with arguments that fit it.
+/// Calls an overload with arguments that match it.
 pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Called {
     let proper = match args {
         [Val::List(_)] | [Val::List(_), Val::Int(_)] => overload.starts_with("list_"),

@@ -1,9 +1,9 @@
-//! The values of literals: what a quoted string or a number means.
+//! Computes the values of literals: quoted strings and numbers.
 
 use super::value::Val;
 use crate::Minor;
 
-/// What is written. Before 1.33 a surrogate becomes the replacement character.
+/// The kind of a quoted literal. Before 1.33 a surrogate becomes the replacement character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -11,11 +11,11 @@ enum Kind {
     Bytes,
 }
 
-/// The fault of a literal that old releases take for a text that is no UTF-8, which is not decided
+/// The fault of a literal that old releases treat as a text that is not UTF-8. It is undetermined
 /// here.
 pub(super) const BROKEN_TEXT: &str = "a text that is no UTF-8";
 
-/// The value of a string literal as written, quotes and all.
+/// Returns the value of a string literal, given with its quotes.
 pub(super) fn string(written: &str, minor: Minor) -> Result<Val, &'static str> {
     let bytes = unquote(
         written,
@@ -30,12 +30,12 @@ pub(super) fn string(written: &str, minor: Minor) -> Result<Val, &'static str> {
         .map_err(|_| "unable to unescape string")
 }
 
-/// The value of a bytes literal, without its `b`.
+/// Returns the value of a bytes literal, given without its `b`.
 pub(super) fn bytes(written: &str) -> Result<Val, &'static str> {
     Ok(Val::Bytes(unquote(written, Kind::Bytes)?.into()))
 }
 
-/// An integer, `0x` or decimal; `negative` is a minus directly before it.
+/// Reads an integer, `0x` or decimal; `negative` is a minus directly before it.
 pub(super) fn int(digits: &str, negative: bool) -> Result<Val, &'static str> {
     let (digits, radix) = radix(digits);
     let signed = if negative {
@@ -48,7 +48,7 @@ pub(super) fn int(digits: &str, negative: bool) -> Result<Val, &'static str> {
         .map_err(|_| "invalid int literal")
 }
 
-/// An unsigned integer, without its `u`.
+/// Reads an unsigned integer, given without its `u`.
 pub(super) fn uint(digits: &str) -> Result<Val, &'static str> {
     let (digits, radix) = radix(digits);
     u64::from_str_radix(digits, radix)
@@ -56,7 +56,7 @@ pub(super) fn uint(digits: &str) -> Result<Val, &'static str> {
         .map_err(|_| "invalid uint literal")
 }
 
-/// A floating point number. Go refuses what is beyond its range.
+/// Reads a floating point number. Go refuses numbers beyond its range.
 pub(super) fn float(digits: &str, negative: bool) -> Result<Val, &'static str> {
     let value: f64 = digits.parse().map_err(|_| "invalid double literal")?;
     if value.is_infinite() {
@@ -153,7 +153,7 @@ fn code(
             out,
             char::from_u32(value).ok_or("invalid unicode code point")?,
         ),
-        // Go holds it in 32 bits with a sign, and keeps the lowest byte of a negative one.
+        // Go stores it in 32 bits with a sign, and keeps the lowest byte of a negative one.
         Kind::LooseText if value > u32::MAX / 2 => match u8::try_from(value & 0xff) {
             Ok(byte) if byte.is_ascii() => out.push(byte),
             _ => return Err(BROKEN_TEXT),

@@ -1,15 +1,15 @@
-//! Macros: calls that the parser replaces by folds and presence tests.
+//! Expands macros: calls that the parser replaces by folds and presence tests.
 
 use super::ast::{Element, Expr, Fold, Kind};
 use super::parser::{ParseFault, Parser, Parsing};
 use super::value::Val;
 use crate::Minor;
 
-/// The accumulator of folds. The releases before 1.33 name it `__result__`, which an expression
-/// could touch; such texts are not decided.
+/// The name of a fold's accumulator. Releases before 1.33 name it `__result__`, which an expression
+/// could access; such texts are undetermined.
 pub(super) const ACCUMULATOR: &str = "@result";
 
-/// A call without receiver.
+/// Builds a call without a receiver, which may be a macro.
 pub(super) fn global(
     p: &mut Parser,
     at: u32,
@@ -35,7 +35,8 @@ pub(super) fn global(
     p.call(at, function, args)
 }
 
-/// A call on a receiver. A macro says what is wrong with the first of its arguments only.
+/// Builds a call on a receiver, which may be a macro. A macro reports only the first faulty
+/// argument.
 pub(super) fn receiver(
     p: &mut Parser,
     at: u32,
@@ -127,7 +128,7 @@ fn variable(e: &Expr) -> Parsing<String> {
     }
 }
 
-/// Makes nodes at the place of the macro's call.
+/// Creates nodes at the place of the macro's call.
 struct Maker<'p> {
     p: &'p mut Parser,
     at: u32,
@@ -281,7 +282,7 @@ impl Maker<'_> {
         self.call("_?_:_", vec![test, step, accu])
     }
 
-    /// Binds `name` to `value` in `body`: a fold over nothing.
+    /// Binds `name` to `value` in `body`, with a fold over an empty list.
     fn bind(&mut self, name: &str, value: Expr, body: Expr) -> Parsing<Expr> {
         let range = self.p.node(self.at, Kind::List(Vec::new()))?;
         let condition = self.literal(Val::Bool(false))?;
@@ -302,7 +303,7 @@ impl Maker<'_> {
 
     fn optional(&mut self, target: Expr, var: Expr, body: Expr, wrap: bool) -> Parsing<Expr> {
         let name = variable(&var)?;
-        // Before 1.32 both stand for the same nodes.
+        // Before 1.32 both uses share the same nodes.
         let again = if self.p.minor < Minor::V1_32 {
             target.clone()
         } else {
@@ -336,7 +337,7 @@ impl Maker<'_> {
         self.bind(INPUT, target, sorted)
     }
 
-    /// The same tree with ids of its own.
+    /// Copies a tree with new ids.
     fn copy(&mut self, e: &Expr) -> Parsing<Expr> {
         let kind = match &e.kind {
             Kind::Literal(_) | Kind::Ident(_) => e.kind.clone(),

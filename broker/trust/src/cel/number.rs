@@ -1,13 +1,13 @@
-//! Numbers as Go reads, converts and prints them.
+//! Reads, converts and prints numbers as Go does.
 
 use super::value::Val;
 
-/// The int of a double, cut towards zero, as cel-go allows it: the extreme values are refused.
+/// Converts a double to an int, cut towards zero. As in cel-go, the extreme values are refused.
 pub(super) fn double_to_int(d: f64) -> Option<i64> {
     (d > i64::MIN as f64 && d < i64::MAX as f64).then_some(d as i64)
 }
 
-/// The uint of a double, cut towards zero.
+/// Converts a double to a uint, cut towards zero.
 pub(super) fn double_to_uint(d: f64) -> Option<u64> {
     (d >= 0.0 && d < u64::MAX as f64).then_some(d as u64)
 }
@@ -20,7 +20,8 @@ pub(super) fn lossless_uint(d: f64) -> Option<u64> {
     double_to_uint(d).filter(|n| *n as f64 == d)
 }
 
-/// Go's `strconv.ParseFloat`. `Err` when the text is of a kind that is not read here (hexadecimal).
+/// Reads a number as Go's `strconv.ParseFloat` does. `Err` if the kind of text is not read here
+/// (hexadecimal).
 pub(super) fn parse_double(text: &str) -> Result<Option<f64>, &'static str> {
     let plain = text
         .strip_prefix(['+', '-'])
@@ -53,7 +54,7 @@ pub(super) fn parse_double(text: &str) -> Result<Option<f64>, &'static str> {
         .filter(|d| d.is_finite()))
 }
 
-/// Whether each underscore stands between two digits, where Go takes it for nothing.
+/// Whether each underscore stands between two digits, where Go ignores it.
 fn underscores_fit(number: &str) -> bool {
     let digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
     let bytes = number.as_bytes();
@@ -68,7 +69,7 @@ fn underscores_fit(number: &str) -> bool {
         .all(|(at, byte)| *byte != b'_' || inside(at))
 }
 
-/// Go's `strconv.ParseBool`.
+/// Reads a bool as Go's `strconv.ParseBool` does.
 pub(super) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -77,17 +78,17 @@ pub(super) fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Go's `%g`: what `string(double)` gives.
+/// Prints as Go's `%g`, which `string(double)` uses.
 pub(super) fn go_verb_g(d: f64) -> String {
     shortest(d, 6)
 }
 
-/// Go's `%v`.
+/// Prints as Go's `%v`.
 pub(super) fn go_verb_v(d: f64) -> String {
     shortest(d, 21)
 }
 
-/// Go's `FormatFloat(d, 'f', -1, 64)`.
+/// Prints as Go's `FormatFloat(d, 'f', -1, 64)`.
 pub(super) fn go_fixed(d: f64) -> String {
     special(d).unwrap_or_else(|| format!("{d}"))
 }
@@ -101,7 +102,7 @@ fn special(d: f64) -> Option<String> {
     }
 }
 
-/// The shortest digits that read back as the same number; with an exponent below -4 and from
+/// Prints the shortest digits that read back as the same number, with an exponent below -4 and from
 /// `limit` on.
 fn shortest(d: f64, limit: i32) -> String {
     if let Some(special) = special(d) {
@@ -117,7 +118,7 @@ fn shortest(d: f64, limit: i32) -> String {
     format!("{d}")
 }
 
-/// Why two whole numbers have no result.
+/// Why an operation on two whole numbers has no result.
 enum NoNumber {
     Zero(&'static str),
     Overflow,
@@ -132,7 +133,8 @@ impl NoNumber {
     }
 }
 
-/// The operators on whole numbers: the two types share the names of their methods and no trait.
+/// Applies an operator to whole numbers. It is a macro because the two types share method names but
+/// no trait.
 macro_rules! whole {
     ($operator:expr, $a:expr, $b:expr) => {
         match ($operator, $b) {
@@ -147,7 +149,7 @@ macro_rules! whole {
     };
 }
 
-/// `+`, `-`, `*`, `/`, `%` on numbers of one type. Nothing when the two are not that.
+/// Computes `+`, `-`, `*`, `/`, `%` on numbers of one type. `None` if the two are not that.
 pub(super) fn arithmetic(operator: char, a: &Val, b: &Val) -> Option<Val> {
     let made = match (a, b) {
         (Val::Int(a), Val::Int(b)) => {

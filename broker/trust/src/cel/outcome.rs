@@ -1,13 +1,13 @@
-//! What compiling and evaluating give to the outside.
+//! The public results of compiling and evaluating an expression.
 
 use super::value::Val;
 
-/// Something that is not known to be the same as in the API server.
+/// A result that may differ from the API server's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undetermined {
-    /// The expression.
+    /// The source text of the expression.
     pub expression: String,
-    /// What in it is not decided.
+    /// The part of it that cannot be decided here.
     pub reason: String,
 }
 
@@ -20,38 +20,37 @@ impl Undetermined {
     }
 }
 
-/// Why there is no expression.
+/// Why an expression does not compile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileFault {
-    /// The API server refuses it.
+    /// The API server refuses the expression.
     #[error("{message}")]
     Refused {
-        /// The reason, in the words of cel-go where it is one of the frequent ones. It starts with
-        /// `ERROR: <input>` when the text is wrong, and with `program instantiation failed` when a
-        /// constant in it is.
+        /// The reason, in cel-go's words if it is a frequent one. It starts with `ERROR: <input>`
+        /// if the text is wrong, and with `program instantiation failed` if a constant in it is.
         message: String,
     },
-    /// Whether the API server takes it is not decided.
+    /// Whether the API server accepts the expression cannot be decided here.
     #[error("not decided: {}", .0.reason)]
     Undetermined(Undetermined),
 }
 
-/// Why there is no value.
+/// Why an evaluation returns no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluateFault {
-    /// The evaluation fails.
+    /// The evaluation fails with an error.
     #[error("{message}")]
     Failed {
-        /// The reason, in the words of cel-go where it is one of the frequent ones.
+        /// The reason, in cel-go's words if it is a frequent one.
         message: String,
-        /// Whether every run says it in the same words. A loop over a map fails at whichever entry
-        /// comes first, which is random.
+        /// Whether every run fails with the same message. A loop over a map fails at whichever
+        /// entry comes first, which is random.
         certain: bool,
     },
     /// The evaluation costs more than the API server allows.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimit,
-    /// What comes out is not decided.
+    /// The result cannot be decided here.
     #[error("not decided: {}", .0.reason)]
     Undetermined(Undetermined),
 }
@@ -102,14 +101,14 @@ pub struct List {
 }
 
 impl List {
-    /// The elements.
+    /// The elements, in order.
     #[must_use]
     pub fn items(&self) -> &[Value] {
         &self.items
     }
 
-    /// Whether the list is `[]string` inside the API server, as those of `split` and `findAll` are.
-    /// The API server does not take such a list for the value of groups or extra.
+    /// Whether the list is `[]string` inside the API server, as the results of `split` and
+    /// `findAll` are. The API server refuses such a list as the value of groups or extra.
     #[must_use]
     pub fn is_go_strings(&self) -> bool {
         self.strings
@@ -117,7 +116,7 @@ impl List {
 }
 
 impl Value {
-    /// The bool, if it is one.
+    /// Returns the bool, if it is one.
     #[must_use]
     pub fn as_bool(&self) -> Option<bool> {
         match self {
@@ -126,7 +125,7 @@ impl Value {
         }
     }
 
-    /// The text, if it is a string.
+    /// Returns the text, if it is a string.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -135,7 +134,7 @@ impl Value {
         }
     }
 
-    /// The elements, if it is a list.
+    /// Returns the elements, if it is a list.
     #[must_use]
     pub fn as_list(&self) -> Option<&[Self]> {
         match self {
@@ -144,8 +143,9 @@ impl Value {
         }
     }
 
-    /// What the API server makes of the value where it wants a string or a list of strings (groups,
-    /// extra): empty ones are left out, null is none. Nothing when it refuses the value.
+    /// Converts the value as the API server does for groups and extra, where it wants a string or a
+    /// list of strings. Empty strings are left out, and null is an empty list. `None` if the API
+    /// server refuses the value.
     #[must_use]
     pub fn as_string_list(&self) -> Option<Vec<String>> {
         let texts: Vec<&str> = match self {
@@ -167,8 +167,8 @@ impl Value {
         )
     }
 
-    /// What Go's `Value().(string)` takes for a text: strings, but also the names of types and what
-    /// is in an optional.
+    /// Returns the text that Go's `Value().(string)` gives: strings, but also the names of types
+    /// and the content of an optional.
     fn go_text(&self) -> Option<&str> {
         match self {
             Self::String(text) | Self::Type(text) => Some(text),
@@ -177,7 +177,7 @@ impl Value {
         }
     }
 
-    /// The value of a run. Nothing if it nests too deeply.
+    /// Converts the value of a run. `None` if it nests too deeply.
     pub(super) fn from_val(value: &Val, depth: u32) -> Option<Self> {
         if depth > 200 {
             return None;
@@ -215,7 +215,8 @@ impl Value {
     }
 }
 
-/// Whether two runs came to the same, but for the words of an error and the order within maps.
+/// Whether two runs have the same result, apart from the text of an error and the order within
+/// maps.
 pub(super) fn alike(a: &Result<Value, EvaluateFault>, b: &Result<Value, EvaluateFault>) -> bool {
     match (a, b) {
         (Ok(a), Ok(b)) => same(a, b),

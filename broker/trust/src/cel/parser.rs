@@ -1,5 +1,5 @@
-//! Text to syntax tree. The grammar is cel-go's; what its own depth limits refuse is never reached,
-//! because [`MAX_NESTING`] and [`MAX_HEIGHT`](super::ast::MAX_HEIGHT) are well below them.
+//! Parses a text into a syntax tree, with cel-go's grammar. cel-go's own depth limits are never
+//! reached, because [`MAX_NESTING`] and [`MAX_HEIGHT`](super::ast::MAX_HEIGHT) are well below them.
 
 mod primary;
 
@@ -10,31 +10,31 @@ use super::macros;
 use super::value::Val;
 use crate::Minor;
 
-/// The deepest nesting of brackets and branches that is read.
+/// The deepest nesting of brackets and branches that is parsed.
 const MAX_NESTING: u32 = 40;
 
-/// The most nodes that are made; optMap copies its target, so a short text can ask for many.
+/// The most nodes that are created; optMap copies its target, so a short text can need many.
 const MAX_NODES: u32 = 20_000;
 
-/// Why there is no tree.
+/// Why a text is not parsed.
 #[derive(Debug)]
 pub(super) enum Unparsed {
-    /// The text is refused, for each of these.
+    /// The text is refused, with every error.
     Refused(Vec<Issue>),
-    /// The text is beyond what is decided here.
+    /// The text is beyond what can be decided here.
     Beyond(&'static str),
 }
 
-/// Why one part cannot be read.
+/// Why a part of the text cannot be parsed.
 #[derive(Debug)]
 pub(super) enum ParseFault {
-    /// The part is refused: at which code point, and why.
+    /// The part is refused; `at` is its offset in code points.
     Refused { at: u32, message: String },
-    /// The text is beyond what is decided here.
+    /// The text is beyond what can be decided here.
     Beyond(&'static str),
 }
 
-/// A tree.
+/// A parsed expression.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) root: Expr,
@@ -42,7 +42,7 @@ pub(super) struct Parsed {
 
 pub(super) type Parsing<T> = Result<T, ParseFault>;
 
-/// Reads a whole expression.
+/// Parses a whole expression.
 pub(super) fn parse(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
     let tokens = lexer::tokens(text, minor).map_err(|e| {
         Unparsed::Refused(vec![Issue {
@@ -63,7 +63,8 @@ pub(super) fn parse(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
     match root {
         Ok(root) if issues.is_empty() => Ok(Parsed { root }),
         Ok(_) => Err(Unparsed::Refused(issues)),
-        // cel-go does not look at all of what it could not read whole.
+        // Only this error is reported: cel-go does not examine all of a text that it cannot parse
+        // as a whole.
         Err(ParseFault::Refused { at, message }) => {
             Err(Unparsed::Refused(vec![Issue { at, message }]))
         }
@@ -71,15 +72,15 @@ pub(super) fn parse(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
     }
 }
 
-/// The state of one reading; macros make their nodes with it.
+/// The state of one parse; macros create their nodes with it.
 pub(super) struct Parser {
     tokens: Vec<Token>,
     next: usize,
     depth: u32,
     ids: u32,
     pub(super) minor: Minor,
-    /// What is refused although it follows the grammar. cel-go reads on after each, so one text may
-    /// have several.
+    /// Errors that the grammar does not find. cel-go continues after each, so one text may have
+    /// several.
     issues: Vec<Issue>,
 }
 
@@ -92,14 +93,14 @@ impl Parser {
         }
     }
 
-    /// Notes an issue. A node stands in for the refused part; as in cel-go, no macro takes it for a
-    /// name or a selection.
+    /// Records an issue. A node replaces the refused part; as in cel-go, no macro takes that node
+    /// for a name or a selection.
     pub(super) fn refuse(&mut self, at: u32, message: String) -> Parsing<Expr> {
         self.issues.push(Issue { at, message });
         self.node(at, Kind::Literal(Val::Null))
     }
 
-    /// A new node; an error when it stands too high.
+    /// Creates a node; an error if the tree gets too large or too high.
     pub(super) fn node(&mut self, at: u32, kind: Kind) -> Parsing<Expr> {
         self.ids += 1;
         if self.ids > MAX_NODES {
@@ -197,7 +198,7 @@ impl Parser {
         Ok(made)
     }
 
-    /// A chain of `||` or `&&`, which cel-go balances into a tree.
+    /// Parses a chain of `||` or `&&`, which cel-go balances into a tree.
     fn logic(&mut self, operator: &'static str) -> Parsing<Expr> {
         let mut terms = Vec::new();
         let mut places = Vec::new();

@@ -1,5 +1,5 @@
-//! From a checked tree to the steps that run: cel-go's plan, whose shape decides what is evaluated
-//! and what it costs.
+//! Plans the steps that run a checked tree. The plan has cel-go's shape, which decides what is
+//! evaluated and what it costs.
 
 mod optimize;
 
@@ -10,7 +10,7 @@ use super::check::{Checked, Name};
 use super::library::Pattern;
 use super::value::Val;
 
-/// A step. Every one has the id of its node, which cost tracking goes by.
+/// A step of a plan. Each has the id of its node, which cost tracking uses.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
     Const(u32, Val),
@@ -51,7 +51,7 @@ pub(super) enum Node {
     Loop(Arc<Loop>),
 }
 
-/// A call of a function. Without an overload, it is found by the values at run time.
+/// A call of a function. Without an overload, the values choose one at run time.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) id: u32,
@@ -61,7 +61,7 @@ pub(super) struct Call {
     pub(super) pattern: Option<Arc<Pattern>>,
 }
 
-/// A fold.
+/// A loop over a range, planned from a fold.
 #[derive(Debug)]
 pub(super) struct Loop {
     pub(super) id: u32,
@@ -105,20 +105,20 @@ pub(super) struct Qualifier {
     pub(super) key: Key,
 }
 
-/// What is selected by.
+/// The key of a selection or an index.
 #[derive(Debug)]
 pub(super) enum Key {
     Const(Val),
     /// The last name of `has()`.
     Test(Val),
-    /// Another attribute; `computed` when it was made for an operand that is none.
+    /// Another attribute; `computed` if it was created for an operand that is not an attribute.
     Attr {
         attr: Attr,
         computed: bool,
     },
 }
 
-/// Why there is no plan: what would fail at start, or what is not decided.
+/// Why there is no plan: it would fail at start, or that cannot be decided here.
 #[derive(Debug)]
 pub(super) enum PlanFault {
     Refused(String),
@@ -141,7 +141,7 @@ impl Node {
 }
 
 impl Attr {
-    /// The id of the last qualifier, or its own.
+    /// Returns the id of the last qualifier, or the attribute's own.
     pub(super) fn id(&self) -> u32 {
         match self {
             Self::Variable { id, path, .. } | Self::Computed { id, path, .. } => {
@@ -167,7 +167,7 @@ impl Attr {
     }
 }
 
-/// Plans a tree.
+/// Plans a checked tree.
 pub(super) fn plan(e: &Expr, checked: &Checked) -> Planning<Node> {
     Planner { checked }.plan(e)
 }

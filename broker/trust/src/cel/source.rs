@@ -1,11 +1,12 @@
-//! Refusals as cel-go prints them: with line, column and a pointer into the text.
+//! Prints refusals as cel-go does: with line, column and a pointer into the text.
 
 use super::check::Issue;
 
-/// More issues are only counted.
+/// The most issues that are printed; further ones are only counted.
 const MOST: usize = 100;
 
-/// The messages of the issues, by place. The issues come in the order in which they were found.
+/// Prints the messages of the issues, sorted by place. The issues come in the order in which they
+/// were found.
 pub(super) fn report(text: &[char], issues: &[Issue]) -> String {
     let mut kept: Vec<&Issue> = issues.iter().take(MOST).collect();
     kept.sort_by_key(|issue| issue.at);

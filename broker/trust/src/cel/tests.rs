@@ -1,4 +1,4 @@
-//! Expressions whose outcome was observed in kube-apiserver's own packages, and texts that must not
+//! Tests expressions against results of kube-apiserver's own packages, and texts that must not
 //! break anything.
 
 use std::thread;
@@ -88,7 +88,7 @@ fn show(value: &Value) -> String {
     }
 }
 
-/// The outcome as the table has it; nothing if it is not decided.
+/// Returns the outcome in the table's form; `None` if it is undetermined.
 fn outcome(environment: &Environment, scope: Scope, text: &str) -> Option<String> {
     let (claims, user) = inputs();
     let expression = match environment.compile(scope, text) {
@@ -108,7 +108,7 @@ fn outcome(environment: &Environment, scope: Scope, text: &str) -> Option<String
     }
 }
 
-/// Each row is an expression and what 1.33, 1.36 and 1.37 made of it.
+/// Each row is an expression and its results in 1.33, 1.36 and 1.37.
 #[test]
 fn outcomes_are_those_observed() {
     on_a_small_stack(|| {
@@ -180,7 +180,7 @@ fn refusals_are_in_the_words_of_the_api_server() {
     }
 }
 
-/// The messages of a refusal, without the places in the text.
+/// Returns the messages of a refusal, without the places in the text.
 fn issues(minor: Minor, text: &str) -> Vec<String> {
     let Err(CompileFault::Refused { message }) =
         Environment::new(minor).compile(Scope::Claims, text)

@@ -1,4 +1,4 @@
-//! Timestamps and durations as Go has them.
+//! Timestamps and durations as Go represents them.
 
 mod duration;
 mod text;
@@ -24,17 +24,17 @@ pub(super) struct Timestamp {
     pub(super) offset: i32,
 }
 
-/// A date and a time of day, and what else can be asked of them.
+/// A date and a time of day, with the day of the year and of the week.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Civil {
     pub(super) year: i64,
-    /// From 1.
+    /// The month, from 1.
     pub(super) month: i64,
-    /// From 1.
+    /// The day of the month, from 1.
     pub(super) day: i64,
-    /// From 0.
+    /// The day of the year, from 0.
     pub(super) year_day: i64,
-    /// From 0, which is Sunday.
+    /// The day of the week, from 0 for Sunday.
     pub(super) week_day: i64,
     pub(super) hour: i64,
     pub(super) minute: i64,
@@ -42,7 +42,7 @@ pub(super) struct Civil {
 }
 
 impl Timestamp {
-    /// The instant of seconds since 1970, if it is in the years 1 to 9999.
+    /// Returns the instant of seconds since 1970, if it is in the years 1 to 9999.
     pub(super) fn of_seconds(seconds: i64) -> Option<Self> {
         (MIN..=MAX).contains(&seconds).then_some(Self {
             seconds,
@@ -59,7 +59,7 @@ impl Timestamp {
         (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
     }
 
-    /// The instant `nanos` later.
+    /// Returns the instant `nanos` later, or an error value.
     pub(super) fn later(&self, nanos: i64) -> Val {
         let sum = self.nanos + nanos % NANOS;
         let seconds = self
@@ -76,7 +76,7 @@ impl Timestamp {
         }
     }
 
-    /// How much later this is than `other`.
+    /// Returns how much later this is than `other`, or an error value.
     pub(super) fn since(&self, other: &Self) -> Val {
         let seconds = self
             .seconds
@@ -88,7 +88,7 @@ impl Timestamp {
         }
     }
 
-    /// The date and time at an offset in seconds.
+    /// Returns the date and time at an offset in seconds.
     pub(super) fn civil(&self, offset: i64) -> Civil {
         let local = self.seconds.saturating_add(offset);
         let days = local.div_euclid(86_400);
@@ -107,9 +107,9 @@ impl Timestamp {
     }
 }
 
-/// The date of a day counted from 1970-01-01.
+/// Returns the date of a day counted from 1970-01-01.
 fn date(days: i64) -> (i64, i64, i64) {
-    // Counted in eras of 400 years that begin in March, so that the leap day comes last.
+    // Years are counted in eras of 400 that begin in March, so that the leap day comes last.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let of_era = shifted.rem_euclid(146_097);
@@ -126,7 +126,7 @@ fn date(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
-/// The day of a date, counted from 1970-01-01.
+/// Returns the day of a date, counted from 1970-01-01.
 pub(super) fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -1,9 +1,9 @@
-//! The types that the checker gives to expressions.
+//! The static types that the checker assigns to expressions.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A static type.
+/// A static type of CEL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Type {
     Dyn,
@@ -27,12 +27,12 @@ pub(super) enum Type {
     Opaque(&'static str),
     /// A message type, `kubernetes.UserInfo` and the like.
     Object(&'static str),
-    /// The type of a type.
+    /// The type of a type, like `type(int)`.
     Of(Option<Arc<Self>>),
     Param(Param),
 }
 
-/// A type parameter: of a declaration, or a fresh one of the checker.
+/// A type parameter: of a declaration, or a fresh one that the checker created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Param {
     Declared(char),
@@ -52,7 +52,7 @@ impl Type {
         Self::Optional(Arc::new(of))
     }
 
-    /// Whether anything goes.
+    /// Whether every type is assignable.
     pub(super) fn is_dyn(&self) -> bool {
         matches!(self, Self::Dyn | Self::Any)
     }
@@ -61,7 +61,7 @@ impl Type {
         self.is_dyn() || matches!(self, Self::Error)
     }
 
-    /// The type in an optional, and whether it was one.
+    /// Returns the type in an optional, and whether it was one.
     pub(super) fn unwrapped(&self) -> (&Self, bool) {
         match self {
             Self::Optional(of) => (of, true),
@@ -69,7 +69,7 @@ impl Type {
         }
     }
 
-    /// The types this one is made of.
+    /// Returns the types that this one consists of.
     pub(super) fn parts(&self) -> Vec<&Self> {
         match self {
             Self::List(of) | Self::Optional(of) | Self::Of(Some(of)) => vec![of],

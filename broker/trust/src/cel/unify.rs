@@ -1,14 +1,14 @@
-//! When a type fits another, and what that says about type parameters.
+//! Decides whether a type is assignable to another, and binds type parameters.
 
 use std::sync::Arc;
 
 use super::types::{Param, Type};
 
-/// How deep types are compared; deeper ones do not fit. The parser's height cap keeps real types
-/// far below.
+/// The deepest level at which types are compared; deeper ones are not assignable. The parser's
+/// height limit keeps real types far below.
 const MAX_DEPTH: u32 = 300;
 
-/// What type parameters are known to stand for.
+/// The bindings of type parameters.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mapping {
     known: Vec<(Param, Type)>,
@@ -20,7 +20,7 @@ impl Mapping {
         self.known.iter().find(|(q, _)| q == p).map(|(_, t)| t)
     }
 
-    /// Binds a parameter, over what it was bound to.
+    /// Binds a parameter; replaces an earlier binding.
     pub(super) fn add(&mut self, param: Param, to: Type) {
         match self.known.iter_mut().find(|(p, _)| *p == param) {
             Some(found) => found.1 = to,
@@ -28,7 +28,7 @@ impl Mapping {
         }
     }
 
-    /// Whether `a` fits `b`; the mapping learns from it only when it does.
+    /// Whether `a` is assignable to `b`; only then the mapping gets new bindings.
     pub(super) fn assignable(&mut self, a: &Type, b: &Type) -> bool {
         let mut trial = self.clone();
         let fits = trial.fits(a, b, 0);
@@ -38,7 +38,7 @@ impl Mapping {
         fits
     }
 
-    /// Whether each of `a` fits each of `b`.
+    /// Whether each of `a` is assignable to its counterpart in `b`.
     pub(super) fn all_assignable(&mut self, a: &[Type], b: &[Type]) -> bool {
         let mut trial = self.clone();
         let fits = a.len() == b.len() && a.iter().zip(b).all(|(a, b)| trial.fits(a, b, 0));
@@ -48,7 +48,7 @@ impl Mapping {
         fits
     }
 
-    /// The type with its parameters replaced; unbound ones become `dyn` if `free_to_dyn`.
+    /// Returns the type with its parameters replaced; unbound ones become `dyn` if `free_to_dyn`.
     pub(super) fn substitute(&self, t: &Type, free_to_dyn: bool) -> Type {
         self.substitute_in(t, free_to_dyn, 0)
     }
@@ -101,7 +101,7 @@ impl Mapping {
         }
     }
 
-    /// Whether the parameter may stand for `t`, and whether it was bound before.
+    /// Whether the parameter can mean `t`, and whether it was bound before.
     fn stands_for(&mut self, t: &Type, param: Param, depth: u32) -> (bool, bool) {
         let as_type = Type::Param(param);
         if *t == as_type {
@@ -144,7 +144,7 @@ impl Mapping {
     }
 }
 
-/// The more general of two types that are known to fit.
+/// Returns the more general of two types that are known to be assignable.
 pub(super) fn most_general<'t>(a: &'t Type, b: &'t Type) -> &'t Type {
     if less_specific(a, b, 0) { a } else { b }
 }

@@ -1,5 +1,5 @@
-//! What Kubernetes checks after the types: literals of durations, timestamps and patterns, mixed
-//! aggregates, format strings.
+//! Checks what Kubernetes checks after the types: literals of durations, timestamps and patterns,
+//! mixed aggregates, format strings.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::types::Type;
 use super::value::Val;
 use crate::Minor;
 
-/// The issues of a checked tree. `Err` when that is not decided.
+/// Returns the issues of a checked tree. `Err` if they cannot be decided here.
 pub(super) fn validate(root: &Expr, checked: &Checked, minor: Minor) -> Result<Vec<Issue>, String> {
     let mut issues = Vec::new();
     for e in root.walk() {
@@ -84,8 +84,8 @@ fn mismatch(e: &Expr, expected: &Type, found: &Type) -> Issue {
     }
 }
 
-/// The type of an element. cel-go takes the first parameter of an optional element's type, and
-/// falls over one that has none.
+/// Returns the type of an element. cel-go takes the first parameter of an optional element's type,
+/// and panics if there is none.
 fn part(checked: &Checked, e: &Expr, optional: bool) -> Result<Type, String> {
     let t = checked.types.get(&e.id).cloned().unwrap_or(Type::Dyn);
     if !optional {
@@ -97,8 +97,8 @@ fn part(checked: &Checked, e: &Expr, optional: bool) -> Result<Type, String> {
         .ok_or_else(|| "an optional element whose type is not known to be optional".to_owned())
 }
 
-/// The nodes within calls of `format`, whose lists may be mixed; in 1.30 only the arguments
-/// themselves and what is in their literals.
+/// Returns the nodes within calls of `format`, whose lists may be mixed. In 1.30 those are only the
+/// arguments themselves and the parts of their literals.
 fn exempt(root: &Expr, minor: Minor) -> HashSet<u32> {
     let formats = root
         .walk()
@@ -177,7 +177,7 @@ fn format(e: &Expr, target: &Expr, args: &Expr, checked: &Checked, issues: &mut 
     }
 }
 
-/// The name of a type within a list or map literal that `%s` does not print.
+/// Returns the name of a type, within a list or map literal, that `%s` does not print.
 fn unprintable(e: &Expr, type_of: &impl Fn(&Expr) -> Type) -> Option<String> {
     let mut open = vec![e];
     while let Some(next) = open.pop() {

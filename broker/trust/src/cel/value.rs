@@ -1,4 +1,4 @@
-//! The values that expressions work with, as cel-go has them.
+//! The values that expressions work with, as in cel-go.
 
 mod equal;
 mod list;
@@ -14,7 +14,7 @@ use super::library::{FormatName, Ip, Prefix, Quantity, Semver};
 use super::time::Timestamp;
 use super::types::Type;
 
-/// A value at run time. Errors are values, because `||`, `&&` and loops go on after them.
+/// A value at run time. Errors are values, because `||`, `&&` and loops continue after them.
 #[derive(Debug, Clone)]
 pub(super) enum Val {
     Null,
@@ -26,12 +26,12 @@ pub(super) enum Val {
     Bytes(Arc<[u8]>),
     List(List),
     Map(Map),
-    /// The variable itself since 1.34: a map that can be selected from and iterated, but is no
+    /// The variable itself from 1.34 on: a map that can be selected from and iterated, but is not a
     /// `map`.
     Lazy(Arc<Lazy>),
     Optional(Option<Arc<Self>>),
     Timestamp(Timestamp),
-    /// Nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
     /// A type, by its runtime name.
     Type(Arc<str>),
@@ -49,7 +49,7 @@ impl Val {
         Self::Err(message.into().into())
     }
 
-    /// What cel-go's `Value()` gives as a Go string.
+    /// Returns cel-go's `Value()`, if it is a Go string.
     pub(super) fn go_text(&self) -> Option<Arc<str>> {
         match self {
             Self::Str(text) | Self::Type(text) => Some(Arc::clone(text)),
@@ -58,7 +58,7 @@ impl Val {
         }
     }
 
-    /// The error of an operator or function that does not take what it was given.
+    /// The error of an operator or function that does not accept its arguments.
     pub(super) fn no_overload() -> Self {
         Self::error("no such overload")
     }
@@ -75,7 +75,7 @@ impl Val {
         Self::List(List::new(items))
     }
 
-    /// The static type of a literal.
+    /// Returns the static type of a literal.
     pub(super) fn static_type(&self) -> Type {
         match self {
             Self::Null => Type::Null,
@@ -89,7 +89,7 @@ impl Val {
         }
     }
 
-    /// The name of its type at run time.
+    /// Returns the name of its type at run time.
     pub(super) fn type_name(&self) -> &str {
         match self {
             Self::Null => "null_type",
@@ -116,7 +116,7 @@ impl Val {
         }
     }
 
-    /// The size that costs are computed with: 1 for what has none.
+    /// Returns the size for computing costs: 1 for values without a size.
     pub(super) fn cost_size(&self) -> u64 {
         let size = match self {
             Self::Str(s) => s.chars().count(),
@@ -131,8 +131,8 @@ impl Val {
         size as u64
     }
 
-    /// Whether a static type takes this value at run time. Of lists and maps only the first entry
-    /// is looked at.
+    /// Whether a static type accepts this value at run time. Only the first entry of lists and maps
+    /// is checked.
     pub(super) fn fits(&self, t: &Type) -> bool {
         match t {
             Type::Dyn | Type::Any | Type::Param(_) => true,
@@ -162,8 +162,9 @@ impl Val {
         }
     }
 
-    /// What taking a value out of an optional leaves, before 1.37: the native value, whose names
-    /// are no longer unescaped, and of a type only its name. Nothing when that is not decided here.
+    /// Converts a value taken out of an optional, as releases before 1.37 do. It becomes the native
+    /// value: its names are no longer unescaped, and a type becomes its name. `None` if that cannot
+    /// be decided here.
     pub(super) fn native(self) -> Option<Self> {
         match self {
             Self::List(l) => Some(Self::List(l.native())),
@@ -171,7 +172,7 @@ impl Val {
             Self::Type(name) => Some(Self::Str(name)),
             Self::Optional(None) => Some(Self::Null),
             Self::Optional(Some(inner)) => (*inner).clone().native(),
-            // The claims have no native value, and say so with an error in its place.
+            // The claims have no native value; an error takes its place.
             Self::Lazy(lazy) if lazy.type_name == "kubernetes.claims" => Some(Self::no_overload()),
             Self::Lazy(_) | Self::Url(_) | Self::Ip(_) | Self::Prefix(_) => None,
             Self::Quantity(_) | Self::Semver(_) | Self::Format(_) => None,
@@ -192,7 +193,7 @@ impl From<&str> for Val {
     }
 }
 
-/// As Go prints it in error messages.
+/// Prints the value as Go does in error messages.
 impl fmt::Display for Val {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

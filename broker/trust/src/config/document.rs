@@ -1,4 +1,4 @@
-//! From bytes to one JSON value, as the apiserver's codec gets there from JSON or YAML.
+//! Decodes bytes to one JSON value, as the apiserver's codec does for JSON and YAML.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use crate::go::json::{Json, JsonFault, MAX_DEPTH};
 use crate::go::yaml::{self, Fault, Limit};
 use crate::{Code, Minor};
 
-/// A file's first document.
+/// The first document of a file.
 pub(super) struct Document {
     pub(super) value: Json,
     /// The line of every field, by its path.
     pub(super) lines: BTreeMap<String, u64>,
-    /// What strict reading has against the YAML: one text for all keys that are set twice.
+    /// The strict error about the YAML: one text for all duplicate keys.
     pub(super) duplicates: Option<(Code, String)>,
     pub(super) second_document: bool,
 }
 
-/// Reads a file.
+/// Reads the first document of a file.
 pub(super) fn read(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
     if bytes.is_empty() {
         return Err(Refusal::exact(Code::EmptyFile, "empty config data").into());
@@ -38,7 +38,7 @@ pub(super) fn read(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
 
 fn read_json(bytes: &[u8]) -> Result<Document, LoadFault> {
     let value = Json::parse(bytes).map_err(|fault| match fault {
-        // The codec sniffs the kind first, and that is where broken JSON fails.
+        // The codec reads version and kind first, so broken JSON fails there.
         JsonFault::Syntax(reason) => LoadFault::from(Refusal::exact(
             Code::NotJson,
             format!("couldn't get version/kind; json parse error: {reason}"),
@@ -47,7 +47,7 @@ fn read_json(bytes: &[u8]) -> Result<Document, LoadFault> {
     if value.nests_below(MAX_DEPTH) {
         return Err(too_deep());
     }
-    // JSON is YAML; where it is read as such, it has lines.
+    // JSON is also YAML, so the YAML reader can give the lines.
     let lines = yaml::read(bytes)
         .map(|document| document.lines)
         .unwrap_or_default();
@@ -66,7 +66,7 @@ fn read_yaml(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
             exact,
             line,
         } => {
-            // The library of 1.30 begins this one with a capital.
+            // The YAML library of 1.30 begins this message with a capital letter.
             if minor == Minor::V1_30 && message.starts_with("unsupported map key") {
                 message.replace_range(..1, "U");
             }

@@ -1,44 +1,44 @@
-//! Why a file is not loaded.
+//! The errors of loading a file.
 
 use crate::Code;
 
-/// Why a file is not loaded.
+/// Why the apiserver does not load a file, or why that is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadFault {
-    /// The apiserver refuses it.
+    /// The apiserver refuses the file.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It cannot be said here what the apiserver does.
+    /// What the apiserver does cannot be decided here.
     #[error(transparent)]
     Undetermined(#[from] Undetermined),
 }
 
-/// A refusal of the apiserver.
+/// An error with which the apiserver refuses a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// Which one.
+    /// The stable name of the error.
     pub code: Code,
-    /// Its text.
+    /// The text of the error.
     pub message: String,
-    /// Whether the text is the apiserver's own, word by word.
+    /// Whether the text is exactly the apiserver's.
     pub exact: bool,
-    /// The line, where one is known.
+    /// The line of the error, if known.
     pub line: Option<u64>,
 }
 
-/// What is not decided here.
+/// Something that cannot be decided offline.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("undetermined: {reason}")]
 pub struct Undetermined {
-    /// Why not.
+    /// The stable name of the reason.
     pub code: Code,
-    /// Why not, about this case.
+    /// The reason, for this case.
     pub reason: String,
 }
 
 impl Refusal {
-    /// In the apiserver's own words.
+    /// Creates a refusal with the apiserver's exact text.
     pub(crate) fn exact(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -48,7 +48,7 @@ impl Refusal {
         }
     }
 
-    /// In words near to the apiserver's.
+    /// Creates a refusal whose text is close to the apiserver's.
     pub(crate) fn near(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -60,7 +60,7 @@ impl Refusal {
 }
 
 impl Undetermined {
-    /// Of that kind, for that reason.
+    /// Creates an undetermined result with its code and reason.
     pub(crate) fn new(code: Code, reason: impl Into<String>) -> Self {
         Self {
             code,

@@ -1,121 +1,121 @@
-//! The fields of an AuthenticationConfiguration. Absent and empty are one, but for the fields that
-//! are optional here.
+//! The fields of an AuthenticationConfiguration. Absent and empty are the same, except for fields
+//! of type `Option`.
 
-/// `apiserver.config.k8s.io` AuthenticationConfiguration.
+/// The kind AuthenticationConfiguration of `apiserver.config.k8s.io`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthenticationConfiguration {
-    /// `jwt`.
+    /// `jwt`: the JWT authenticators, in order.
     pub jwt: Vec<JwtAuthenticator>,
-    /// `anonymous`, from 1.31.
+    /// `anonymous`, from 1.31: how anonymous requests are treated.
     pub anonymous: Option<Anonymous>,
 }
 
-/// `anonymous`.
+/// The settings for anonymous requests, `anonymous`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Anonymous {
-    /// `enabled`.
+    /// `enabled`: whether anonymous requests are allowed.
     pub enabled: bool,
-    /// `conditions`.
+    /// `conditions`: the paths to which they are limited.
     pub conditions: Vec<AnonymousCondition>,
 }
 
-/// `anonymous.conditions[]`.
+/// One path for anonymous requests, `anonymous.conditions[]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AnonymousCondition {
-    /// `path`, compared as it stands.
+    /// `path`, compared byte by byte.
     pub path: String,
 }
 
-/// `jwt[]`.
+/// One JWT authenticator, `jwt[]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JwtAuthenticator {
-    /// `issuer`.
+    /// `issuer`: the issuer whose tokens it accepts.
     pub issuer: Issuer,
-    /// `claimValidationRules`.
+    /// `claimValidationRules`: rules that the claims must satisfy.
     pub claim_validation_rules: Vec<ClaimValidationRule>,
-    /// `claimMappings`.
+    /// `claimMappings`: how claims are mapped to a user.
     pub claim_mappings: ClaimMappings,
-    /// `userValidationRules`.
+    /// `userValidationRules`: rules that the mapped user must satisfy.
     pub user_validation_rules: Vec<UserValidationRule>,
 }
 
-/// `jwt[].issuer`.
+/// The issuer of an authenticator, `jwt[].issuer`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Issuer {
-    /// `url`.
+    /// `url`, the `iss` of its tokens.
     pub url: String,
-    /// `discoveryURL`.
+    /// `discoveryURL`, if the discovery document is not at the default place.
     pub discovery_url: String,
     /// `certificateAuthority`, PEM.
     pub certificate_authority: String,
-    /// `audiences`.
+    /// `audiences`, one of which a token must have.
     pub audiences: Vec<String>,
-    /// `audienceMatchPolicy`.
+    /// `audienceMatchPolicy`, for several audiences.
     pub audience_match_policy: String,
     /// `egressSelectorType`, from 1.34.
     pub egress_selector_type: String,
 }
 
-/// `jwt[].claimValidationRules[]`.
+/// One rule on claims, `jwt[].claimValidationRules[]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimValidationRule {
-    /// `claim`.
+    /// `claim`, the name of a required claim.
     pub claim: String,
-    /// `requiredValue`.
+    /// `requiredValue`, the value of that claim.
     pub required_value: String,
     /// `expression`, CEL over `claims`.
     pub expression: String,
-    /// `message`.
+    /// `message`, the error if the expression is false.
     pub message: String,
 }
 
-/// `jwt[].claimMappings`.
+/// The mappings to a user, `jwt[].claimMappings`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimMappings {
-    /// `username`.
+    /// `username`, the source of the user name.
     pub username: PrefixedClaimOrExpression,
-    /// `groups`.
+    /// `groups`, the source of the groups.
     pub groups: PrefixedClaimOrExpression,
-    /// `uid`.
+    /// `uid`, the source of the UID.
     pub uid: ClaimOrExpression,
-    /// `extra`.
+    /// `extra`, the sources of extra values.
     pub extra: Vec<ExtraMapping>,
 }
 
-/// `username` and `groups`.
+/// The source of `username` or `groups`: a claim with a prefix, or an expression.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PrefixedClaimOrExpression {
-    /// `claim`.
+    /// `claim`, the name of the mapped claim.
     pub claim: String,
-    /// `prefix`; absent is not empty.
+    /// `prefix`; an absent one differs from an empty one.
     pub prefix: Option<String>,
     /// `expression`, CEL over `claims`.
     pub expression: String,
 }
 
-/// `uid`.
+/// The source of `uid`: a claim or an expression.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimOrExpression {
-    /// `claim`.
+    /// `claim`, the name of the mapped claim.
     pub claim: String,
     /// `expression`, CEL over `claims`.
     pub expression: String,
 }
 
-/// `extra[]`.
+/// The source of one extra value, `extra[]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtraMapping {
-    /// `key`.
+    /// `key`, the key of the extra value.
     pub key: String,
     /// `valueExpression`, CEL over `claims`.
     pub value_expression: String,
 }
 
-/// `jwt[].userValidationRules[]`.
+/// One rule on the mapped user, `jwt[].userValidationRules[]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserValidationRule {
     /// `expression`, CEL over `user`.
     pub expression: String,
-    /// `message`.
+    /// `message`, the error if the expression is false.
     pub message: String,
 }

@@ -249,14 +249,14 @@ fn yaml_is_read_as_the_apiserver_reads_it_and_not_by_the_specification() {
     let entry = "jwt:\n- issuer: {url: https://a}\n  claimMappings:\n    username:\n      claim: \
         sub\n      prefix: ";
     for (written, prefix) in [
-        // Text in quotes may stand left of its key.
+        // Quoted text may be indented less than its key.
         ("\"a\nb\"\n", "a b"),
         ("'a\n\n b'\n", "a\nb"),
-        // A comment needs no blank before it, where a token ended.
+        // A comment needs no blank before it if a token has just ended.
         ("\"a\"# comment\n", "a"),
         ("\"a\"\t# comment\n", "a"),
         ("a# no comment\n", "a# no comment"),
-        // A tab is a blank behind a colon.
+        // A tab is white space after a colon.
         ("\ta\n", "a"),
         ("!foo a\n", "a"),
         ("a\n", "a"),

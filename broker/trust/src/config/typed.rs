@@ -1,5 +1,5 @@
-//! From JSON to the typed object, as the strict codec decodes it: case-sensitive, the first wrong
-//! type, every unknown field.
+//! Decodes JSON to the typed object as the strict codec does: case-sensitive, the first wrong type,
+//! every unknown field.
 
 use super::schema::{
     Anonymous, AnonymousCondition, AuthenticationConfiguration, ClaimMappings, ClaimOrExpression,
@@ -11,16 +11,16 @@ use crate::go::json::Json;
 use crate::go::quote::quote;
 use crate::{Code, Minor};
 
-/// An object, and what strict decoding has against it.
+/// A decoded object, and the strict errors about it.
 pub(super) struct Typed {
     pub(super) configuration: AuthenticationConfiguration,
     pub(super) strict: Vec<(Code, String)>,
 }
 
-/// The apiserver keeps no more strict errors than that.
+/// The number of strict errors that the apiserver keeps.
 const MAX_STRICT: usize = 100;
 
-/// Decodes a document that was found to be of this kind.
+/// Decodes a document whose version and kind are known.
 pub(super) fn read(value: &Json, version: ApiVersion, minor: Minor) -> Result<Typed, LoadFault> {
     let mut decoder = Decoder {
         version,
@@ -43,17 +43,16 @@ pub(super) fn read(value: &Json, version: ApiVersion, minor: Minor) -> Result<Ty
 struct Decoder {
     version: ApiVersion,
     minor: Minor,
-    /// Where we are, with indexes: what strict errors name.
+    /// The current path with indexes, as strict errors name it.
     path: String,
-    /// The names of the fields on the way, without indexes: what type errors name.
+    /// The names of the enclosing fields, without indexes, as type errors name them.
     fields: Vec<&'static str>,
     mismatch: Option<String>,
     strict: Vec<(Code, String)>,
 }
 
 impl Decoder {
-    /// Calls `field` for each member; it says whether it knows the name. A null object is an empty
-    /// one.
+    /// Calls `field` for each member with a known name. A null object counts as empty.
     fn object(
         &mut self,
         value: &Json,
@@ -85,8 +84,7 @@ impl Decoder {
             let before = self.mismatch.is_some();
             field(self, name, member);
             if !before && let Some(message) = &mut self.mismatch {
-                // The innermost struct is the one whose field it was; outer ones find their name
-                // filled in.
+                // Only the innermost struct fills in its name; outer ones find no placeholder left.
                 *message = message.replace("\u{0}", go_type);
             }
             self.fields.pop();

@@ -1,4 +1,4 @@
-//! Which version a file is written in, and whether the target's release knows it.
+//! Finds the API version of a file, and checks that the target's release supports it.
 
 use super::{LoadFault, Refusal, Undetermined};
 use crate::go::json::{Json, folds_to};
@@ -8,9 +8,9 @@ use crate::{Code, Minor};
 /// A version of `apiserver.config.k8s.io` that has the kind AuthenticationConfiguration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApiVersion {
-    /// v1alpha1.
+    /// v1alpha1, the oldest version.
     V1Alpha1,
-    /// v1beta1.
+    /// v1beta1, the version to use before 1.34.
     V1Beta1,
     /// v1, from 1.34.
     V1,
@@ -18,11 +18,12 @@ pub enum ApiVersion {
 
 const GROUP: &str = "apiserver.config.k8s.io";
 const KIND: &str = "AuthenticationConfiguration";
-/// The type that the codec reads these two into, as Go prints it.
+/// The type into which the codec reads these two, as Go prints it.
 const GO_TYPE: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 impl ApiVersion {
-    /// As it stands in `apiVersion`, after the slash. It is also the name of the Go package.
+    /// Returns the version as `apiVersion` has it after the slash. It is also the name of the Go
+    /// package.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,8 +34,8 @@ impl ApiVersion {
     }
 }
 
-/// Reads `apiVersion` and `kind` as the apiserver's codec does before it knows the type: without
-/// regard to the case of the names.
+/// Reads `apiVersion` and `kind` as the apiserver's codec does before it knows the type: the case
+/// of the names does not matter.
 pub(super) fn find(value: &Json, file: &[u8], minor: Minor) -> Result<ApiVersion, LoadFault> {
     if !matches!(value, Json::Object(_) | Json::Null) {
         let reason = format!(

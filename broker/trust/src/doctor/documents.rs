@@ -1,4 +1,4 @@
-//! The hops that anybody can fetch: the discovery document, the keys, and the token's key among
+//! The hops with public documents: the discovery document, the keys, and the token's key among
 //! them.
 
 use keyferry_core::reason::Reason;
@@ -143,7 +143,8 @@ pub(super) fn key_id(evidence: &Evidence, seen: &Seen) -> Finding {
     Finding::well(hop, format!("{:?} signed the token", signed.kid))
 }
 
-/// What cannot be reached from here may be reached from the target: it took the token.
+/// Downgrades an unreachable document to a warning if the target accepted the token. The target can
+/// then reach it, although this machine cannot.
 fn soften(found: Finding, unreachable: Code, evidence: &Evidence) -> Finding {
     if evidence.accepted() && found.cause == Some(unreachable.into()) {
         let detail = format!(

@@ -1,28 +1,28 @@
-//! What was seen on the way. Built by whoever asked; an empty one knows nothing.
+//! The observations that a diagnosis is based on. The caller collects them; the default has none.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cause;
 use crate::Minor;
 
-/// Something that was found wrong before the way was walked.
+/// A fault that was found while the evidence was collected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Its name.
+    /// The stable name of the fault.
     pub cause: Cause,
-    /// What was seen. Never a token.
+    /// What was observed. Never contains a token.
     pub detail: String,
 }
 
 /// The token, or why there is none.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Held {
-    /// None was given and none could be asked for; why.
+    /// No token was given, and none could be requested.
     #[default]
     None,
-    /// None could be had.
+    /// The token could not be obtained.
     Failed(Problem),
-    /// Its bytes. Never printed.
+    /// The token's bytes. They are never printed.
     Token(Vec<u8>),
 }
 
@@ -36,87 +36,87 @@ impl std::fmt::Debug for Held {
     }
 }
 
-/// What came of fetching a document anonymously.
+/// The result of fetching a document anonymously.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Fetched {
-    /// Nobody knew where from.
+    /// The document's URL is unknown.
     #[default]
     NotTried,
-    /// There was no connection, or no answer; the text says which.
+    /// There was no connection or no response; the text says which.
     Unreachable(String),
-    /// The server's certificate is not from the given authority.
+    /// The given CA did not sign the server's certificate.
     Untrusted(String),
-    /// An answer.
+    /// The server responded.
     Answer(Answer),
 }
 
-/// An HTTP answer.
+/// An HTTP response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// The status.
+    /// The HTTP status code.
     pub status: u16,
-    /// The body, bounded by who fetched it.
+    /// The body; the fetching code limits its size.
     pub body: Vec<u8>,
 }
 
-/// The file that the target is said to run with.
+/// The AuthenticationConfiguration that the target presumably runs with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigurationFile {
-    /// Its bytes.
+    /// The bytes of the file.
     pub bytes: Vec<u8>,
 }
 
-/// What a TokenReview at the target said.
+/// The result of a TokenReview at the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Review {
-    /// The token is good, for this user.
+    /// The token is valid and belongs to this user.
     Authenticated(String),
-    /// The token is not; `status.error`.
+    /// The token is not valid; the text is `status.error`.
     Refused(String),
-    /// It could not be asked.
+    /// The TokenReview could not be sent.
     Failed(String),
 }
 
-/// What the target says to the token's bearer.
+/// The target's response to the token's bearer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Identity {
-    /// Nothing was asked.
+    /// The target was not asked.
     #[default]
     NotAsked,
-    /// 401.
+    /// The target responded with status 401.
     Refused,
-    /// Known, by this name; empty where the target does not say the name.
+    /// The target knows the bearer by this name; empty if it does not return the name.
     Known(String),
-    /// Another answer, or none.
+    /// The target gave another response, or none.
     Failed(String),
 }
 
-/// A question to the target with yes or no.
+/// The result of a yes-or-no question to the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Asked {
-    /// Nothing asks for it.
+    /// Nothing needs the answer.
     #[default]
     NotAsked,
-    /// Yes.
+    /// The answer is yes; the text describes it.
     Yes(String),
-    /// No.
+    /// The answer is no; the text says why.
     No(String),
-    /// No, but nobody has said what is needed, so that nothing may be missing.
+    /// No, but no required rights were named, so perhaps none are missing.
     NothingYet(String),
-    /// It could not be asked, or the answer does not say it.
+    /// The question could not be asked, or the response does not answer it.
     Unknown(String),
 }
 
-/// A binding of the target that names the hub's ServiceAccount by a wrong subject.
+/// A binding at the target that names the hub's ServiceAccount by a wrong subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MistakenBinding {
     /// Kind, namespace and name, like `RoleBinding apps/deployers`.
     pub binding: String,
-    /// Its subject, in words.
+    /// Its subject, described in words.
     pub subject: String,
 }
 
-/// What an object of Flux says of itself.
+/// The `Ready` condition of an object of Flux.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FluxReady {
     /// `status` of its condition `Ready`: True, False or Unknown.
@@ -125,80 +125,81 @@ pub struct FluxReady {
     pub message: String,
 }
 
-/// What was seen of the target.
+/// The observations of the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The first call, without credentials.
+    /// The response to the first call, made without credentials.
     pub connection: Fetched,
-    /// Its clock minus the one here.
+    /// The target's clock minus the local clock.
     pub skew: Option<SignedDuration>,
-    /// Its release.
+    /// The target's Kubernetes release.
     pub minor: Option<Minor>,
-    /// Its own ServiceAccount issuers, as far as they are known.
+    /// The target's own ServiceAccount issuers, as far as they are known.
     pub own_issuers: Vec<String>,
-    /// The hashes of the configuration in force, where the metrics could be read.
+    /// The hashes of the active configuration, if the metrics could be read.
     pub in_force: Option<Vec<String>>,
-    /// What a TokenReview said, where one could be sent.
+    /// The result of a TokenReview, if one could be sent.
     pub review: Option<Review>,
-    /// What it says to the token's bearer.
+    /// The target's response to the token's bearer.
     pub identity: Identity,
-    /// Whether the user may impersonate.
+    /// Whether the user may impersonate, if that is needed.
     pub impersonation: Asked,
-    /// As whom the target answered to impersonation, where that is not who was impersonated.
+    /// The user that the target took an impersonating request for, if that is not the impersonated
+    /// one.
     pub impersonation_ignored: Option<String>,
-    /// Whether the user may do what is asked for, or anything.
+    /// Whether the user may do what is needed, or anything at all if nothing specific is needed.
     pub rights: Asked,
-    /// Bindings that were meant for the user and name another subject, where they could be read.
+    /// Bindings that were meant for the user but name another subject, if bindings could be read.
     pub mistaken_bindings: Vec<MistakenBinding>,
-    /// Whether HEAD /livez/ping is let through.
+    /// Whether the target allows HEAD /livez/ping.
     pub ping: Asked,
 }
 
-/// Everything.
+/// Every observation that a diagnosis uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// The clock here.
+    /// The local time of the diagnosis.
     pub now: Timestamp,
-    /// What was started from, in words.
+    /// The object that the diagnosis starts from, described in words.
     pub start: String,
-    /// What is wrong with it.
+    /// The fault of that object, if it has one.
     pub start_problem: Option<Problem>,
-    /// What is odd about it.
+    /// A warning about that object, if there is one.
     pub start_warning: Option<Problem>,
-    /// The token.
+    /// The token, or the reason why there is none.
     pub held: Held,
-    /// The issuer that is expected, where one is.
+    /// The expected issuer, if there is one.
     pub issuer: Option<String>,
-    /// The audiences of which the token must have one, where they are known.
+    /// The accepted audiences, if known; the token must have one of them.
     pub audiences: Vec<String>,
-    /// Where the discovery document was read.
+    /// The URL that the discovery document was fetched from.
     pub discovery_url: Option<String>,
-    /// Whether somebody said so, or it is only where the issuer would have it.
+    /// Whether that URL was given. If not, it is only the issuer's default one.
     pub discovery_stated: bool,
-    /// The discovery document.
+    /// The result of fetching the discovery document.
     pub discovery: Fetched,
-    /// Where it says the keys are.
+    /// The URL of the keys, as the discovery document gives it.
     pub jwks_uri: Option<String>,
-    /// The keys.
+    /// The result of fetching the keys.
     pub keys: Fetched,
-    /// The hub's name, where it is known: `<hubName>:` begins every user name at the target.
+    /// The hub's name, if known: `<hubName>:` begins every user name at the target.
     pub hub_name: Option<String>,
-    /// What the object of Flux that was started from says of itself.
+    /// The `Ready` condition of the Flux object that the diagnosis starts from.
     pub flux: Option<FluxReady>,
-    /// The target's AuthenticationConfiguration, where it was given.
+    /// The target's AuthenticationConfiguration, if it was given.
     pub configuration: Option<ConfigurationFile>,
-    /// The target.
+    /// The observations of the target.
     pub target: Target,
 }
 
 impl Evidence {
-    /// Whether the target took the token.
+    /// Whether the target accepted the token.
     pub(super) fn accepted(&self) -> bool {
         matches!(self.target.identity, Identity::Known(_))
             || matches!(self.target.review, Some(Review::Authenticated(_)))
     }
 
-    /// The time at the target, or here where it is not known.
+    /// The time at the target, or the local time if that is unknown.
     pub(super) fn target_time(&self) -> Timestamp {
         self.target
             .skew

@@ -1,16 +1,16 @@
-//! Whether a user name at a target is one of the hub's: it must begin with the hub's name and a
-//! colon, or the hub's users are the target's own.
+//! Checks that a user name at a target is one of the hub's. It must begin with the hub's name and a
+//! colon; otherwise a user of the hub could be one of the target's own.
 
 use keyferry_core::reason::Reason;
 
 use super::Cause;
 use crate::Code;
 
-/// What is wrong with the name by which a target knows the bearer of a token with this `sub`;
-/// nothing where the name is not known.
+/// Returns what is wrong with the name that a target gives to the bearer of a token with this
+/// `sub`. `None` if nothing is wrong or the name is unknown.
 ///
-/// Without the hub's name, only a name without any prefix, or in the target's own `system:`, is
-/// seen to be wrong.
+/// Without the hub's name, only two faults are found: a name without any prefix, and one in the
+/// target's own `system:`.
 #[must_use]
 pub fn name_fault(
     name: &str,

@@ -1,4 +1,4 @@
-//! What a file says about a token, if the target runs with it.
+//! Predicts what a target does with a token if it runs with a given file.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
@@ -9,31 +9,31 @@ use crate::validate::{Invalid, validate};
 use crate::verify::{Keys, Union, User, verify};
 use crate::{Code, Minor};
 
-/// What a target would make of a token.
+/// The predicted decision of a target about a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prediction {
-    /// It names the user; `system:authenticated` comes to its groups.
+    /// The target accepts the token. It adds `system:authenticated` to the user's groups.
     Accepted(User),
-    /// It refuses the token.
+    /// The target refuses the token.
     Rejected(Code, String),
-    /// It does not take the file.
+    /// The target refuses the file.
     Refused(Code, String),
-    /// It cannot be said.
+    /// The decision cannot be predicted.
     Undetermined(Code, String),
 }
 
-/// Where an entry of a file has its issuer's document read.
+/// Where the target fetches the discovery document of one entry of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// `issuer.url`.
     pub issuer: String,
     /// The discovery document's URL.
     pub discovery_url: String,
-    /// `issuer.certificateAuthority`; none where the host's roots count.
+    /// `issuer.certificateAuthority`; `None` if the host's root certificates apply.
     pub certificate_authority: Option<String>,
 }
 
-/// Finds the entry of the file for an issuer; the only entry where none fits.
+/// Finds the entry of the file for an issuer, or the only entry if none matches.
 #[must_use]
 pub fn entry_for(bytes: &[u8], issuer: Option<&str>) -> Option<Entry> {
     let loaded = Minor::ALL
@@ -64,7 +64,7 @@ pub fn entry_for(bytes: &[u8], issuer: Option<&str>) -> Option<Entry> {
     })
 }
 
-/// Every `issuer.url` of a file, in its order; none where the file cannot be read.
+/// Lists every `issuer.url` of a file, in order; empty if the file cannot be read.
 #[must_use]
 pub fn issuers_of(bytes: &[u8]) -> Vec<String> {
     let loaded = Minor::ALL
@@ -83,7 +83,8 @@ pub fn issuers_of(bytes: &[u8]) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Where an issuer has its discovery document by itself (OpenID Connect Discovery 1.0, section 4).
+/// Returns the default URL of an issuer's discovery document (OpenID Connect Discovery 1.0, section
+/// 4).
 pub(crate) fn well_known(issuer: &str) -> String {
     format!(
         "{}/.well-known/openid-configuration",
@@ -91,7 +92,7 @@ pub(crate) fn well_known(issuer: &str) -> String {
     )
 }
 
-/// Predicts what a target of that minor, with these own issuers and this file, makes of the token.
+/// Predicts what a target of that minor, with these own issuers and this file, does with the token.
 #[must_use]
 pub fn predict(
     file: &[u8],
@@ -139,7 +140,7 @@ pub fn predict(
     }
 }
 
-/// Texts, quoted.
+/// Joins texts into a list, each of them quoted.
 pub(super) fn listed(texts: &[String]) -> String {
     texts
         .iter()
@@ -161,7 +162,7 @@ fn refused(invalid: &Invalid) -> Prediction {
     }
 }
 
-/// The hash of a file as the target's metrics show it.
+/// Returns the hash of a file in the form that the target's metrics show.
 #[must_use]
 pub fn hash_of(bytes: &[u8]) -> String {
     let hex: String = digest(&SHA256, bytes)

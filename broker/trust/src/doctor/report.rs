@@ -1,64 +1,65 @@
-//! A diagnosis as JSON, in a form that stays.
+//! A diagnosis as JSON in a stable format.
 
 use serde::Serialize;
 
 use super::{Cause, Diagnosis, Hop, Status, Verdict};
 
-/// The form of [`Report`]. Fields may be added to it; none changes its meaning.
+/// The version of the [`Report`] format. Fields may be added; existing ones keep their meaning.
 pub const SCHEMA: &str = "keyferry.dev/doctor/v1";
 
-/// What there was to know the target by.
+/// A source of information about the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Mode {
-    /// The network alone.
+    /// Only what the network shows.
     Network,
-    /// Its AuthenticationConfiguration.
+    /// The target's AuthenticationConfiguration.
     Configuration,
-    /// Somebody's rights there.
+    /// A kubeconfig with rights at the target.
     TargetKubeconfig,
 }
 
-/// What doctor prints.
+/// The JSON output of doctor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// [`SCHEMA`].
+    /// Always [`SCHEMA`].
     pub schema: &'static str,
-    /// What was started from.
+    /// The object that the diagnosis starts from.
     pub start: String,
-    /// What there was to know the target by; the network always.
+    /// The sources of information about the target; the network is always one.
     pub modes: Vec<Mode>,
-    /// The whole in a word.
+    /// The overall result.
     pub verdict: Verdict,
-    /// The first broken hop, where the verdict is `Broken`.
+    /// The first broken hop, if the verdict is `Broken`.
     pub broken: Option<ReportedHop>,
-    /// Every hop, in the order of the way.
+    /// Every hop, in order.
     pub hops: Vec<ReportedHop>,
-    /// The commands that would find out, or show, more.
+    /// Commands that would find out, or show, more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<String>,
 }
 
-/// A hop.
+/// The result of one hop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportedHop {
-    /// Which.
+    /// The hop that was examined.
     pub hop: Hop,
-    /// How it stands.
+    /// Whether the hop works.
     pub status: Status,
-    /// Why, where it is not well.
+    /// The cause, if the hop does not simply work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cause>,
-    /// What was seen.
+    /// What was observed.
     pub detail: String,
-    /// What to do.
+    /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<&'static str>,
 }
 
 impl Report {
-    /// Of a diagnosis. Characters that could speak to a terminal are taken out of what others said.
+    /// Builds the report of a diagnosis. It removes characters from foreign texts that could
+    /// control a terminal.
     #[must_use]
     pub fn of(start: &str, modes: Vec<Mode>, diagnosis: &Diagnosis) -> Self {
         let hops: Vec<ReportedHop> = diagnosis

@@ -1,9 +1,9 @@
-//! The words of a TokenReview's `status.error`, turned into causes.
+//! Maps the text of a TokenReview's `status.error` to a hop and a cause.
 
 use super::Hop;
 use crate::Code;
 
-/// What the words contain, where that belongs, and what it is called. The first that fits counts.
+/// A part of the error text, and the hop and code that it means. The first match counts.
 const WORDS: [(&str, Hop, Code); 27] = [
     (
         "authenticator not initialized",
@@ -119,8 +119,7 @@ const WORDS: [(&str, Hop, Code); 27] = [
         Hop::Configuration,
         Code::RequiredClaimNotString,
     ),
-    // The target's own authenticator of ServiceAccounts says these: it holds the issuer for its
-    // own.
+    // The target's own ServiceAccount authenticator reports this: it regards the issuer as its own.
     (
         "invalid signature, no keys found",
         Hop::Configuration,
@@ -128,7 +127,7 @@ const WORDS: [(&str, Hop, Code); 27] = [
     ),
 ];
 
-/// Where a target's words belong and what they are called; none where they are not known here.
+/// Returns the hop and code of a target's error text; `None` if the text is unknown.
 #[must_use]
 pub fn cause_of(words: &str) -> Option<(Hop, Code)> {
     let words = words
@@ -138,7 +137,8 @@ pub fn cause_of(words: &str) -> Option<(Hop, Code)> {
     if words == "invalid bearer token" {
         return Some((Hop::Configuration, Code::IssuerDiffers));
     }
-    // These end in an expression or a message that anybody wrote, so they are looked at first.
+    // These texts end in an expression or message from the file, which may contain any of `WORDS`.
+    // So they are checked first.
     for (start, failed, code) in [
         (
             "oidc: error evaluating claim validation expression: ",

@@ -1,5 +1,4 @@
-//! The hops that the target shows: its file, what it knows of the issuer, and what it lets the
-//! bearer do.
+//! The hops at the target: its file, its view of the issuer, and the bearer's rights.
 
 use super::prediction::listed;
 use super::token::Seen;
@@ -10,7 +9,7 @@ use super::{
 use crate::Code;
 use crate::lint::{Severity, lint};
 
-/// The file and the target's own view of the keys: one question has the answer to both.
+/// Examines the file and the target's view of the keys, because one TokenReview shows both.
 pub(super) fn trust(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
     let (configuration, keys) = trusted(evidence, seen);
     (with_lint(configuration, evidence), keys)
@@ -71,11 +70,10 @@ fn by_review(words: &str, evidence: &Evidence, seen: &Seen) -> (Finding, Finding
     (Finding::broken(Hop::Configuration, code, detail), unread())
 }
 
-/// What follows where the file takes the token and the target, by its own words, does not: it runs
-/// without the file.
+/// Explains why the file accepts a token that the target refuses: the target does not use the file.
 fn disagreement(code: Code, evidence: &Evidence, seen: &Seen) -> Option<String> {
     let file = evidence.configuration.as_ref()?;
-    // These are no matter of the file, or of two clocks.
+    // These do not depend on the file alone: the target's own issuer, the clocks, the token itself.
     let elsewhere = [
         Code::IssuerIsTargets,
         Code::TokenExpired,
@@ -116,7 +114,8 @@ fn disagreement(code: Code, evidence: &Evidence, seen: &Seen) -> Option<String> 
     })
 }
 
-/// A file with an error of lint gives rights away, whatever it makes of this token.
+/// Reports an error of lint, because such a file gives rights away whatever it does with this
+/// token.
 fn with_lint(finding: Finding, evidence: &Evidence) -> Finding {
     let (Some(file), Some(minor)) = (&evidence.configuration, evidence.target.minor) else {
         return finding;
@@ -150,7 +149,7 @@ fn jwks(evidence: &Evidence) -> Option<&[u8]> {
     }
 }
 
-/// Whether the target's metrics show this file's hash.
+/// Whether the target's metrics show this file's hash; `None` if they could not be read.
 fn runs_with(file: &ConfigurationFile, evidence: &Evidence) -> Option<bool> {
     evidence
         .target
@@ -254,7 +253,7 @@ pub(super) fn authentication(evidence: &Evidence, seen: &Seen) -> Finding {
     let hop = Hop::Authentication;
     let known = match (&evidence.target.identity, &evidence.target.review) {
         (Identity::Known(name), _) => name,
-        // The bearer could not be asked, but somebody with rights there has asked about the token.
+        // The target did not name the bearer, but a TokenReview by another user did.
         (Identity::NotAsked | Identity::Failed(_), Some(Review::Authenticated(name))) => name,
         (Identity::Refused, _) => {
             return Finding::broken(hop, Code::TokenRefused, "the target answers 401");
@@ -321,8 +320,8 @@ pub(super) fn rights(evidence: &Evidence) -> Finding {
     }
 }
 
-/// What Flux says comes last: it is an effect of what is before it, or of something that is not on
-/// the way to the target.
+/// Reports what Flux says. It comes last, because it is the effect of an earlier hop, or of
+/// something outside the way to the target.
 pub(super) fn flux(evidence: &Evidence) -> Finding {
     let Some(ready) = &evidence.flux else {
         return Finding::not_asked(Hop::Flux, "nothing asks for it");

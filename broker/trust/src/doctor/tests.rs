@@ -42,7 +42,7 @@ fn file(rules: &str) -> Option<ConfigurationFile> {
     Some(ConfigurationFile { bytes: text.into() })
 }
 
-/// A way on which nothing is known to be broken; the keys are not told, as no key signed the token.
+/// Evidence without a fault. The keys are left out, because no key signed the token.
 fn sound() -> Evidence {
     Evidence {
         now: Timestamp::from_second(NOW).unwrap(),
@@ -240,9 +240,9 @@ fn the_first_broken_hop_is_named_with_its_cause() {
 fn a_refusal_without_a_cause_is_undetermined() {
     assert_undetermined(refused);
     assert_undetermined(|e| e.held = Held::None);
-    // The file takes the token, but whether it is in force is not known.
+    // The file accepts the token, but whether the target uses it is unknown.
     assert_undetermined(|e| (refused(e), e.configuration = file("")).1);
-    // It is in force, and takes the token: then the target's view of the keys is open.
+    // The file is active and accepts the token, so the target's view of the keys is undetermined.
     assert_undetermined(|e| {
         refused(e);
         e.configuration = file("");
@@ -251,8 +251,7 @@ fn a_refusal_without_a_cause_is_undetermined() {
             .as_ref()
             .map(|file| vec![hash_of(&file.bytes)]);
     });
-    // Nobody said where the document is, so that its absence where the issuer would have it proves
-    // nothing.
+    // The document's URL was not given, so its absence at the default URL proves nothing.
     assert_undetermined(|e| {
         (
             refused(e),
@@ -321,7 +320,7 @@ fn a_file_that_takes_what_the_target_refuses_is_not_active() {
             Code::ConfigurationNotInForce,
         );
     }
-    // The file refuses it too: then the target's words are the cause.
+    // The file refuses the token too, so the target's message is the cause.
     let rule = "  claimValidationRules: [{expression: \"claims.sub == 'x'\"}]\n";
     assert_broken(
         |e| {
@@ -361,7 +360,7 @@ fn a_name_that_is_not_the_hubs_is_broken_though_the_target_takes_the_token() {
         Hop::Authentication,
         Code::EmptyPrefix,
     );
-    // What is undetermined before it does not hide it, as it hides a refusal.
+    // Unlike for a refusal, an earlier undetermined hop does not hide this fault.
     assert_broken(
         |e| {
             (
@@ -392,7 +391,7 @@ fn a_name_that_is_not_the_hubs_is_broken_though_the_target_takes_the_token() {
         finding(&examine(&evidence), Hop::Authentication).status,
         Status::Well
     );
-    // Who cannot be asked as the bearer is judged by the TokenReview.
+    // If the target cannot be asked with the token itself, the TokenReview decides.
     assert_broken(
         |e| {
             (

@@ -1,5 +1,4 @@
-//! The hops that the token itself shows: where it comes from, its issuer, its claims, and the
-//! clocks.
+//! The hops that the token itself shows: its source, its issuer, its claims, and the clocks.
 
 use jiff::{SignedDuration, Timestamp};
 use keyferry_core::reason::Reason;
@@ -8,12 +7,12 @@ use super::{Evidence, Finding, Held, Hop};
 use crate::Code;
 use crate::token::{Form, Registered, Signed, Token};
 
-/// A target gives `nbf` so much leeway, and `exp` none.
+/// The leeway in seconds that a target gives `nbf`; it gives `exp` none.
 const NOT_BEFORE_LEEWAY: i64 = 60;
-/// More than an HTTP date and a slow answer explain.
+/// A skew in seconds that an HTTP date and a slow response do not explain.
 const NOTABLE_SKEW: i64 = 5;
 
-/// The token, read once.
+/// The token, parsed once for all hops.
 pub(super) struct Seen {
     pub(super) token: Option<Token>,
     pub(super) registered: Option<Registered>,
@@ -121,8 +120,8 @@ pub(super) fn claims(evidence: &Evidence, seen: &Seen) -> Finding {
         fault_at(claims, evidence.target_time()),
     );
     match (here, there) {
-        // The target's clock decides; where only that one is against the token, the clock is the
-        // broken hop.
+        // The target's clock decides. If the token is out of time by that clock only, the clock is
+        // the broken hop.
         (Some((code, detail)), Some(_)) => Finding::broken(Hop::Claims, code, detail),
         (Some((code, detail)), None) if by_target => Finding::warning(
             Hop::Claims,

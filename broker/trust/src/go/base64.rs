@@ -1,22 +1,22 @@
-//! Go's `encoding/base64`: newlines are skipped, loose trailing bits are allowed, and an error
-//! names a byte offset.
+//! Decodes and encodes as Go's `encoding/base64`: newlines are skipped, loose trailing bits are
+//! allowed, and an error names a byte offset.
 
-/// Why a text is not base64; prints as Go's `CorruptInputError`.
+/// Why a text is not base64; it prints as Go's `CorruptInputError`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("illegal base64 data at input byte {0}")]
 pub(crate) struct CorruptInput(usize);
 
-/// `base64.RawURLEncoding.DecodeString`.
+/// Decodes as `base64.RawURLEncoding.DecodeString`.
 pub(crate) fn decode_raw_url(text: &[u8]) -> Result<Vec<u8>, CorruptInput> {
     decode(text, Alphabet::Url, Padding::None)
 }
 
-/// `base64.StdEncoding.DecodeString`.
+/// Decodes as `base64.StdEncoding.DecodeString`.
 pub(crate) fn decode_standard(text: &[u8]) -> Result<Vec<u8>, CorruptInput> {
     decode(text, Alphabet::Standard, Padding::Required)
 }
 
-/// `base64.RawURLEncoding.EncodeToString`.
+/// Encodes as `base64.RawURLEncoding.EncodeToString`.
 pub(crate) fn encode_raw_url(bytes: &[u8]) -> String {
     use base64::Engine;
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
@@ -77,7 +77,7 @@ fn decode(text: &[u8], alphabet: Alphabet, padding: Padding) -> Result<Vec<u8>, 
     Ok(out)
 }
 
-/// Checks what follows the first `=`, at `index`, in a group that holds so many digits.
+/// Checks what follows the first `=`, at `index`, in a group with `held` digits.
 fn end_padding(text: &[u8], index: usize, held: usize) -> Result<(), CorruptInput> {
     if held < 2 {
         return Err(CorruptInput(index));

@@ -1,15 +1,15 @@
-//! JSON as Go's `encoding/json` reads it: order and duplicates are kept, numbers stay text, broken
-//! UTF-8 is replaced.
+//! Reads JSON as Go's `encoding/json` does: order and duplicates are kept, numbers stay text, and
+//! broken UTF-8 is replaced.
 
 mod scan;
 
 use super::quote::quote;
 
-/// How deep a document is kept, so that no stack runs out. What lies deeper is checked and not
-/// kept: see [`Json::Deep`].
+/// The deepest level of a document that is kept, so that no recursion exhausts a stack. Deeper
+/// parts are checked but not kept: see [`Json::Deep`].
 pub(crate) const MAX_DEPTH: usize = 150;
 
-/// How deep Go reads.
+/// The deepest nesting that Go accepts.
 const MAX_DEPTH_OF_GO: usize = 10_000;
 
 /// A JSON value as it was written.
@@ -19,23 +19,23 @@ pub(crate) enum Json {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number's own digits.
+    /// A number, as the digits of the text.
     Number(String),
     /// A string, unescaped.
     Text(String),
     /// An array.
     List(Vec<Self>),
-    /// An object, with its members in their order and duplicates kept.
+    /// An object, with its members in order; duplicates are kept.
     Object(Vec<(String, Self)>),
-    /// An array or an object below [`MAX_DEPTH`]: well formed, but not kept. Holds what Go calls
+    /// An array or an object below [`MAX_DEPTH`]: well formed, but not kept. Contains Go's name of
     /// its kind.
     Deep(&'static str),
 }
 
-/// Why a text is not read.
+/// Why a text cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum JsonFault {
-    /// No JSON, in the words of Go.
+    /// The text is not JSON; contains Go's error message.
     Syntax(String),
 }
 
@@ -45,7 +45,7 @@ impl Json {
         scan::parse(bytes)
     }
 
-    /// The last member of that exact name, as a map or a case-sensitive struct holds it.
+    /// Returns the last member of that exact name, as a Go map or a case-sensitive struct keeps it.
     pub(crate) fn member(&self, name: &str) -> Option<&Self> {
         self.members()
             .iter()
@@ -54,7 +54,7 @@ impl Json {
             .map(|(_, value)| value)
     }
 
-    /// The members of an object; of anything else, none.
+    /// Returns the members of an object; of any other value, none.
     pub(crate) fn members(&self) -> &[(String, Self)] {
         match self {
             Self::Object(members) => members,
@@ -62,7 +62,7 @@ impl Json {
         }
     }
 
-    /// What Go calls this kind of value in a type error.
+    /// Returns Go's name for this kind of value in a type error.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -75,7 +75,7 @@ impl Json {
         }
     }
 
-    /// Whether a part of it nests more levels below it than that.
+    /// Whether a part of it lies more than `levels` levels below it.
     pub(crate) fn nests_below(&self, levels: usize) -> bool {
         let next = levels.checked_sub(1);
         let deeper = |inner: &Self| next.is_none_or(|next| inner.nests_below(next));
@@ -87,7 +87,7 @@ impl Json {
         }
     }
 
-    /// `json.Unmarshal` into a `string`: null leaves it empty.
+    /// Converts as `json.Unmarshal` into a `string`: null leaves it empty.
     pub(crate) fn to_text(&self) -> Result<String, String> {
         match self {
             Self::Null => Ok(String::new()),
@@ -96,7 +96,7 @@ impl Json {
         }
     }
 
-    /// `json.Unmarshal` into a `bool`: null leaves it false.
+    /// Converts as `json.Unmarshal` into a `bool`: null leaves it false.
     pub(crate) fn to_bool(&self) -> Result<bool, String> {
         match self {
             Self::Null => Ok(false),
@@ -105,7 +105,8 @@ impl Json {
         }
     }
 
-    /// `json.Unmarshal` into a `[]string`: null is no list, and a null item is empty.
+    /// Converts as `json.Unmarshal` into a `[]string`: null gives no list, and a null item is
+    /// empty.
     pub(crate) fn to_texts(&self) -> Result<Vec<String>, String> {
         match self {
             Self::Null => Ok(Vec::new()),
@@ -114,7 +115,7 @@ impl Json {
         }
     }
 
-    /// Go's words for a value that does not fit a type.
+    /// Returns Go's error message for a value that does not fit a type.
     pub(crate) fn mismatch(&self, target: &str) -> String {
         format!(
             "json: cannot unmarshal {} into Go value of type {target}",
@@ -123,8 +124,8 @@ impl Json {
     }
 }
 
-/// Whether Go's `encoding/json` takes a key for a struct field of that ASCII name: without regard
-/// to case, by simple folding.
+/// Whether Go's `encoding/json` matches a key with a struct field of that ASCII name: the case does
+/// not matter, by simple folding.
 pub(crate) fn folds_to(key: &str, name: &str) -> bool {
     let fold = |character: char| match character {
         '\u{17f}' => 's',
@@ -134,7 +135,7 @@ pub(crate) fn folds_to(key: &str, name: &str) -> bool {
     key == name || key.chars().map(fold).eq(name.chars().map(fold))
 }
 
-/// A byte as Go's JSON errors name it.
+/// Prints a byte as Go's JSON errors do.
 fn quote_byte(byte: u8) -> String {
     match byte {
         b'\'' => "'\\''".to_owned(),

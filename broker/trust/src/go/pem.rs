@@ -1,4 +1,4 @@
-//! Go's `pem.Decode`, block by block.
+//! Reads PEM as Go's `pem.Decode` does, block by block.
 
 use super::base64::decode_standard;
 
@@ -17,7 +17,7 @@ const START: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
 
-/// The next block and what follows it. `None` where there is no further block.
+/// Returns the next block and what follows it. `None` if there is no further block.
 pub(crate) fn decode(data: &[u8]) -> Option<(Block, &[u8])> {
     let mut rest = data;
     loop {
@@ -36,7 +36,7 @@ enum Attempt<'a> {
     Skip(&'a [u8]),
 }
 
-/// Tries the last `BEGIN` before the `END` at that place.
+/// Tries to read a block from the last `BEGIN` before the `END` at that place.
 fn attempt(rest: &[u8], end: usize) -> Attempt<'_> {
     let after_end = rest.get(end + END.len()..).unwrap_or_default();
     let before = rest.get(..end).unwrap_or_default();
@@ -61,8 +61,8 @@ fn attempt(rest: &[u8], end: usize) -> Attempt<'_> {
         headers = true;
         body = next;
     }
-    // The body may begin after the newline that END starts with, when the block is empty, or after
-    // END itself, when a header ate it.
+    // The body can begin after the newline at the start of `END`, if the block is empty. It can
+    // also begin after `END`, if a header consumed it.
     let start = rest.len() - body.len();
     if headers && start > end {
         return Attempt::Skip(after_end);
@@ -93,7 +93,7 @@ fn attempt(rest: &[u8], end: usize) -> Attempt<'_> {
     }
 }
 
-/// A line without its end and trailing blanks, and what follows.
+/// Splits off a line, without its end and trailing blanks.
 fn line(data: &[u8]) -> (&[u8], &[u8]) {
     let (text, rest) = match data.iter().position(|byte| *byte == b'\n') {
         Some(end) => (

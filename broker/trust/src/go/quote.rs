@@ -1,9 +1,9 @@
-//! Go's `strconv.Quote` and `%q`.
+//! Quotes texts as Go's `strconv.Quote` and `%q` do.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// A text in double quotes, as `%q` prints it.
+/// Returns a text in double quotes, as `%q` prints it.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -14,13 +14,13 @@ pub(crate) fn quote(text: &str) -> String {
     out
 }
 
-/// A list of texts, as `%q` prints a `[]string`.
+/// Returns a list of texts, as `%q` prints a `[]string`.
 pub(crate) fn quote_list<S: AsRef<str>>(texts: &[S]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| quote(text.as_ref())).collect();
     format!("[{}]", quoted.join(" "))
 }
 
-/// The escapes that have a letter, or are the character itself.
+/// Returns the escape of a character that has a short one.
 pub(crate) fn short_escape(character: char) -> Option<&'static str> {
     Some(match character {
         '"' => "\\\"",
@@ -54,8 +54,8 @@ fn push(out: &mut String, character: char) {
     }
 }
 
-/// Code points from U+007F on that `strconv.IsPrint` refuses, as ranges in hexadecimal. Every
-/// release of Go since 1.21 has the same, those of Unicode 15.0.
+/// Code points from U+007F on that `strconv.IsPrint` refuses, as ranges in hexadecimal. They are
+/// the same in every release of Go since 1.21, which use Unicode 15.0.
 static UNPRINTABLE: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
     let number = |text: &str| u32::from_str_radix(text, 16).unwrap_or_default();
     let ranges = include_str!("quote/unprintable.txt")
@@ -66,7 +66,7 @@ static UNPRINTABLE: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
         .collect()
 });
 
-/// `strconv.IsPrint`.
+/// Matches Go's `strconv.IsPrint`.
 fn is_print(character: char) -> bool {
     let code = u32::from(character);
     if code < 0x7f {
@@ -89,8 +89,8 @@ mod tests {
             quote("a\"b\\c\n\u{1}é\u{feff}"),
             "\"a\\\"b\\\\c\\n\\x01é\\ufeff\""
         );
-        // Private use, noncharacters, unassigned, format and space characters; what is next to them
-        // is printed.
+        // Private use, noncharacters, unassigned, format and space characters; their neighbours are
+        // printed.
         let odd = "\u{e000}\u{f8ff}\u{f900}\u{fdcf}\u{fdd0}\u{fdf0}\u{ffff}\u{1fffe}\u{10ffff}\u{378}\u{377}\u{200b}\u{a0}\u{ad}\u{301}\u{fffd}";
         let quoted = "\"\\ue000\\uf8ff\u{f900}\u{fdcf}\\ufdd0\u{fdf0}\\uffff\\U0001fffe\\U0010ffff\\u0378\u{377}\\u200b\\u00a0\\u00ad\u{301}\u{fffd}\"";
         assert_eq!(quote(odd), quoted);

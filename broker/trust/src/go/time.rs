@@ -1,12 +1,12 @@
-//! How Go prints a time of whole seconds in UTC.
+//! Prints a time of whole seconds in UTC as Go does.
 
 use jiff::Timestamp;
 
 /// The seconds since 1970 of Go's zero time, 1 January of year 1.
 pub(crate) const ZERO: i64 = -62_135_596_800;
 
-/// A time as `%v` prints it on a machine whose zone is UTC. `None` where the year is outside of
-/// what can be printed here.
+/// Prints a time as `%v` does on a machine whose zone is UTC. `None` if the year is outside of what
+/// can be printed here.
 pub(crate) fn print(seconds: i64) -> Option<String> {
     let time = Timestamp::from_second(seconds).ok()?;
     Some(time.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string())

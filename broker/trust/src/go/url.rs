@@ -1,13 +1,13 @@
-//! What Go's `url.Parse` accepts, and what it finds.
+//! Parses URLs as Go's `url.Parse` does.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::quote::quote;
 
-/// The parts of a URL that validation looks at.
+/// The parts of a URL that validation uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
-    /// In lower case; empty where there is none.
+    /// The scheme, in lower case; empty if there is none.
     pub(crate) scheme: String,
     /// Whether there is a user or a password.
     pub(crate) user: bool,
@@ -17,16 +17,16 @@ pub(crate) struct Url {
     pub(crate) fragment: bool,
 }
 
-/// Why a text is no URL.
+/// Why a text is not a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UrlFault {
-    /// In the words of Go.
+    /// Go refuses the text; contains Go's error message.
     Refused(String),
-    /// It depends on the release of Go that the apiserver was built with.
+    /// The result depends on the release of Go that the apiserver was built with.
     Undetermined(&'static str),
 }
 
-/// `url.Parse`.
+/// Parses a text as `url.Parse` does.
 pub(crate) fn parse(text: &str) -> Result<Url, UrlFault> {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
     let mut url = parse_part(rest, Reader::Any).map_err(|fault| wrap(fault, rest))?;
@@ -35,7 +35,8 @@ pub(crate) fn parse(text: &str) -> Result<Url, UrlFault> {
     Ok(url)
 }
 
-/// `url.ParseRequestURI`, which takes a URL with a scheme, or a path, and knows no fragment.
+/// Parses a text as `url.ParseRequestURI` does. It accepts a URL with a scheme, or a path, and has
+/// no fragments.
 pub(crate) fn parse_request(text: &str) -> Result<Url, UrlFault> {
     let parsed = if text.is_empty() {
         Err(refused("empty url"))
@@ -126,7 +127,7 @@ fn scheme(text: &str) -> Result<(&str, &str), UrlFault> {
     Ok(("", text))
 }
 
-/// Whether there is user information.
+/// Checks the authority; returns whether it contains user information.
 fn parse_authority(scheme: &str, authority: &str) -> Result<bool, UrlFault> {
     let Some((user, host)) = authority.rsplit_once('@') else {
         parse_host(scheme, authority)?;

@@ -1,15 +1,15 @@
-//! YAML as `sigs.k8s.io/yaml` turns it into JSON, which is how every apiserver from 1.30 to 1.37
-//! reads a configuration file.
+//! Reads YAML as `sigs.k8s.io/yaml` converts it to JSON. Every apiserver from 1.30 to 1.37 reads a
+//! configuration file that way.
 //!
-//! That library stands on version 2 of `go-yaml`: YAML 1.1, and a scanner that takes and refuses
-//! other texts than the specification does (a comment needs no space before it, quoted text may
-//! stand left of its key, what follows a finished root node is not read). A parser that follows the
-//! specification gives another verdict for such files, so this one follows the library. It was
-//! written from the library's behaviour and is held against it, texts of errors included:
-//! `tests.rs` reads what the library said, and the differential test of `integration/` asks it
-//! about random texts.
+//! That library uses version 2 of `go-yaml`: YAML 1.1, with a scanner that differs from the
+//! specification. For example, a comment needs no space before it, quoted text may be indented less
+//! than its key, and what follows a finished root node is not read. A parser that follows the
+//! specification would judge such files differently, so this one follows the library. It was
+//! written from the library's behaviour and is tested against it, error texts included. `tests.rs`
+//! contains recorded results of the library, and the differential test of `integration/` compares
+//! both on random texts.
 //!
-//! One difference is wanted: a file that is too large or too deep to be judged cheaply is
+//! One difference is intended: a file that is too large or too deep to be judged cheaply is
 //! [`Fault::Undetermined`].
 
 mod convert;
@@ -26,50 +26,50 @@ use std::collections::BTreeMap;
 
 use super::json::Json;
 
-/// The first document of a file, as the library hands it on.
+/// The first document of a file, as the library returns it.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// The JSON that it becomes. An empty file is `null`.
+    /// The document as JSON. An empty file is `null`.
     pub(crate) value: Json,
-    /// The line of every field, by its path, like `jwt[0].issuer.url`. Long paths, which name no
-    /// field, are left out.
+    /// The line of every field, by its path, like `jwt[0].issuer.url`. Long paths are left out,
+    /// because they name no field.
     pub(crate) lines: BTreeMap<String, u64>,
-    /// The strict reader's text, where a key is set twice in one map.
+    /// The strict reader's error message, if a key is set twice in one map.
     pub(crate) duplicates: Option<String>,
-    /// Whether anything follows the first document. The library does not read it.
+    /// Whether anything follows the first document. The library does not read that.
     pub(crate) more: bool,
 }
 
-/// Why there is no JSON.
+/// Why a file is not converted to JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The library refuses the text.
     Refused {
-        /// What it says.
+        /// The library's error message.
         message: String,
-        /// Whether the message is the library's to the letter.
+        /// Whether the message is exactly the library's.
         exact: bool,
-        /// The line that it is about, from 1, where one is known. The library's own count is off by
-        /// one in some messages.
+        /// The line of the error, from 1, if known. The library's own count is off by one in some
+        /// messages.
         line: Option<u64>,
     },
-    /// It is not decided here.
+    /// What the library does cannot be decided here.
     Undetermined(Limit),
 }
 
-/// What keeps a text from being judged.
+/// Why a text cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// It nests too deep.
     Depth,
     /// It has too many nodes, or aliases repeat too much text.
     Size,
-    /// What the library does depends on chance, or is a crash.
+    /// The library's behaviour is random here, or it crashes.
     Unusual(&'static str),
 }
 
 impl Fault {
-    /// A refusal without a line.
+    /// Creates a refusal without a line.
     fn refused(problem: impl AsRef<str>) -> Self {
         Self::Refused {
             message: format!("yaml: {}", problem.as_ref()),

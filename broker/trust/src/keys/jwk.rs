@@ -1,4 +1,4 @@
-//! One JWK as go-jose v2 decodes it.
+//! Decodes one JWK as go-jose v2 does.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use aws_lc_rs::signature::{
@@ -12,27 +12,27 @@ use crate::certificate::{self, Certificate, CertificateKey};
 use crate::go::base64::{decode_raw_url, decode_standard};
 use crate::go::json::Json;
 
-/// A key and its id.
+/// A key and its `kid`.
 #[derive(Debug)]
 pub(crate) struct Jwk {
     pub(crate) kid: String,
     pub(crate) key: Key,
 }
 
-/// What a key is.
+/// A key by its kind.
 #[derive(Debug)]
 pub(crate) enum Key {
     Rsa(RsaKey),
     Ec(Curve, Vec<u8>),
-    /// The bytes of an Ed25519 key, which verifies none of the algorithms that an apiserver takes.
+    /// The bytes of an Ed25519 key. It verifies none of the algorithms that an apiserver accepts.
     Edwards(Vec<u8>),
-    /// A symmetric key, which does neither.
+    /// A symmetric key. It verifies none of them either.
     Symmetric,
-    /// A private key, which verifies nothing either, and its public half.
+    /// A private key, with its public half. It verifies nothing either.
     Private(Box<Self>),
 }
 
-/// A curve, and the uncompressed point on it.
+/// A NIST elliptic curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Curve {
     P256,
@@ -40,7 +40,7 @@ pub(crate) enum Curve {
     P521,
 }
 
-/// Why a JWK is not decoded.
+/// Why a JWK cannot be decoded.
 #[derive(Debug)]
 pub(crate) enum KeyFault {
     Refused(String),
@@ -50,7 +50,7 @@ pub(crate) enum KeyFault {
 type Bytes = Option<Vec<u8>>;
 
 impl Curve {
-    /// The bytes of a coordinate.
+    /// The length of a coordinate in bytes.
     pub(crate) fn size(self) -> usize {
         match self {
             Self::P256 => 32,
@@ -76,7 +76,7 @@ fn refused<T>(reason: impl Into<String>) -> Result<T, KeyFault> {
 }
 
 impl Jwk {
-    /// Decodes a JWK. Names are case-sensitive here, and none may come twice.
+    /// Decodes a JWK. Names are case-sensitive here, and none may occur twice.
     pub(crate) fn read(value: &Json) -> Result<Self, KeyFault> {
         if !matches!(value, Json::Object(_) | Json::Null) {
             return Err(KeyFault::Refused(value.mismatch("jose.rawJSONWebKey")));
@@ -105,7 +105,7 @@ impl Jwk {
     }
 }
 
-/// go-jose's own JSON reader refuses a name that comes twice in an object.
+/// go-jose's own JSON reader refuses a duplicate name in an object.
 fn check_once(value: &Json) -> Result<(), KeyFault> {
     match duplicate(value) {
         Some(name) => Err(KeyFault::Refused(format!(
@@ -115,7 +115,7 @@ fn check_once(value: &Json) -> Result<(), KeyFault> {
     }
 }
 
-/// The first name that comes twice in an object, at the top level only.
+/// Returns the first duplicate name in an object, at the top level only.
 fn duplicate(value: &Json) -> Option<&str> {
     let members = value.members();
     members
@@ -130,7 +130,8 @@ fn duplicate(value: &Json) -> Option<&str> {
         .map(|(_, (name, _))| name.as_str())
 }
 
-/// `x5u` decodes into a struct, so that a text, which is what the standard wants, spoils the key.
+/// go-jose decodes `x5u` into a struct. So a text, which the standard requires, makes the key
+/// unreadable.
 fn check_x5u(value: &Json) -> Result<(), KeyFault> {
     match value.member("x5u") {
         None | Some(Json::Null) => Ok(()),
@@ -141,7 +142,7 @@ fn check_x5u(value: &Json) -> Result<(), KeyFault> {
     }
 }
 
-/// Whether a key is the one of its certificate.
+/// Whether a key equals the key of its certificate.
 fn is_same(key: &Key, from_certificate: &CertificateKey) -> bool {
     match (key, from_certificate) {
         (Key::Rsa(key), CertificateKey::Rsa(n, e)) => {
@@ -201,7 +202,7 @@ impl Fields<'_> {
             .map_err(KeyFault::Refused)
     }
 
-    /// A base64url value. Absent and null are none; an empty text is no bytes.
+    /// Reads a base64url value. Absent and null give `None`; an empty text gives no bytes.
     fn bytes(&self, name: &str) -> Result<Bytes, KeyFault> {
         match self.0.member(name) {
             None | Some(Json::Null) => Ok(None),
@@ -273,7 +274,7 @@ impl Fields<'_> {
             ("oct", _) if k.is_none() => refused("invalid OCT (symmetric) key, missing k value"),
             ("oct", _) => Ok(Key::Symmetric),
             ("OKP", d) if curve == "Ed25519" && x.is_some() => {
-                // Cut or filled up to 32 bytes.
+                // Longer values are cut to 32 bytes, shorter ones padded with zeros.
                 let public = Key::Edwards(
                     x.into_iter()
                         .flatten()
@@ -293,7 +294,7 @@ impl Fields<'_> {
     }
 }
 
-/// Decodes an `x5c` chain, every certificate of which must parse.
+/// Decodes an `x5c` chain. Every certificate in it must parse.
 pub(crate) fn read_chain(texts: &[String]) -> Result<Vec<Vec<u8>>, KeyFault> {
     let mut chain = Vec::new();
     for text in texts {

@@ -1,7 +1,7 @@
-//! One power modulo an odd number, of public values, in Montgomery's form.
+//! Computes one power modulo an odd number, of public values, in Montgomery form.
 
-/// `base` to the `exponent` modulo `modulus`, as long as the modulus. All big-endian. `None` where
-/// `base` is not below the modulus.
+/// Computes `base` to the `exponent` modulo `modulus`, as long as the modulus. All numbers are
+/// big-endian. Returns `None` if `base` is not below the modulus.
 pub(super) fn power(base: &[u8], exponent: u64, modulus: &[u8]) -> Option<Vec<u8>> {
     let length = modulus.len().div_ceil(8);
     let modulus_limbs = limbs(modulus, length);
@@ -42,7 +42,7 @@ struct Form {
 }
 
 impl Form {
-    /// `a * b / 2^(64 * length)` modulo the modulus.
+    /// Computes `a * b / 2^(64 * length)` modulo the modulus.
     fn multiply(&self, a: &[u64], b: &[u64]) -> Vec<u64> {
         let length = self.modulus.len();
         let mut sum = vec![0_u64; length + 2];
@@ -60,7 +60,7 @@ impl Form {
         sum
     }
 
-    /// Takes the modulus off once, where the number is not below it.
+    /// Subtracts the modulus once, if the number is not below it.
     fn reduce(&self, number: &mut [u64]) {
         let length = self.modulus.len();
         let above = number.iter().skip(length).any(|limb| *limb != 0);
@@ -115,7 +115,7 @@ fn negative_inverse(odd: u64) -> u64 {
     inverse.wrapping_neg()
 }
 
-/// Little-endian limbs of a big-endian number.
+/// Splits a big-endian number into little-endian limbs.
 fn limbs(bytes: &[u8], length: usize) -> Vec<u64> {
     let mut out: Vec<u64> = bytes
         .rchunks(8)

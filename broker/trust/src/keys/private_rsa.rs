@@ -1,12 +1,13 @@
-//! Whether Go takes the numbers of a private RSA key, as `rsa.PrivateKey.Validate` asks. They are a
-//! stranger's mistake in a public key set, and nothing is computed with them but this.
+//! Checks whether Go accepts the numbers of a private RSA key, as `rsa.PrivateKey.Validate` does.
+//! Private keys appear in a public key set only by a foreign mistake, and nothing else is computed
+//! with them.
 
 use super::rsa::RsaKey;
 
-/// Numbers beyond this many bytes are not judged: the work grows with their square.
+/// The longest number that is judged, in bytes: the work grows with the square of the length.
 const MAX_BYTES: usize = 1024;
 
-/// What Go makes of a private key.
+/// Whether Go accepts a private key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judgement {
     Taken,
@@ -24,7 +25,7 @@ pub(super) struct PrivateNumbers<'a> {
     pub(super) precomputed: Option<[&'a [u8]; 3]>,
 }
 
-/// Judges a key.
+/// Judges a private key by its numbers.
 pub(super) fn judge(public: &RsaKey, private: &PrivateNumbers<'_>) -> Judgement {
     let lengths = [
         public.modulus.len(),
@@ -51,7 +52,7 @@ pub(super) fn judge(public: &RsaKey, private: &PrivateNumbers<'_>) -> Judgement 
     let (Some(p_less), Some(q_less)) = (p.decrement(), q.decrement()) else {
         return Judgement::Unsure;
     };
-    // Since 1.24 Go wants these too.
+    // Go checks these too since 1.24.
     let exponent = u32::try_from(public.exponent)
         .ok()
         .filter(|e| *e > 1 && e % 2 == 1 && i32::try_from(*e).is_ok());
@@ -70,8 +71,8 @@ pub(super) fn judge(public: &RsaKey, private: &PrivateNumbers<'_>) -> Judgement 
     }
     let apart = p.difference(&q).bits() + 100 > n.bits() / 2 && p != q;
     let long = d.bits() > n.bits() / 2;
-    // Go raises q to p - 2 to find its inverse, which works for primes only; these are not tried
-    // for being prime.
+    // Go raises q to p - 2 to find its inverse, which works for primes only. Primality is not
+    // tested here.
     let fits = private.precomputed.is_none_or(|numbers| {
         let [dp, dq, qi] = numbers.map(Number::read);
         dp == d.remainder(&p_less)
@@ -133,12 +134,12 @@ impl Number {
             || (self.0.len() == other.0.len() && self.0.iter().rev().lt(other.0.iter().rev()))
     }
 
-    /// One less; nothing for zero.
+    /// Subtracts one; `None` for zero.
     fn decrement(&self) -> Option<Self> {
         (!self.0.is_empty()).then(|| self.difference(&Self::from(1)))
     }
 
-    /// The larger less the smaller.
+    /// Subtracts the smaller number from the larger one.
     fn difference(&self, other: &Self) -> Self {
         let (large, small) = if self.less(other) {
             (other, self)
@@ -175,7 +176,7 @@ impl Number {
         Self(digits).trimmed()
     }
 
-    /// By long division, bit for bit.
+    /// Computes the remainder by long division, bit by bit.
     fn remainder(&self, modulus: &Self) -> Self {
         let mut rest = Self(Vec::new());
         for digit in self.0.iter().rev() {

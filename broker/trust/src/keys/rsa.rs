@@ -1,8 +1,8 @@
-//! RSA signatures as Go verifies them.
+//! Verifies RSA signatures as Go does.
 //!
-//! aws-lc-rs verifies the common ones. Two kinds it does not take, and Go does: PSS with a salt of
-//! any length, and moduli outside of 2048 to 8192 bits. Those are verified here; nothing in them is
-//! secret.
+//! aws-lc-rs verifies the common ones. Go also accepts two kinds that aws-lc-rs refuses: PSS with a
+//! salt of any length, and moduli outside of 2048 to 8192 bits. Those are verified here; nothing in
+//! them is secret.
 
 use aws_lc_rs::digest::{self, Digest};
 use aws_lc_rs::rsa::PublicKeyComponents;
@@ -19,11 +19,11 @@ use super::signature::Hash;
 pub(crate) struct RsaKey {
     /// Big-endian, without leading zeros.
     pub(crate) modulus: Vec<u8>,
-    /// As Go has it in an int: the lowest 64 bits.
+    /// The lowest 64 bits, as Go stores it in an int.
     pub(crate) exponent: i64,
 }
 
-/// How a signature is padded.
+/// The padding scheme of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PaddingScheme {
     Pkcs1,
@@ -31,7 +31,7 @@ pub(crate) enum PaddingScheme {
 }
 
 impl RsaKey {
-    /// From big-endian numbers.
+    /// Creates a key from big-endian numbers.
     pub(crate) fn new(modulus: &[u8], exponent: &[u8]) -> Self {
         let low = exponent
             .iter()
@@ -49,7 +49,7 @@ impl RsaKey {
         }
     }
 
-    /// Big-endian, without leading zeros.
+    /// Returns the exponent, big-endian, without leading zeros.
     pub(crate) fn exponent_bytes(&self) -> Vec<u8> {
         self.exponent
             .to_be_bytes()
@@ -64,7 +64,7 @@ impl RsaKey {
         })
     }
 
-    /// Whether Go takes the key, and the signature is its.
+    /// Whether Go accepts the key, and the signature is valid for it.
     pub(crate) fn verifies(
         &self,
         hash: Hash,
@@ -117,7 +117,7 @@ fn parameters(hash: Hash, padding: PaddingScheme) -> &'static RsaParameters {
     }
 }
 
-/// RFC 8017, section 9.2.
+/// Whether the encoding is valid for the digest (RFC 8017, section 9.2).
 fn pkcs1_holds(encoded: &[u8], hash: Hash, digest: &Digest) -> bool {
     let tail: Vec<u8> = hash
         .digest_info()
@@ -141,7 +141,8 @@ fn pkcs1_holds(encoded: &[u8], hash: Hash, digest: &Digest) -> bool {
     encoded == expected
 }
 
-/// RFC 8017, section 9.1.2, with a salt of whatever length the encoding shows.
+/// Whether the encoding is valid for the digest (RFC 8017, section 9.1.2), with a salt of any
+/// length.
 fn pss_holds(encoded: &[u8], bits: usize, hash: Hash, digest: &Digest) -> bool {
     let length = bits.div_ceil(8);
     let (zeros, encoded) = encoded.split_at(encoded.len().saturating_sub(length));
@@ -184,7 +185,7 @@ fn pss_holds(encoded: &[u8], bits: usize, hash: Hash, digest: &Digest) -> bool {
     context.finish().as_ref() == seed
 }
 
-/// MGF1 of RFC 8017, appendix B.2.1.
+/// Computes MGF1 (RFC 8017, appendix B.2.1).
 fn mask_generation(seed: &[u8], length: usize, hash: Hash) -> Vec<u8> {
     let mut mask = Vec::with_capacity(length + 64);
     let mut counter = 0_u32;

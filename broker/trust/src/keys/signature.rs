@@ -1,5 +1,5 @@
-//! Whether a key signed an input, as go-jose asks Go's crypto: an RSA key verifies RS and PS, an EC
-//! key any ES.
+//! Checks whether a key signed an input, as go-jose does with Go's crypto: an RSA key verifies RS
+//! and PS, an EC key any ES.
 
 use aws_lc_rs::digest::{Algorithm as DigestAlgorithm, SHA256, SHA384, SHA512};
 use aws_lc_rs::signature::{
@@ -11,7 +11,7 @@ use super::Key;
 use super::jwk::Curve;
 use super::rsa::PaddingScheme;
 
-/// An algorithm that an apiserver takes.
+/// A signature algorithm that an apiserver accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Algorithm {
     family: Family,
@@ -25,7 +25,7 @@ enum Family {
     Es,
 }
 
-/// A hash of SHA-2.
+/// A SHA-2 hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hash {
     Sha256,
@@ -34,12 +34,12 @@ pub(crate) enum Hash {
 }
 
 impl Algorithm {
-    /// The names that are taken, sorted, as the apiserver prints them.
+    /// The accepted names, sorted, as the apiserver prints them.
     pub(crate) const NAMES: [&'static str; 9] = [
         "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
     ];
 
-    /// By its name, which is case-sensitive.
+    /// Returns the algorithm of a name; names are case-sensitive.
     pub(crate) fn named(name: &str) -> Option<Self> {
         if !Self::NAMES.contains(&name) {
             return None;
@@ -67,7 +67,7 @@ impl Hash {
         }
     }
 
-    /// The DER that stands before the digest (RFC 8017, section 9.2, note 1).
+    /// Returns the DER prefix of the digest (RFC 8017, section 9.2, note 1).
     pub(super) fn digest_info(self) -> [u8; 19] {
         let (total, arc, length) = match self {
             Self::Sha256 => (0x31, 1, 0x20),
@@ -80,7 +80,7 @@ impl Hash {
         ]
     }
 
-    /// The bytes of a coordinate in a signature with that hash, whatever the key's curve.
+    /// The length of a coordinate in a signature with that hash, whatever the key's curve.
     fn coordinate(self) -> usize {
         match self {
             Self::Sha256 => 32,
@@ -90,7 +90,7 @@ impl Hash {
     }
 }
 
-/// Whether the key signed the input.
+/// Whether the key signed the input with that algorithm.
 pub(super) fn verifies(key: &Key, algorithm: Algorithm, input: &[u8], signature: &[u8]) -> bool {
     match (key, algorithm.family) {
         (Key::Rsa(key), Family::Rs) => {
@@ -118,8 +118,7 @@ fn ec_verifies(curve: Curve, point: &[u8], hash: Hash, input: &[u8], signature: 
         (Curve::P384, Hash::Sha384) => &ECDSA_P384_SHA384_ASN1,
         (Curve::P384, Hash::Sha512) => &ECDSA_P384_SHA512_ASN1,
         (Curve::P521, Hash::Sha512) => &ECDSA_P521_SHA512_ASN1,
-        // The numbers of a signature by a longer key do not fit into the shorter form, but by a
-        // chance below 2^-128.
+        // A longer key's signature fits the shorter form only with a chance below 2^-128.
         _ => return false,
     };
     let (r, s) = signature.split_at(size);
@@ -128,7 +127,7 @@ fn ec_verifies(curve: Curve, point: &[u8], hash: Hash, input: &[u8], signature: 
         .is_ok()
 }
 
-/// The DER of two positive numbers.
+/// Encodes two positive numbers as DER.
 fn asn1(r: &[u8], s: &[u8]) -> Vec<u8> {
     let body: Vec<u8> = [r, s].into_iter().flat_map(integer).collect();
     let length = body.len();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Made by Go 1.26's crypto over the text "the input".
+/// Signatures by Go 1.26's crypto over the text "the input".
 const SIGNATURES: &str = include_str!("tests/signatures.json");
 
 fn vectors() -> Vec<Value> {
@@ -187,7 +187,7 @@ fn weak_keys_verify_nothing() {
     }
 }
 
-/// The content of the first DER value, and what stands after it.
+/// Splits off the content of the first DER value, and returns it with the rest.
 fn der(bytes: &[u8]) -> (&[u8], &[u8]) {
     let long = usize::from(bytes[1].saturating_sub(0x80));
     let length = if bytes[1] < 0x80 {
@@ -200,7 +200,7 @@ fn der(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes[2 + long..].split_at(length)
 }
 
-/// A private RSA key with every member, of a PKCS #8 document.
+/// Returns a private RSA key with every member, read from a PKCS #8 document.
 fn private_rsa() -> Value {
     use aws_lc_rs::encoding::AsDer;
     let pair = aws_lc_rs::rsa::KeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap();

@@ -1,10 +1,10 @@
-//! What the text of an expression shows, its string literals aside.
+//! Finds shapes in the text of an expression, mostly outside of its string literals.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What is found in an expression.
+/// A questionable construct in an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     EmailByIndex,
@@ -13,8 +13,7 @@ pub(super) enum Shape {
     Escape,
 }
 
-/// A pattern over the text without its literals. A broken pattern finds nothing; a test sees that
-/// none is.
+/// Compiles a pattern. A broken pattern would match nothing; the tests show that none is broken.
 fn pattern(text: &str) -> Option<Regex> {
     Regex::new(text).ok()
 }
@@ -30,7 +29,7 @@ static ESCAPE: LazyLock<Option<Regex>> =
 static EMAIL: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r#"\bclaims\s*\[\s*\??\s*[rR]?(['"])email(['"])\s*\]"#));
 
-/// Every shape in an expression.
+/// Finds every shape in an expression.
 pub(super) fn shapes(expression: &str) -> Vec<Shape> {
     let code = without_literals(expression);
     let found = |pattern: &LazyLock<Option<Regex>>, text: &str| {
@@ -49,7 +48,7 @@ pub(super) fn shapes(expression: &str) -> Vec<Shape> {
     .collect()
 }
 
-/// The text with every string literal emptied.
+/// Returns the text with every string literal emptied.
 pub(super) fn without_literals(expression: &str) -> String {
     let mut out = String::with_capacity(expression.len());
     let mut open: Option<char> = None;

@@ -1,5 +1,5 @@
-//! What the issuers of a file publish, seen from here: what a target could not use is found before
-//! it has the file.
+//! Checks what the issuers of a file publish, as seen from this machine. This finds what a target
+//! could not use before the target has the file.
 
 use serde_json::Value;
 
@@ -9,29 +9,29 @@ use crate::doctor::{Answer, Fetched, well_known};
 use crate::keys::{KeySet, KeySetFault};
 use crate::{Code, Minor};
 
-/// A foreign text is shown as far as this.
+/// The longest part of a foreign text that is shown.
 const SHOWN: usize = 200;
 
-/// Where the documents of one entry of a file are to be fetched.
+/// The location of the documents of one entry of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The discovery document's URL, https.
+    /// The discovery document's URL, always https.
     pub discovery_url: String,
-    /// `issuer.certificateAuthority`, PEM; none where the roots of the machine count.
+    /// `issuer.certificateAuthority`, PEM; `None` if the machine's root certificates apply.
     pub certificate_authority: Option<String>,
 }
 
-/// What one entry's issuer publishes, as far as it could be fetched.
+/// The documents of one entry's issuer, as far as they could be fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Published {
-    /// The discovery document.
+    /// The result of fetching the discovery document.
     pub discovery: Fetched,
-    /// The body at its [`jwks_uri`], where that may be fetched.
+    /// The result of fetching its [`jwks_uri`], if that may be fetched.
     pub keys: Fetched,
 }
 
-/// The place of every entry, in the file's order; none where an entry names none by https. No file,
-/// no places.
+/// Returns the place of every entry, in the file's order; `None` if its discovery URL is not https.
+/// Empty if the apiserver would not load the file.
 #[must_use]
 pub fn places(bytes: &[u8], minor: Minor) -> Vec<Option<Place>> {
     let Ok(loaded) = config::load(bytes, minor) else {
@@ -54,7 +54,7 @@ fn place(issuer: &Issuer) -> Option<Place> {
     })
 }
 
-/// Where a discovery document says the keys are, if that is https: nothing else is fetched.
+/// Returns the URL of the keys in a discovery document if it is https; nothing else is fetched.
 #[must_use]
 pub fn jwks_uri(document: &Fetched) -> Option<String> {
     let Fetched::Answer(Answer { status: 200, body }) = document else {
@@ -68,7 +68,7 @@ pub fn jwks_uri(document: &Fetched) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// What is wrong with what an issuer publishes.
+/// Finds faults in what an issuer publishes.
 pub(super) fn find(
     issuer: &Issuer,
     published: &Published,
@@ -82,8 +82,8 @@ pub(super) fn find(
         "discoveryURL"
     };
     let path = format!("{path}.issuer.{field}");
-    // Roots of this machine's that a target lacks are rarer than a certificateAuthority that was
-    // forgotten.
+    // A forgotten certificateAuthority is more likely than a target that lacks this machine's root
+    // certificates.
     let without = if issuer.certificate_authority.trim().is_empty() {
         ", by the roots of this machine, for the file has no certificateAuthority; give the CA of \
          that server"

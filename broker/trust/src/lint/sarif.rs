@@ -1,12 +1,12 @@
-//! Findings as SARIF 2.1.0, for code hosts.
+//! Prints findings as SARIF 2.1.0, for code hosts.
 
 use serde_json::{Value, json};
 
 use super::{Finding, Severity};
 use crate::Code;
 
-/// The findings of one file. `uri` is the file's name, relative to the checkout; `version` is the
-/// tool's.
+/// Converts the findings of one file. `uri` is the file's name, relative to the checkout; `version`
+/// is the tool's version.
 #[must_use]
 pub fn sarif(findings: &[Finding], uri: &str, version: &str) -> Value {
     let mut codes: Vec<Code> = findings.iter().map(|finding| finding.code).collect();

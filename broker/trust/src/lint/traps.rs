@@ -1,4 +1,4 @@
-//! The traps that the apiserver does not see.
+//! Traps that the apiserver does not report.
 
 use serde_json::Map;
 
@@ -9,10 +9,10 @@ use crate::cel::{Expression, Input};
 use crate::config::{AuthenticationConfiguration, JwtAuthenticator, PrefixedClaimOrExpression};
 use crate::validate::Compiled;
 
-/// The group that every authorizer lets do everything.
+/// The group that may do everything, because every authorizer allows it.
 const MASTERS: &str = "system:masters";
 
-/// Looks at everything that needs no compiled expression.
+/// Finds the traps that need no compiled expression.
 pub(super) fn find(configuration: &AuthenticationConfiguration, findings: &mut Vec<Finding>) {
     if configuration.jwt.len() > 1 {
         findings.push(finding(
@@ -67,7 +67,7 @@ fn find_in_prefix(mapping: &PrefixedClaimOrExpression, path: &str, findings: &mu
     if expression.starts_with("'system:") || expression.starts_with("\"system:") {
         push(Code::SystemPrefix, &path);
     }
-    // A bare claim: nothing is put before it.
+    // A bare claim has no prefix.
     let bare = expression.strip_prefix("claims.").is_some_and(|name| {
         !name.is_empty()
             && name
@@ -107,7 +107,7 @@ fn find_in_rules(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding>
     }
 }
 
-/// Every expression over claims, with its field.
+/// Lists every expression over claims, with its field.
 fn expressions<'a>(jwt: &'a JwtAuthenticator, path: &str) -> Vec<(String, &'a str)> {
     let mappings = &jwt.claim_mappings;
     let mut out = vec![
@@ -143,7 +143,7 @@ fn expressions<'a>(jwt: &'a JwtAuthenticator, path: &str) -> Vec<(String, &'a st
 fn find_in_expression(expression: &str, path: &str, findings: &mut Vec<Finding>) {
     for shape in shapes(expression) {
         let code = match shape {
-            // Elsewhere than in the name, an email by index does no harm.
+            // An email by index matters only in the username.
             Shape::EmailByIndex if !path.ends_with(".username.expression") => continue,
             Shape::EmailByIndex => Code::EmailByIndex,
             Shape::Arithmetic => Code::ArithmeticNotPortable,
@@ -154,7 +154,7 @@ fn find_in_expression(expression: &str, path: &str, findings: &mut Vec<Finding>)
     }
 }
 
-/// Looks for expressions that give system:masters.
+/// Finds expressions that give system:masters.
 pub(super) fn find_constants(compiled: &Compiled, findings: &mut Vec<Finding>) {
     for (index, authenticator) in compiled.authenticators.iter().enumerate() {
         for (name, expression) in [
@@ -178,7 +178,7 @@ pub(super) fn find_constants(compiled: &Compiled, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether an expression gives system:masters to a token without a single claim.
+/// Whether an expression gives system:masters to a token without any claim.
 fn gives_masters(expression: &Expression) -> bool {
     let Ok(value) = expression.evaluate(Input::Claims(&Map::new())) else {
         return false;

@@ -1,4 +1,4 @@
-//! go-jose v2's parse of a compact JWS, and what it signs.
+//! Parses a compact JWS as go-jose v2 does, and returns the signed bytes.
 
 use super::TokenFault;
 use crate::Code;
@@ -10,13 +10,14 @@ use crate::keys::{Jwk, Key, KeyFault, read_chain};
 /// A parsed JWS.
 #[derive(Debug)]
 pub(crate) struct Signed {
-    /// `alg`; empty where the header has none.
+    /// `alg`; empty if the header has none.
     pub(crate) algorithm: String,
-    /// `kid`; empty where the header has none.
+    /// `kid`; empty if the header has none.
     pub(crate) kid: String,
-    /// Whether every critical header is understood, so that a signature can hold at all.
+    /// Whether every critical header is understood; otherwise no signature is valid.
     pub(crate) critical_understood: bool,
-    /// What was signed: the parts encoded again, as go-jose does, not as they stand in the token.
+    /// The signed bytes. Like go-jose, this encodes the parts again instead of using the token's
+    /// own text.
     pub(crate) input: Vec<u8>,
     pub(crate) signature: Vec<u8>,
 }
@@ -30,7 +31,7 @@ fn near<T>(reason: impl Into<String>) -> Result<T, TokenFault> {
 }
 
 impl Signed {
-    /// Parses a token of three parts, after all its white space is taken out.
+    /// Parses a token of three parts, after removing all white space.
     pub(crate) fn parse(token: &str) -> Result<Self, TokenFault> {
         let token: String = token
             .chars()
@@ -67,7 +68,7 @@ impl Signed {
     }
 }
 
-/// `unicode.IsSpace`.
+/// Matches Go's `unicode.IsSpace`.
 fn is_space(character: char) -> bool {
     character.is_whitespace()
 }
@@ -77,7 +78,8 @@ fn parse_header(bytes: &[u8]) -> Result<Json, TokenFault> {
         Ok(value) => value,
         Err(JsonFault::Syntax(reason)) => return malformed(reason),
     };
-    // A name that comes twice is refused at any depth, and below some depth nothing is kept.
+    // go-jose refuses a duplicate name at any depth, and the parser here keeps nothing below
+    // `MAX_DEPTH`.
     if value.nests_below(MAX_DEPTH) {
         let reason = "the token's header nests too deep to be read here";
         return Err(TokenFault::Undetermined(Undetermined::new(
@@ -94,7 +96,7 @@ fn parse_header(bytes: &[u8]) -> Result<Json, TokenFault> {
     }
 }
 
-/// The first name that comes twice in one object, at any depth.
+/// Returns the first duplicate name in one object, at any depth.
 fn duplicate(value: &Json) -> Option<&str> {
     let mut seen: Vec<&str> = Vec::new();
     for (name, _) in value.members() {
@@ -110,7 +112,7 @@ fn duplicate(value: &Json) -> Option<&str> {
     }
 }
 
-/// Checks every field as go-jose does, and gives `alg` and `kid`. A null field is none.
+/// Checks every field as go-jose does, and returns `alg` and `kid`. A null field counts as absent.
 fn check_fields(fields: &Json) -> Result<(String, String), TokenFault> {
     let (mut algorithm, mut kid) = (String::new(), String::new());
     for (name, value) in fields
@@ -185,7 +187,7 @@ fn has_huge_number(value: &Json) -> bool {
     }
 }
 
-/// `b64` is the only critical header that go-jose understands.
+/// Whether `crit` lists no other header than `b64`, the only one that go-jose understands.
 fn critical_understood(fields: &Json) -> bool {
     match fields.member("crit") {
         None | Some(Json::Null) => true,

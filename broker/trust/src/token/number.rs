@@ -1,31 +1,31 @@
-//! Numbers of JSON as the apiserver's Go reads them, and claims as its expressions see them.
+//! Converts JSON numbers as the apiserver's Go does, and claims for expressions.
 
 use serde_json::{Number, Value};
 
 use crate::go::json::Json;
 
-/// What a number claim is to an expression.
+/// The type that a number claim has in an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbers {
-    /// An integer where it is written as one and fits; up to 1.33.
+    /// An integer if it is written as one and fits; up to 1.33.
     Kept,
     /// Always a double; from 1.34.
     Doubles,
 }
 
-/// Why an expression cannot be given a claim.
+/// Why a claim cannot be passed to an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClaimFault {
-    /// It holds a number beyond a float64, which is given as it is written.
+    /// It contains a number beyond a float64; the text is the number as written.
     HugeNumber(String),
     /// It nests deeper than expressions are evaluated on here.
     TooDeep,
 }
 
-/// How deep a claim may nest to be given to an expression.
+/// The deepest nesting of a claim that is passed to an expression.
 const MAX_CLAIM_DEPTH: usize = 120;
 
-/// The value of a claim as expressions see it.
+/// Converts a claim to the value that expressions use.
 pub(crate) fn to_claim(value: &Json, numbers: Numbers) -> Result<Value, ClaimFault> {
     if value.nests_below(MAX_CLAIM_DEPTH) {
         Err(ClaimFault::TooDeep)
@@ -49,7 +49,7 @@ fn to_value(value: &Json, numbers: Numbers) -> Result<Value, ClaimFault> {
                 .collect::<Result<_, _>>()?,
         ),
         Json::Object(members) => {
-            // The last of two names is kept.
+            // If a name occurs twice, the last one counts.
             let values = members
                 .iter()
                 .map(|(name, value)| Ok((name.clone(), to_value(value, numbers)?)));
@@ -66,8 +66,8 @@ fn number(digits: &str, numbers: Numbers) -> Option<Number> {
     }
 }
 
-/// `json.Number` by go-oidc's `jsonTime`: seconds since 1970. A fraction is cut off, a text that is
-/// a number counts.
+/// Reads `json.Number` as go-oidc's `jsonTime` does: seconds since 1970. A fraction is cut off, and
+/// a text that is a number counts.
 pub(crate) fn seconds(value: &Json) -> Result<i64, String> {
     let digits = match value {
         Json::Number(digits) => digits,
@@ -87,8 +87,7 @@ pub(crate) fn seconds(value: &Json) -> Result<i64, String> {
         return Ok(seconds);
     }
     match digits.parse::<f64>() {
-        // A float beyond an int64 becomes one end of it or the other, and either wraps into the far
-        // past.
+        // A float beyond int64 becomes either limit of int64, and both wrap into the far past.
         Ok(float) if float.is_finite() => Ok(if float.abs() < 9.2e18 {
             float as i64
         } else {

@@ -1,26 +1,26 @@
-//! The registered claims as go-oidc decodes them: names in any case, the last one counts, wrong
+//! Decodes the registered claims as go-oidc does: names in any case, the last one counts, wrong
 //! types fail.
 
 use super::number::seconds;
 use crate::Code;
 use crate::go::json::{Json, folds_to};
 
-/// The registered claims.
+/// The registered claims that the verification uses.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Registered {
     pub(crate) audience: Vec<String>,
-    /// Seconds since 1970; none where the claim is absent.
+    /// Seconds since 1970; `None` if the claim is absent.
     pub(crate) expiry: Option<i64>,
     /// Seconds since 1970.
     pub(crate) not_before: Option<i64>,
 }
 
-/// Why the registered claims do not hold together.
+/// Why the registered claims cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RegisteredFault {
     pub(crate) code: Code,
     pub(crate) message: String,
-    /// What else the apiserver may say, since it walks a map.
+    /// Other messages that the apiserver may give, because it walks a map in random order.
     pub(crate) others: Vec<String>,
 }
 
@@ -45,8 +45,8 @@ impl Registered {
             let Some(field) = FIELDS.into_iter().find(|field| folds_to(key, field)) else {
                 continue;
             };
-            // Decoders of their own end the whole decoding; a plain wrong type is kept until the
-            // end.
+            // A field with its own decoder ends the decoding at once; a plain wrong type is kept
+            // until the end.
             reader.field(field, value).map_err(fault)?;
         }
         match reader.mismatch {
@@ -200,7 +200,7 @@ fn time(value: &Json, field: &str) -> Result<i64, String> {
     }
 }
 
-/// Every name must have a source that exists, whether or not anybody asks for the claim.
+/// Every name must have a source that exists, even if no mapping uses the claim.
 fn check_sources(names: &[(String, String)], sources: &[String]) -> Result<(), RegisteredFault> {
     let mut messages: Vec<String> = Vec::new();
     for (_, source) in names {

@@ -1,32 +1,32 @@
-//! The claims that a hub's kube-apiserver would put into a token of a ServiceAccount, before there
-//! is one.
+//! Builds the claims that a hub's kube-apiserver would put into a ServiceAccount token, before the
+//! token exists.
 
 use crate::go::json::Json;
 
-/// A TokenRequest that was not made yet.
+/// A TokenRequest that has not been made yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceAccountToken {
     /// The ServiceAccount's namespace.
     pub namespace: String,
     /// The ServiceAccount's name.
     pub name: String,
-    /// Its UID, where it is known.
+    /// The ServiceAccount's UID, if known.
     pub uid: Option<String>,
     /// The issuer of the hub.
     pub issuer: String,
-    /// The one audience.
+    /// The only audience of the token.
     pub audience: String,
-    /// When it would be issued, in seconds since 1970.
+    /// The time of issuance, in seconds since 1970.
     pub issued_at: i64,
-    /// How long it would live, in seconds.
+    /// The lifetime of the token, in seconds.
     pub lifetime: i64,
 }
 
-/// What stands for a UID that is not known before the token exists.
+/// The placeholder for a UID that is unknown before the token exists.
 pub(super) const UNKNOWN_UID: &str = "00000000-0000-0000-0000-000000000000";
 
 impl ServiceAccountToken {
-    /// The names of claims whose value is only assumed.
+    /// Lists the claims whose values are only assumed.
     #[must_use]
     pub fn assumed(&self) -> Vec<&'static str> {
         let uid = self

@@ -265,7 +265,7 @@ fn numbers_are_what_the_minor_makes_of_them() {
             .is_f64()
             && claim("1.0", Numbers::Kept).unwrap().is_f64()
     );
-    // A zero keeps its sign where it is a double.
+    // A zero keeps its sign if it is a double.
     assert!(claim("-0", Numbers::Kept).unwrap().is_i64());
     for (text, numbers) in [
         ("-0.0", Numbers::Kept),

@@ -22,7 +22,7 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Whether any expression looks at claims.
+    /// Whether any expression uses claims.
     pub(crate) fn evaluates_claims(&self) -> bool {
         self.username.is_some()
             || self.groups.is_some()
@@ -32,7 +32,8 @@ impl Authenticator {
     }
 }
 
-/// Checks an entry. What is given back is whole only where nothing was found.
+/// Checks an entry of `jwt` and compiles its expressions. The result is complete only if no error
+/// was found.
 pub(super) fn check(
     check: &mut Check,
     config: &JwtAuthenticator,

@@ -1,17 +1,17 @@
-//! Compiling one expression, and what a failure says about its field.
+//! Compiles one expression, and reports a failure as an error of its field.
 
 use super::{Check, ErrorType};
 use crate::Code;
 use crate::cel::{CompileFault, Expression, Scope};
 
-/// What an expression must evaluate to.
+/// The type that an expression must have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     Anything,
     Bool,
 }
 
-/// Compiles an expression. `None` where an error was noted.
+/// Compiles an expression. Returns `None` if an error was recorded.
 pub(super) fn compile(
     check: &mut Check,
     scope: Scope,
@@ -31,8 +31,8 @@ pub(super) fn compile(
                     check.invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
                     return None;
                 }
-                // The text is right, but a constant in it cannot be computed; the apiserver calls
-                // that its own fault.
+                // The text is valid, but a constant in it cannot be computed; the apiserver reports
+                // an internal error.
                 check.push(
                     Code::ExpressionNotCompiled,
                     ErrorType::Internal,
@@ -57,9 +57,9 @@ pub(super) fn compile(
     }
 }
 
-/// Whether an expression that cannot be made a program is a bool, which the apiserver asks first. A
-/// bool can be compared with a bool and not with a number; what has no static type can be compared
-/// with both.
+/// Whether an expression without a program has type bool, which the apiserver checks first. A bool
+/// compares with a bool but not with a number; an expression without a static type compares with
+/// both.
 fn is_bool(check: &Check, scope: Scope, text: &str) -> bool {
     let compares = |with: &str| {
         let compared = check

@@ -1,4 +1,4 @@
-//! The key of an extra: a domain-prefixed path in lower case.
+//! Checks the key of an extra: a domain-prefixed path in lower case.
 
 use super::{Check, ErrorType};
 use crate::go::quote::quote;

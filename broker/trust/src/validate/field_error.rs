@@ -1,4 +1,4 @@
-//! One error about one field, as `field.Error` prints it.
+//! An error about one field, printed as `field.Error` prints it.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use serde::{Serialize, Serializer};
 
 use crate::Code;
 
-/// The kind of a field error, by the names of Kubernetes' API.
+/// The kind of a field error, named as in the Kubernetes API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorType {
     /// A value is missing.
     Required,
-    /// A value is wrong.
+    /// A value is not valid.
     Invalid,
     /// A value is given twice.
     Duplicate,
@@ -19,12 +19,12 @@ pub enum ErrorType {
     TooMany,
     /// A field is not allowed here.
     Forbidden,
-    /// The apiserver fails at a value; it shows none.
+    /// The apiserver fails on a value; the error shows no value.
     Internal,
 }
 
 impl ErrorType {
-    /// The cause type of Kubernetes' API, like `FieldValueRequired`.
+    /// Returns the cause type of the Kubernetes API, like `FieldValueRequired`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,24 +55,24 @@ impl Serialize for ErrorType {
     }
 }
 
-/// One error about one field; prints as the apiserver prints it.
+/// An error about one field; it prints as the apiserver prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
-    /// Which rule.
+    /// The stable name of the broken rule.
     pub code: Code,
-    /// The kind.
+    /// The kind of the error.
     pub kind: ErrorType,
     /// The field, like `jwt[0].issuer.url`.
     pub path: String,
-    /// The value, as it is printed; none for missing, forbidden and internal ones.
+    /// The value as it is printed; `None` for missing, forbidden and internal errors.
     pub value: Option<String>,
     /// What is wrong; may be empty.
     pub detail: String,
 }
 
 impl FieldError {
-    /// Whether it prints exactly what the apiserver prints. What CEL's compiler says of an
-    /// expression is only near.
+    /// Whether it prints exactly what the apiserver prints. Messages of CEL's compiler are only
+    /// close.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.code != Code::ExpressionNotCompiled

@@ -1,4 +1,4 @@
-//! `issuer`: URLs, audiences, certificates, egress.
+//! Checks `issuer`: URLs, audiences, certificates, egress.
 
 use super::{Check, ErrorType};
 use crate::Code;

@@ -1,4 +1,4 @@
-//! `claimMappings`.
+//! Checks `claimMappings`.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ enum Need {
     Optional,
 }
 
-/// The expression, where there is one and nothing is wrong with the field.
+/// Returns the compiled expression, if there is one and its field has no error.
 fn check_prefixed(
     check: &mut Check,
     mapping: &PrefixedClaimOrExpression,
@@ -146,8 +146,8 @@ fn check_extra(check: &mut Check, config: &JwtAuthenticator, path: &str, out: &m
     }
 }
 
-/// Whoever takes the email for a name must look whether it is verified. Groups and UID do not count
-/// as looking.
+/// A username expression that uses `claims.email` must also check `claims.email_verified`. Uses in
+/// groups and UID do not count.
 fn check_email(check: &mut Check, config: &JwtAuthenticator, path: &str, out: &Authenticator) {
     let verified = |expression: &Expression| expression.selects("claims", "email_verified");
     let takes = out

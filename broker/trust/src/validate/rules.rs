@@ -1,4 +1,4 @@
-//! `claimValidationRules` and `userValidationRules`.
+//! Checks `claimValidationRules` and `userValidationRules`.
 
 use std::collections::BTreeSet;
 

@@ -17,7 +17,7 @@ fn plain() -> AuthenticationConfiguration {
     }
 }
 
-/// The errors of the plain configuration after a change, in the words of 1.33 and of 1.36.
+/// Returns the errors of the plain configuration after a change, in the words of 1.33 and of 1.36.
 fn errors(change: impl Fn(&mut JwtAuthenticator)) -> (Vec<String>, Vec<String>) {
     let mut configuration = plain();
     change(&mut configuration.jwt[0]);

@@ -1,4 +1,4 @@
-//! The registered claims against the authenticator, and all claims as expressions see them.
+//! Checks the registered claims against the authenticator, and prepares all claims for expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ use crate::token::{ClaimFault, Numbers, Registered, to_claim};
 use crate::validate::Authenticator;
 use crate::{Code, Minor};
 
-/// Seconds that `nbf` may be ahead. `exp` gets nothing.
+/// The seconds that `nbf` may lie ahead. `exp` has no leeway.
 const NBF_LEEWAY: i64 = 60;
 
 /// The claims of a token, for mappings by name and for expressions.
 pub(super) struct ClaimsView<'a> {
     pub(super) payload: &'a Json,
     map: Map<String, Value>,
-    /// Claims that fail where an expression uses them, with the apiserver's words.
+    /// Claims whose use in an expression fails, with the apiserver's message.
     failing: BTreeMap<String, String>,
     /// Claims that nest too deep for an expression to be evaluated on them here.
     deep: BTreeSet<String>,
@@ -49,7 +49,7 @@ impl<'a> ClaimsView<'a> {
             Numbers::Doubles
         };
         for (name, value) in payload.members() {
-            // The last of two members of one name counts.
+            // If a name occurs twice, the last member counts.
             view.map.remove(name);
             view.failing.remove(name);
             view.deep.remove(name);
@@ -68,13 +68,13 @@ impl<'a> ClaimsView<'a> {
             }
         }
         if minor >= Minor::V1_34 {
-            // Since then a claim is only looked at where an expression uses it.
+            // From 1.34 on, the apiserver decodes a claim only when an expression uses it.
             let deep = std::mem::take(&mut view.deep).into_iter();
             view.failing
                 .extend(deep.map(|name| (name, TOO_DEEP.to_owned())));
         }
         if minor <= Minor::V1_33 && !view.failing.is_empty() {
-            // All claims are converted before any expression runs.
+            // Up to 1.33, the apiserver converts all claims before any expression runs.
             let message =
                 "oidc: could not convert claims to unstructured: error decoding number from json";
             return Err(End::Rejected(
@@ -84,7 +84,7 @@ impl<'a> ClaimsView<'a> {
         Ok(view)
     }
 
-    /// What an expression is evaluated on, or why that is not decided here.
+    /// Returns the input of an expression, or why the result cannot be decided here.
     pub(super) fn input(&self, expression: &Expression) -> Result<Input<'_>, Undetermined> {
         match self
             .deep
@@ -107,7 +107,8 @@ impl<'a> ClaimsView<'a> {
     }
 }
 
-/// `expected` is the audience, or all of them, as the apiserver prints them.
+/// Rejects the audience. `expected` is the one audience, or all of them, as the apiserver prints
+/// them.
 pub(super) fn audience_differs(expected: &str, got: &[String]) -> End {
     let message = format!(
         "oidc: verify token: oidc: expected audience {expected} got {}",
@@ -120,7 +121,8 @@ pub(super) fn audience_differs(expected: &str, got: &[String]) -> End {
     ))
 }
 
-/// Go keeps times as seconds since year 1, and adds that distance without looking whether it fits.
+/// Converts to Go's internal time, in seconds since year 1. Go's addition wraps around on overflow,
+/// so this one does too.
 fn absolute(seconds: i64) -> i64 {
     seconds.wrapping_sub(time::ZERO)
 }

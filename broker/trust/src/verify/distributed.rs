@@ -1,4 +1,4 @@
-//! Groups that are kept elsewhere: how far the apiserver gets without the network.
+//! Distributed groups claims: how far the apiserver gets without the network.
 
 use super::{End, Rejection, Stage};
 use crate::Code;
@@ -6,7 +6,7 @@ use crate::config::Undetermined;
 use crate::go::json::{Json, folds_to};
 use crate::go::quote::quote;
 
-/// Looks whether the groups claim is distributed. Names are case-sensitive here.
+/// Checks whether the groups claim is distributed. Names are case-sensitive here.
 pub(super) fn check(payload: &Json, claim: &str) -> Result<(), End> {
     if payload.member(claim).is_some() {
         return Ok(());

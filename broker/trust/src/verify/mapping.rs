@@ -1,4 +1,4 @@
-//! Claims to a user: name, then groups, then UID, then extra.
+//! Maps claims to a user: name, then groups, then UID, then extra.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::go::quote::quote;
 use crate::validate::Authenticator;
 use crate::{Code, Minor};
 
-/// The extra key of the token's id, from 1.32.
+/// The extra key for the token's `jti`, from 1.32.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 pub(super) fn map(
@@ -31,15 +31,16 @@ fn reject(stage: Stage, code: Code, message: impl Into<String>) -> End {
     End::Rejected(Rejection::new(stage, code, message))
 }
 
-/// An expression that failed.
+/// The failure of an expression.
 pub(super) struct Failure {
-    /// The apiserver's words, without what it says before.
+    /// The apiserver's message, without its prefix.
     pub(super) message: String,
-    /// Whether they are exact.
+    /// Whether the message is exactly the apiserver's.
     pub(super) exact: bool,
 }
 
-/// The rejection by an expression that failed, after the words that the apiserver puts before it.
+/// Rejects the token because an expression failed. `before` is the prefix of the apiserver's
+/// message.
 pub(super) fn failed(stage: Stage, code: Code, before: &str, failure: &Failure) -> End {
     let rejection = Rejection::new(stage, code, format!("{before}{}", failure.message));
     End::Rejected(if failure.exact {
@@ -49,7 +50,8 @@ pub(super) fn failed(stage: Stage, code: Code, before: &str, failure: &Failure) 
     })
 }
 
-/// Evaluates an expression.
+/// Evaluates an expression. The inner error rejects the token, the outer one leaves it
+/// undetermined.
 pub(super) fn evaluate(
     expression: &Expression,
     input: Input<'_>,
@@ -85,8 +87,8 @@ pub(super) fn evaluate(
     }))
 }
 
-/// Whether an error of an expression is one of those whose words were held against the apiserver's.
-/// Others carry the names of Go's types or functions, or the words of its libraries.
+/// Whether an error of an expression is one whose text was compared with the apiserver's. Others
+/// contain names of Go's types or functions, or texts of its libraries.
 fn is_exact(message: &str) -> bool {
     const WHOLE: [&str; 5] = [
         "division by zero",
@@ -268,7 +270,7 @@ fn extra(
     {
         extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]);
     }
-    // All are evaluated before any result is looked at, and a failure has no `oidc:` before it.
+    // All are evaluated before any result counts, and a failure has no `oidc:` prefix.
     let mut values = Vec::new();
     for (key, expression) in &authenticator.extra {
         let value = evaluate(expression, view.input(expression)?)?

@@ -1,4 +1,5 @@
-//! What comes out: for each authenticator skipped, rejected, accepted or undetermined.
+//! The result of a verification: each authenticator skips, rejects or accepts the token, or is
+//! undetermined.
 
 use std::collections::BTreeMap;
 
@@ -7,37 +8,38 @@ use serde::Serialize;
 use crate::Code;
 use crate::config::Undetermined;
 
-/// A user as an authenticator maps it. `system:authenticated` is added by the apiserver later.
+/// A user as an authenticator maps it. The apiserver adds `system:authenticated` later.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct User {
-    /// The name; empty only where a claim is empty and the prefix too.
+    /// The name; empty only if both the claim and the prefix are empty.
     pub username: String,
-    /// The UID; empty where none is mapped.
+    /// The UID; empty if none is mapped.
     pub uid: String,
-    /// In the token's order.
+    /// The groups, in the token's order.
     pub groups: Vec<String>,
-    /// With `authentication.kubernetes.io/credential-id` from 1.32, where the token has a `jti`.
+    /// The extra values. From 1.32 they include `authentication.kubernetes.io/credential-id` if the
+    /// token has a `jti`.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Where a token is rejected.
+/// The step of the verification that rejects a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Stage {
-    /// The parse of the JWS.
+    /// Parsing the JWS.
     Parse,
-    /// `alg`.
+    /// The check of `alg`.
     Algorithm,
-    /// The signature.
+    /// The check of the signature.
     Signature,
-    /// The types of the registered claims.
+    /// The check of the registered claims' types.
     Claims,
-    /// `aud`.
+    /// The check of `aud`.
     Audience,
-    /// `exp`.
+    /// The check of `exp`.
     Expiry,
-    /// `nbf`.
+    /// The check of `nbf`.
     NotBefore,
-    /// Distributed claims.
+    /// The check of distributed claims.
     DistributedClaims,
     /// `claimMappings.username`.
     Username,
@@ -47,26 +49,26 @@ pub enum Stage {
     Uid,
     /// `claimMappings.extra`.
     Extra,
-    /// Claim rules by `claim`.
+    /// The claim validation rules with `claim`.
     RequiredClaims,
-    /// Claim rules by `expression`.
+    /// The claim validation rules with `expression`.
     ClaimRules,
-    /// User rules.
+    /// The user validation rules.
     UserRules,
 }
 
-/// A rejection: the apiserver answers 401, and logs the message.
+/// A rejection: the apiserver responds with 401 and logs the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
-    /// Where.
+    /// The step that rejects the token.
     pub stage: Stage,
-    /// Why.
+    /// The stable name of the reason.
     pub code: Code,
-    /// The apiserver's words.
+    /// The apiserver's message.
     pub message: String,
-    /// Whether they are exact. Times are printed as on a machine in UTC.
+    /// Whether the message is exact. Times are printed as on a machine in UTC.
     pub exact: bool,
-    /// What else it may say instead, since it walks a map in random order.
+    /// Other messages that the apiserver may give, because it walks a map in random order.
     pub others: Vec<(Code, String)>,
 }
 
@@ -89,53 +91,52 @@ impl Rejection {
     }
 }
 
-/// What one authenticator says.
+/// The verdict of one authenticator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The token is not its business.
+    /// It skips the token, mostly because the token has another issuer.
     Skipped(Code),
-    /// It refuses the token.
+    /// It rejects the token.
     Rejected(Rejection),
-    /// It names the user.
+    /// It accepts the token and names its user.
     Accepted(User),
-    /// It cannot be said here.
+    /// Its verdict cannot be decided offline.
     Undetermined(Undetermined),
 }
 
 /// Whether signatures were verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum SignatureCheck {
-    /// Against the keys given.
+    /// The signature was checked with the given keys.
     Checked,
-    /// There were no keys, or there was no signature: the verdict holds if the signature does.
+    /// There were no keys or no signature, so the verdict assumes a valid signature.
     NotChecked,
 }
 
-/// What all authenticators say, in the order of the file.
+/// The verdicts of all authenticators, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// One for each entry of `jwt`.
+    /// One verdict for each entry of `jwt`.
     pub outcomes: Vec<Outcome>,
     /// Whether signatures were verified.
     pub signature: SignatureCheck,
 }
 
-/// What the union of the authenticators says.
+/// The combined verdict of all authenticators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Union<'a> {
-    /// The first that accepts.
+    /// An authenticator accepts the token.
     Accepted(&'a User),
-    /// Nobody accepts, somebody rejects; the union fails at the first that does.
+    /// An authenticator rejects the token, and every earlier one skips it.
     Rejected(&'a Rejection),
-    /// The token is nobody's business.
+    /// Every authenticator skips the token.
     Skipped,
-    /// It cannot be said here.
+    /// The verdict cannot be decided offline.
     Undetermined(&'a Undetermined),
 }
 
 impl Verdict {
-    /// The overall answer: authenticators are asked in order, and the first that does not skip
-    /// decides.
+    /// Returns the combined verdict: the first authenticator, in order, that does not skip decides.
     #[must_use]
     pub fn union(&self) -> Union<'_> {
         let decisive = self

@@ -1,4 +1,4 @@
-//! Claim rules and user rules.
+//! Checks claim validation rules and user validation rules.
 
 use super::claims::ClaimsView;
 use super::mapping::{evaluate, failed};
@@ -9,8 +9,8 @@ use crate::config::Undetermined;
 use crate::go::json::Json;
 use crate::validate::Authenticator;
 
-/// Rules by claim and value. The apiserver walks them in random order, so that with several failing
-/// ones any may be named.
+/// Checks the rules by claim and value. The apiserver walks them in random order, so if several
+/// fail, it may name any of them.
 pub(super) fn check_required(authenticator: &Authenticator, payload: &Json) -> Result<(), End> {
     let rules = authenticator
         .config
@@ -100,7 +100,7 @@ struct Words {
     before: &'static str,
 }
 
-/// Every rule is evaluated before any result counts.
+/// Evaluates every rule before any result counts, as the apiserver does.
 fn check<'a>(
     rules: &[(Expression, String)],
     input: impl Fn(&Expression) -> Result<Input<'a>, Undetermined>,

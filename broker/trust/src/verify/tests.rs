@@ -86,7 +86,7 @@ fn ask(jwt: JwtAuthenticator, minor: Minor, token: &str, keys: &Keys) -> Outcome
     verdict.outcomes.into_iter().next().unwrap()
 }
 
-/// The claims of a good token, with some changed; null removes.
+/// Returns the claims of a valid token with some changed; null removes a claim.
 fn claims(changes: Value) -> String {
     let mut claims =
         json!({"iss": HUB, "aud": ["a"], "sub": "s", "exp": NOW + 600, "iat": NOW, "jti": "id"});

@@ -1,9 +1,10 @@
-//! A result of an expression as a list of texts, for groups and extra.
+//! Reads the result of an expression as a list of texts, for groups and extra.
 
 use crate::cel::{List, Value};
 
-/// A text, a list of texts or null, without empty ones. `None` for anything else, a list as `split`
-/// gives it among it: the apiserver knows lists of values only, not Go's own lists of strings.
+/// Reads a text, a list of texts or null, without empty texts. Returns `None` for anything else,
+/// also for a list that `split` returns: the apiserver accepts only lists of values, not Go's own
+/// lists of strings.
 pub(crate) fn read(value: &Value) -> Option<Vec<String>> {
     let texts: Vec<&str> = match value {
         Value::Null => Vec::new(),
@@ -27,7 +28,7 @@ fn items(list: &List) -> Option<Vec<&str>> {
     list.items().iter().map(native_text).collect()
 }
 
-/// What an item is to Go: a type is its name, and an optional what it holds.
+/// Returns an item as Go converts it: a type becomes its name, and an optional its content.
 fn native_text(value: &Value) -> Option<&str> {
     let mut value = value;
     while let Value::Optional(Some(inner)) = value {

@@ -1,4 +1,4 @@
-//! Loading and validation: sections 1.2 and 1.3 of the notes.
+//! Facts about loading and validation: sections 1.2 and 1.3 of the notes.
 
 use super::Expected::{Load, Refused, User};
 use super::{Fact, claiming, entry, sound, with};

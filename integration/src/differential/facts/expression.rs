@@ -1,4 +1,4 @@
-//! CEL: section 2.4 of the notes, and the order of rules.
+//! Facts about CEL (section 2.4 of the notes) and about the order of rules.
 
 use super::Expected::{self, Groups, Refused, Rejected, User};
 use super::{Fact, with};
@@ -178,7 +178,7 @@ pub(super) fn facts() -> Vec<Fact> {
     ]
 }
 
-/// A rule's expression; what newer releases say differs where it is given.
+/// A fact about a rule's expression. `since` gives the answer of newer releases when it differs.
 fn rule(name: &'static str, expression: &str, before: Expected, since: Option<Expected>) -> Fact {
     let rules = Node::List(vec![Node::map([("expression", Node::text(expression))])]);
     let case = claims(with("jwt.0.claimValidationRules", rules));

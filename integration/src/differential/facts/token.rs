@@ -1,4 +1,4 @@
-//! The order of checks and the JSON of Go: sections 2.2, 2.3 and 2.5 of the notes.
+//! Facts about the order of checks and about Go's JSON: sections 2.2, 2.3 and 2.5 of the notes.
 
 use super::Expected::{Extra, Groups, Rejected, Skipped, User};
 use super::{Fact, claiming, put, sound, with};

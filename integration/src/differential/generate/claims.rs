@@ -1,4 +1,4 @@
-//! Claims of tokens: sound ones that hold what expressions ask for, and changes of them.
+//! Generates claims of tokens: sound ones with values for the expressions, and changed ones.
 
 use crate::differential::case::NOW;
 use crate::differential::node::Node;
@@ -45,7 +45,7 @@ pub(crate) fn sound(random: &mut Random, issuer: &str, audience: &str) -> Node {
     claims
 }
 
-/// What Kubernetes itself puts into a token, and nothing else.
+/// The claims that Kubernetes itself puts into a token, and no others.
 pub(crate) fn kubernetes(random: &mut Random, issuer: &str, audience: &str) -> Node {
     let mut claims = Node::map([
         ("aud", Node::texts(&[audience])),
@@ -76,7 +76,7 @@ pub(crate) fn kubernetes(random: &mut Random, issuer: &str, audience: &str) -> N
     claims
 }
 
-/// One change that a careless or hostile issuer could make.
+/// Makes one change that a careless or hostile issuer could make.
 pub(crate) fn change(random: &mut Random, claims: &mut Node) {
     let name = random.pick(&[
         "iss",
@@ -193,7 +193,7 @@ fn other_case(random: &mut Random, name: &str) -> String {
                 .unwrap_or_default()
                 + &name.chars().skip(1).collect::<String>()
         }
-        // Letters that fold to ASCII ones: U+017F to s, U+212A to k.
+        // These letters fold to ASCII ones: U+017F to s, U+212A to k.
         2 => name.replacen('s', "\u{17f}", 1),
         _ => name.replacen('k', "\u{212a}", 1),
     }
@@ -208,7 +208,7 @@ fn rename(random: &mut Random, claims: &mut Node, name: &str) {
     }
 }
 
-/// OpenID Connect Core 1.0, section 5.6.2.
+/// Distributed claims, OpenID Connect Core 1.0, section 5.6.2.
 fn distributed(random: &mut Random, claims: &mut Node) {
     if random.percent(70) {
         claims.remove("groups");
@@ -228,8 +228,8 @@ fn distributed(random: &mut Random, claims: &mut Node) {
     }
 }
 
-/// Names that expressions and mappings use, with values as JSON: mostly the type that the name
-/// says.
+/// Claim names that expressions and mappings use, with values as JSON. The type is mostly the one
+/// that the name suggests.
 const OTHER_CLAIMS: &[(&str, &[&str])] = &[
     (
         "groups",

@@ -1,4 +1,4 @@
-//! AuthenticationConfigurations: sound ones with every field, and changes that people and
+//! Generates AuthenticationConfigurations: sound ones with every field, and changes that people and
 //! generators make.
 
 use super::expression::{Maker, Scope};
@@ -6,14 +6,14 @@ use super::hostile;
 use crate::differential::node::Node;
 use crate::differential::random::Random;
 
-/// How much a configuration holds besides what it must.
+/// How much a configuration contains beyond the required fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wealth {
     /// Simple mappings by claims.
     Claims,
-    /// Expressions, few at a time: one that is refused hides the others.
+    /// Expressions, but few at a time, because a refused one hides the others.
     Expressions,
-    /// The same, but each is meant to find a difference.
+    /// Expressions that are each meant to find a difference.
     Hostile,
 }
 
@@ -21,7 +21,7 @@ pub(crate) const HUB: &str = "https://hub.test";
 pub(crate) const OTHER_ISSUER: &str = "https://other.test/path";
 pub(crate) const AUDIENCE: &str = "aud-1";
 
-/// A configuration that is meant to be accepted, with one entry or two.
+/// A configuration that is meant to be accepted, with one or two entries.
 pub(crate) fn sound(random: &mut Random, wealth: Wealth) -> Node {
     let mut entries = vec![entry(random, HUB, wealth)];
     if random.percent(10) {
@@ -169,7 +169,7 @@ fn expression_mappings(random: &mut Random, wealth: Wealth) -> Node {
             .iter()
             .take(1 + random.below(2))
         {
-            // Whatever the type, what becomes of it can be seen here.
+            // Extra values accept any type, so the result of every type is visible here.
             let wanted = [
                 "s", "ls", "a", "dyn", "i", "d", "b", "D", "T", "mss", "ldyn", "os", "ols", "n",
                 "y", "q", "ip",
@@ -232,7 +232,7 @@ fn extra(expression: &str, key: &str) -> Node {
     ])
 }
 
-/// Mostly generated, sometimes a line that people write.
+/// Mostly a generated expression, sometimes a line as people write it.
 fn expression(random: &mut Random, wealth: Wealth, scope: Scope, wanted: &[&str]) -> String {
     if wealth == Wealth::Hostile {
         let wanted = random.pick(wanted);

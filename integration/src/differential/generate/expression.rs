@@ -1,4 +1,4 @@
-//! Random expressions of a wanted type, mostly well typed.
+//! Generates random expressions of a wanted type, mostly well typed.
 
 use super::grammar::{CLAIMS_LEAVES, FORMS, LEAVES, TYPES, USER_LEAVES};
 use super::hostile;
@@ -11,20 +11,20 @@ pub(crate) enum Scope {
     User,
 }
 
-/// Makes one expression.
+/// Generates one expression.
 pub(crate) struct Maker<'a> {
     random: &'a mut Random,
     scope: Scope,
-    /// Loop variables and their types, innermost last.
+    /// The loop variables and their types, innermost last.
     variables: Vec<(String, String)>,
     made: usize,
-    /// Parts of another type than the wanted one, in a hundred.
+    /// The percentage of parts that have another type than the wanted one.
     slips: usize,
-    /// Parts that come from [`hostile`], in a hundred.
+    /// The percentage of parts that come from [`hostile`].
     hostile: usize,
 }
 
-/// An expression is cut short when it is longer than this.
+/// The length above which an expression is cut short.
 const LONG: usize = 400;
 
 impl<'a> Maker<'a> {
@@ -40,7 +40,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// One whose expressions are meant to find differences.
+    /// A maker whose expressions are meant to find differences.
     pub(crate) fn hostile(random: &'a mut Random, scope: Scope) -> Self {
         Self {
             hostile: 55,
@@ -48,7 +48,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// An expression of the type, nested at most so deep.
+    /// An expression of the type, nested at most `depth` levels.
     pub(crate) fn expression(&mut self, wanted: &str, depth: usize) -> String {
         let wanted = if self.random.percent(self.slips) {
             self.random.pick(TYPES)
@@ -97,7 +97,7 @@ impl<'a> Maker<'a> {
             }
             (Some(scoped), None) => self.random.pick(scoped).to_owned(),
             (_, Some(plain)) => self.random.pick(plain).to_owned(),
-            // A scope without leaves of this type, like any in the user's.
+            // A scope without leaves of this type, such as any in the user's scope.
             (None, None) => self.filled("dyn({s})", 0),
         }
     }
@@ -133,8 +133,8 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Where the next `{type}` or `{type|bindings}` starts and how long it is. A brace that is not one
-/// of these is CEL's own.
+/// The position and length of the next `{type}` or `{type|bindings}`. Any other brace belongs to
+/// CEL.
 fn hole(text: &str) -> Option<(usize, usize)> {
     text.match_indices('{').find_map(|(start, _)| {
         let inside = text[start + 1..].split(['}', '{']).next()?;

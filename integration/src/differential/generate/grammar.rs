@@ -1,8 +1,8 @@
-//! What the expressions of a case are made of: leaves and forms by type. A form's `{x}` stands for
-//! an expression of type `x`; `%v` and `%w` are fresh variables, which `{x|v:s}` may use as an `s`.
+//! The leaves and forms, by type, from which expressions are built. A form's `{x}` stands for an
+//! expression of type `x`; `%v` and `%w` are fresh variables, which `{x|v:s}` may use as an `s`.
 //!
-//! `lists.range` is only asked for small ranges: its cost is counted after the list is made, so a
-//! large one keeps a server busy without end.
+//! `lists.range` is used for small ranges only. CEL counts its cost after making the list, so a
+//! large range keeps a server busy without end.
 
 /// Bool, int, uint, double, string, bytes, null, any, dyn, type, duration, timestamp; `l` list, `m`
 /// map with string keys, `o` optional.
@@ -11,7 +11,7 @@ pub(crate) const TYPES: &[&str] = &[
     "ldyn", "mss", "msi", "os", "oi", "oa", "ols", "url", "ip", "cidr", "q", "sv", "fm", "re",
 ];
 
-/// Expressions without parts, by type.
+/// Expressions without sub-expressions, by type.
 pub(crate) const LEAVES: &[(&str, &[&str])] = &[
     ("b", &["true", "false"]),
     (
@@ -407,7 +407,7 @@ pub(crate) const USER_LEAVES: &[(&str, &[&str])] = &[
     ("dyn", &["dyn(user)", "dyn(user.extra)", "user"]),
 ];
 
-/// Expressions with parts, by type.
+/// Expressions with sub-expressions, by type.
 pub(crate) const FORMS: &[(&str, &[&str])] = &[
     ("b", BOOL),
     ("i", INT),

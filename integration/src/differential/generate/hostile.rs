@@ -1,13 +1,13 @@
-//! What attackers and old habits put into expressions: odd times, patterns, escapes, optionals
-//! behind `dyn`, ranges that end before they start, and constants that fail while the program is
-//! made. [`Maker`](super::expression::Maker) mixes these with the usual forms.
+//! Generates what attackers and old habits put into expressions: odd times, patterns, escapes,
+//! optionals behind `dyn`, ranges that end before they start, and constants that fail while the
+//! program is compiled. [`Maker`](super::expression::Maker) mixes these with the usual forms.
 
 use super::expression::{Maker, Scope};
 use super::{optional, several};
 use crate::differential::node::Node;
 use crate::differential::random::Random;
 
-/// Expressions without parts, by type.
+/// Expressions without sub-expressions, by type.
 pub(crate) const LEAVES: &[(&str, &[&str])] = &[
     (
         "ty",
@@ -207,12 +207,12 @@ pub(crate) const LEAVES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Leaves of the types above that look at no claim.
+/// Whether a leaf uses no claim.
 fn without_claims(text: &str) -> bool {
     !text.contains("claims")
 }
 
-/// Expressions with parts, by type.
+/// Expressions with sub-expressions, by type.
 pub(crate) const FORMS: &[(&str, &[&str])] = &[
     (
         "b",
@@ -454,7 +454,7 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
     ("url", &["url({s})"]),
 ];
 
-/// A leaf of that type.
+/// A random leaf of that type.
 pub(crate) fn leaf(random: &mut Random, scope: Scope, wanted: &str) -> Option<&'static str> {
     let (_, all) = LEAVES.iter().find(|(kind, _)| *kind == wanted)?;
     let allowed: Vec<&'static str> = all
@@ -465,7 +465,7 @@ pub(crate) fn leaf(random: &mut Random, scope: Scope, wanted: &str) -> Option<&'
     (!allowed.is_empty()).then(|| allowed[random.below(allowed.len())])
 }
 
-/// A form of that type.
+/// A random form of that type.
 pub(crate) fn form(random: &mut Random, wanted: &str) -> Option<&'static str> {
     let (_, all) = FORMS.iter().find(|(kind, _)| *kind == wanted)?;
     Some(all[random.below(all.len())])
@@ -493,7 +493,7 @@ pub(crate) fn expression(random: &mut Random, scope: Scope, wanted: &str) -> Str
     }
 }
 
-/// One or two characters are lost, doubled, replaced or put in.
+/// Removes, doubles, replaces or inserts one or two characters.
 fn damaged(random: &mut Random, text: &str) -> String {
     let mut characters: Vec<char> = text.chars().collect();
     for _ in 0..=random.below(2) {
@@ -512,7 +512,7 @@ fn damaged(random: &mut Random, text: &str) -> String {
     characters.into_iter().collect()
 }
 
-/// Literals whose text is refused, or is read in a way of its own.
+/// Literals that are refused, or that are read in an unusual way.
 const LITERALS: [&str; 40] = [
     "'\\U00110000'",
     "'\\UFFFFFFFF'",
@@ -556,7 +556,7 @@ const LITERALS: [&str; 40] = [
     ".claims.sub",
 ];
 
-/// Claims that only hostile expressions ask for.
+/// Adds the claims that only hostile expressions use.
 pub(crate) fn claims(random: &mut Random, claims: &mut Node) {
     for (name, values) in CLAIMS {
         if random.percent(70) {
@@ -621,7 +621,7 @@ const CLAIMS: &[(&str, &[&str])] = &[
     ("negzero", &["-0", "-0.0", "-0e5", "0.0", "-1e-400"]),
 ];
 
-/// A payload that nests some hundred or some thousand levels deep.
+/// A payload that is nested some hundred to some thousand levels deep.
 fn deep(random: &mut Random) -> String {
     let depth = random.one(&[100, 198, 200, 210, 1000, 9990, 10_010]);
     match random.below(3) {

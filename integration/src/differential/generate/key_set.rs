@@ -1,4 +1,4 @@
-//! Key sets: the sound one, and odd ones.
+//! Generates key sets: a sound one, and odd ones.
 
 use crate::differential::keys::{KeyName, SigningKeys};
 use crate::differential::node::Node;
@@ -10,7 +10,7 @@ pub(crate) fn sound(keys: &SigningKeys) -> Node {
     set(published.into_iter().map(|key| entry(keys, key)).collect())
 }
 
-/// Some keys, with changes.
+/// Some keys, with random changes.
 pub(crate) fn odd(random: &mut Random, keys: &SigningKeys) -> Node {
     let mut entries: Vec<Node> = KeyName::ALL
         .into_iter()
@@ -180,7 +180,7 @@ fn change(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
     }
 }
 
-/// The private members of an RSA key: its own or another's, all or some.
+/// Adds private members of an RSA key: its own or another key's, all or some.
 fn private_rsa(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
     let other = random.one(&[KeyName::RsaA, KeyName::RsaB]);
     if random.percent(80) {
@@ -190,7 +190,7 @@ fn private_rsa(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
         );
     }
     for (name, number) in keys.private_rsa(other).unwrap_or_default() {
-        // Without one of these Go computes them itself.
+        // Without one of these members, Go computes them itself.
         if !matches!(name, "dp" | "dq" | "qi") || random.percent(80) {
             entry.set(name, number);
         }

@@ -1,4 +1,4 @@
-//! Changes of a sound configuration.
+//! Changes a sound configuration.
 
 use super::config::HUB;
 use super::several;
@@ -7,7 +7,7 @@ use crate::differential::keys::SigningKeys;
 use crate::differential::node::Node;
 use crate::differential::random::Random;
 
-/// One to three changes of the tree or of how it is written.
+/// Makes one to three changes to the tree or to the way it is written.
 pub(crate) fn change(random: &mut Random, config: &mut ConfigText, keys: &SigningKeys) {
     for _ in 0..random.one(&[1, 1, 1, 2, 3]) {
         match random.below(22) {
@@ -29,7 +29,7 @@ pub(crate) fn change(random: &mut Random, config: &mut ConfigText, keys: &Signin
     }
 }
 
-/// A change that needs no knowledge of the field.
+/// Makes a change that needs no knowledge of the field.
 fn anywhere(random: &mut Random, tree: &mut Node) {
     let place = random.below(tree.count());
     let Some(node) = tree.at_mut(place) else {
@@ -103,7 +103,7 @@ fn top(random: &mut Random, tree: &mut Node) {
     }
 }
 
-/// The text around and the form; some only make sense in YAML.
+/// Changes the text around the tree, and the format. Some changes only make sense in YAML.
 fn writing(random: &mut Random, config: &mut ConfigText) {
     match random.below(4) {
         0 => random.pick(&BEFORE).clone_into(&mut config.before),

@@ -1,10 +1,10 @@
-//! Optionals of claims, chained: where one starts, what is selected from it, and how it ends. What
-//! is static and what is `dyn` changes from step to step.
+//! Generates chains of optionals of claims: a start, selections, and an end. Each step may switch
+//! between static and `dyn` types.
 
 use super::expression::Scope;
 use crate::differential::random::Random;
 
-/// An expression of the type, where it is one that ends a chain.
+/// An expression of the type, if a chain can end in that type.
 pub(crate) fn expression(random: &mut Random, scope: Scope, wanted: &str) -> Option<String> {
     let ends = ENDS
         .iter()
@@ -15,8 +15,8 @@ pub(crate) fn expression(random: &mut Random, scope: Scope, wanted: &str) -> Opt
     Some(filled(random, end, &one).replace("%o", &other))
 }
 
-/// A start and some steps. Most chains stay optional; the others fail where they are made or where
-/// they run.
+/// A start and some steps. Most chains stay optional; the others fail when they are compiled or
+/// when they run.
 fn chain(random: &mut Random, scope: Scope) -> String {
     let starts: &[&str] = if scope == Scope::Claims {
         &CLAIMS
@@ -133,7 +133,7 @@ const VALUES: [&str; 12] = [
     "optional.of('x')",
 ];
 
-/// How a chain ends, by type. `%o` is another chain.
+/// The ends of a chain, by type. `%o` is another chain.
 const ENDS: &[(&str, &[&str])] = &[
     (
         "b",

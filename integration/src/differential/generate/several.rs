@@ -1,10 +1,10 @@
-//! Several faults at once: in one expression, in one field, and in one entry.
+//! Generates several faults at once: in one expression, in one field, and in one entry.
 
 use crate::differential::node::Node;
 use crate::differential::random::Random;
 
-/// An expression with several issues: some of the parser's, some of the checker's, some of what
-/// looks at literals.
+/// An expression with several issues: from the parser, from the checker, and from the validation of
+/// literals.
 pub(crate) fn expression(random: &mut Random) -> String {
     let parts = 2 + random.below(3);
     let mut text = random.pick(&PARTS).to_owned();
@@ -28,7 +28,7 @@ pub(crate) fn expression(random: &mut Random) -> String {
     }
 }
 
-/// Puts several faults into one field or more of an entry.
+/// Puts several faults into one or more fields of an entry.
 pub(crate) fn change(random: &mut Random, entry: &mut Node) {
     for _ in 0..random.one(&[1, 1, 2, 3]) {
         match random.below(4) {
@@ -123,7 +123,7 @@ const KEYS: [&str; 14] = [
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaA_.k8s.io/x y",
 ];
 
-/// Most have an issue of their own, a few are sound.
+/// Parts of expressions. Most have an issue of their own, a few are sound.
 const PARTS: [&str; 66] = [
     "nope",
     "other.x",

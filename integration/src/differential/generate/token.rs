@@ -1,4 +1,4 @@
-//! Tokens: sound ones, and every way of breaking one.
+//! Generates tokens: sound ones, and ones that are broken in every way.
 
 use super::claims;
 use crate::differential::keys::KeyName;
@@ -6,14 +6,14 @@ use crate::differential::node::Node;
 use crate::differential::random::Random;
 use crate::differential::token::{Damage, TokenSpec};
 
-/// Who a token is made for.
+/// The issuer and the audience that a token is made for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Aim<'a> {
     pub(crate) issuer: &'a str,
     pub(crate) audience: &'a str,
 }
 
-/// A token that a target with these keys takes.
+/// A token that a target with these keys accepts.
 pub(crate) fn sound(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
     let claims = if random.percent(6) {
         claims::kubernetes(random, aim.issuer, aim.audience)
@@ -31,7 +31,7 @@ pub(crate) fn sound(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
     )
 }
 
-/// A sound token, changed once or more in its claims, its header or its form.
+/// A sound token with one or more changes in its claims, header or form.
 pub(crate) fn changed(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
     let mut token = sound(random, aim);
     for _ in 0..=random.below(2) {
@@ -96,7 +96,7 @@ fn signed(key: KeyName, claims: Node) -> TokenSpec {
     }
 }
 
-/// Another key or algorithm; header and signature agree or do not.
+/// Uses another key or algorithm. Header and signature may agree or not.
 fn other_signature(random: &mut Random, token: &mut TokenSpec) {
     let algorithm = random.pick(&ALGORITHMS);
     if random.percent(40) {

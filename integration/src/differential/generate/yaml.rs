@@ -1,13 +1,13 @@
-//! Configurations as YAML that people and generators write, and texts that are nearly YAML.
+//! Writes configurations as YAML like that of people and generators, and as nearly valid YAML.
 //!
-//! The tree says what the file means; here every choice of the text is made at random: styles of
-//! scalars, indentation, tabs, comments, line ends, keys, flow and block collections, anchors,
-//! tags, directives. Then the text may be damaged.
+//! The tree defines what the file means. This module chooses every detail of the text at random:
+//! styles of scalars, indentation, tabs, comments, line ends, keys, flow and block collections,
+//! anchors, tags, directives. It may then damage the text.
 
 use crate::differential::node::Node;
 use crate::differential::random::Random;
 
-/// A tree as YAML, well formed or nearly so.
+/// Writes a tree as YAML, well formed or nearly so.
 pub(crate) fn text(random: &mut Random, tree: &Node) -> String {
     let line_end = if random.percent(90) {
         "\n"
@@ -21,8 +21,8 @@ pub(crate) fn text(random: &mut Random, tree: &Node) -> String {
         anchors: 0,
         odd: 0,
     };
-    // Half of the files are written plainly but for their scalars, so that what differs is one
-    // thing at a time.
+    // Half of the files are written plainly except for their scalars, so that only one thing
+    // differs at a time.
     writer.odd = writer.random.one(&[0, 0, 0, 1, 1, 2, 4, 10]);
     if writer.random.percent(15) {
         let before = writer.random.pick(&BEFORE);
@@ -60,7 +60,7 @@ impl Writer<'_> {
         self.out.push_str(text);
     }
 
-    /// What stands between two tokens of a line.
+    /// Writes the blank between two tokens of a line.
     fn blank(&mut self) {
         let blank = if self.odd() {
             self.random.pick(&["  ", "\t", " \t", "\t ", "    "])
@@ -70,7 +70,7 @@ impl Writer<'_> {
         self.put(blank);
     }
 
-    /// The end of a line, perhaps with a comment before it and lines without content behind it.
+    /// Ends a line, perhaps with a comment before the end and empty lines after it.
     fn end(&mut self) {
         if self.odd() {
             let comment =
@@ -97,7 +97,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A collection in lines of its own, or a scalar.
+    /// Writes a collection on its own lines, or a scalar.
     fn block(&mut self, node: &Node, indent: usize) {
         match node {
             Node::Map(entries) if !entries.is_empty() => {
@@ -167,7 +167,7 @@ impl Writer<'_> {
         self.put(&written);
     }
 
-    /// What follows a colon.
+    /// Writes the part after a colon.
     fn value(&mut self, node: &Node, indent: usize) {
         if self.properties(node) {
             return;
@@ -188,7 +188,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What follows a dash.
+    /// Writes the part after a dash.
     fn item(&mut self, node: &Node, indent: usize) {
         if self.properties(node) {
             return;
@@ -207,7 +207,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Rarely an anchor or a tag; true if an alias stands for the value.
+    /// Rarely writes an anchor or a tag. Returns true if it wrote an alias in place of the value.
     fn properties(&mut self, node: &Node) -> bool {
         if !self.odd() {
             return false;
@@ -256,7 +256,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A place in a flow collection where a line may end.
+    /// Writes a place in a flow collection where a line may end.
     fn gap(&mut self, indent: usize) {
         if self.odd() {
             match self.random.below(4) {
@@ -380,7 +380,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Text in quotes, its blanks perhaps line ends, with any indentation.
+    /// Writes quoted text. Its blanks may become line ends, with any indentation.
     fn quoted(&mut self, text: &str, quote: &str, indent: usize) {
         self.put(quote);
         for (index, part) in text.split(' ').enumerate() {
@@ -468,7 +468,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether the text stays what it is as a plain scalar of several lines.
+/// Whether the text keeps its meaning as a plain scalar of several lines.
 fn folds_plainly(text: &str) -> bool {
     !text.is_empty() && !text.contains([':', '\n', '#']) && text.split(' ').all(plain_enough)
 }
@@ -483,7 +483,7 @@ fn plain_enough(text: &str) -> bool {
         && !text.starts_with('-')
 }
 
-/// A text with one small change.
+/// The text with one small change.
 fn damaged(random: &mut Random, text: &str) -> String {
     let characters: Vec<char> = text.chars().collect();
     let at = random.below(characters.len() + 1);
@@ -518,7 +518,7 @@ fn damaged(random: &mut Random, text: &str) -> String {
     }
 }
 
-/// A text with one of its lines changed.
+/// The text with one of its lines changed.
 fn lines(
     random: &mut Random,
     text: &str,
@@ -589,7 +589,7 @@ const AFTER: [&str; 26] = [
     "kind: AuthenticationConfiguration\n",
 ];
 
-/// Members of a map that have another kind of key, or a value that YAML 1.1 reads in its own way.
+/// Map members with a key that is not a string, or with a value that YAML 1.1 reads differently.
 const MEMBERS: [&str; 40] = [
     "1: x",
     "0x10: x",
@@ -638,7 +638,7 @@ const TAGS: [&str; 12] = [
     "!%41",
 ];
 
-/// Values of strings: some mean another thing when they are plain.
+/// Values of strings. Some have another meaning when they are plain.
 const TEXTS: [&str; 32] = [
     "a b c",
     "a  b",

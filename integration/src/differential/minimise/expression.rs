@@ -1,12 +1,12 @@
-//! Expressions that lack a part of an expression. They are made from words alone: one that does not
-//! compile does not disagree.
+//! Makes expressions that lack a part of a given one. It works on words alone, because an
+//! expression that does not compile does not disagree.
 
 /// Shorter texts, shortest first.
 pub(super) fn smaller(text: &str) -> Vec<String> {
     let words = words(text);
     let mut found = Vec::new();
     for (open, close) in pairs(&words) {
-        // What stands in the brackets, instead of everything or instead of the brackets.
+        // The content of the brackets, instead of the whole text or instead of the brackets.
         let inside = words.get(open + 1..close).unwrap_or_default();
         found.push(inside.concat());
         for part in split(inside) {
@@ -15,7 +15,7 @@ pub(super) fn smaller(text: &str) -> Vec<String> {
         }
         found.push(joined(&words, open, close + 1, inside));
         found.push(joined(&words, open, close + 1, &[]));
-        // A call without its name, and a method call without its receiver's rest.
+        // A call without its name, and a method call without the part before it.
         if open > 0 {
             found.push(joined(&words, open - 1, close + 1, inside));
             found.push(joined(&words, open.saturating_sub(2), close + 1, &[]));
@@ -56,7 +56,7 @@ fn joined(words: &[String], start: usize, end: usize, between: &[String]) -> Str
     [before, between, after].concat().concat()
 }
 
-/// Names, numbers, quoted strings, white space, and every other character alone.
+/// Splits a text into names, numbers, quoted strings, white space, and single other characters.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut quote = None;
@@ -85,7 +85,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Where brackets open and close, outermost first.
+/// The positions where brackets open and close, outermost first.
 fn pairs(words: &[String]) -> Vec<(usize, usize)> {
     let mut open = Vec::new();
     let mut found = Vec::new();
@@ -100,7 +100,7 @@ fn pairs(words: &[String]) -> Vec<(usize, usize)> {
     found
 }
 
-/// The parts between commas and operators that stand in no inner bracket.
+/// The parts between commas and operators outside inner brackets.
 fn split(words: &[String]) -> Vec<Vec<String>> {
     let mut depth = 0_usize;
     let mut parts = vec![Vec::new()];

@@ -1,7 +1,7 @@
-//! Texts that lack one part of a text.
+//! Makes texts that lack one part of a given text.
 
-/// Every text without some of its lines, and without a run of characters where few are left; those
-/// that drop most first.
+/// Every text without some of its lines, and without a run of characters if few remain. Those that
+/// remove most come first.
 pub(super) fn smaller(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let characters: Vec<String> = text.chars().map(String::from).collect();
@@ -13,7 +13,7 @@ pub(super) fn smaller(text: &str) -> Vec<String> {
     found
 }
 
-/// Halves, quarters and so on are left out, down to single parts.
+/// Removes halves, quarters and so on, down to single parts.
 fn without_runs(parts: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let mut length = parts.len() / 2;

@@ -1,9 +1,10 @@
-//! Trees that lack one part of a tree.
+//! Makes trees that lack one part of a given tree.
 
 use super::expression;
 use crate::differential::node::Node;
 
-/// Every tree with one entry or item less, the biggest parts first, and with simpler expressions.
+/// Every tree with one entry or item less, and with simpler expressions. The biggest removals come
+/// first.
 pub(super) fn smaller(tree: &Node) -> Vec<Node> {
     let mut found: Vec<Node> = Vec::new();
     found.extend(halves(tree));
@@ -38,7 +39,7 @@ fn weight(node: &Node) -> usize {
     node.json().len()
 }
 
-/// Calls with the whole tree for each change below the node.
+/// Calls `emit` with the whole tree for each change below the node.
 fn collect(node: &Node, key: &str, emit: &mut dyn FnMut(Node)) {
     match node {
         Node::Raw(_) => {}

@@ -1,4 +1,4 @@
-//! What an admin meets before the issuer of a target is its own.
+//! The errors that an admin sees before a target has a managed issuer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A key set whose Secret is deleted, as an admin does it when a key was stolen.
+//! A key set whose Secret an admin deletes because a key was stolen.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use super::stage::{REVOKED, Stage, secret_path, whoami};
 
-/// Ten seconds are promised.
+/// The documented limit is ten seconds.
 const GONE: Duration = Duration::from_secs(15);
-/// A set settles for 120 s; the rest is for finding that there is none, and for a busy machine.
+/// The activation delay of a set is 120 s. The rest is for noticing that it is missing, and for a
+/// busy machine.
 const SIGNS_AGAIN: Duration = Duration::from_secs(160);
 
 pub(super) async fn a_deleted_key_set_is_revoked(stage: Arc<Stage>) -> TestResult {
@@ -44,7 +45,7 @@ pub(super) async fn a_deleted_key_set_is_revoked(stage: Arc<Stage>) -> TestResul
         answer.body
     );
 
-    // The target forgets the stolen key when it starts anew.
+    // The target forgets the stolen key when it restarts.
     stage.revoked.restart().await?;
     assert_eq!(
         whoami(&stage.revoked, &stolen)

@@ -1,4 +1,4 @@
-//! The main job with managed issuers, on both minors.
+//! The main use of managed issuers, on both minor versions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub(super) async fn a_tenant_reaches_each_target_with_its_managed_issuer(
                 elsewhere.name()
             );
         }
-        // What is stored is published within ten seconds, and another test may rotate just now.
+        // A stored key is published within ten seconds, and another test may be rotating keys now.
         let stored = stage.stored(target).await?;
         let kids =
             ["current", "next"].map(|role| stored[role]["kid"].as_str().unwrap_or("?").to_owned());

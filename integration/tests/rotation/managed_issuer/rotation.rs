@@ -1,5 +1,5 @@
-//! Two rotations, by hand and by schedule, while freshly signed tokens are used all the time, at
-//! verifiers that are kept as stubborn as they can be.
+//! Two rotations, one by hand and one by schedule, while fresh tokens are used all the time. The
+//! verifiers keep their copy of the keys for as long as they can.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) async fn rotations_under_load_lose_no_token(stage: Arc<Stage>) -> Tes
     let loads =
         [0, 1].map(|index| tokio::spawn(load(Arc::clone(&stage), index, Arc::clone(&stop))));
     let outcome = rotate_twice(&stage).await;
-    // The verifiers that have not met the last key yet meet it now.
+    // The verifiers that have not seen the last key yet see it now.
     tokio::time::sleep(Duration::from_secs(8)).await;
     stop.store(true, Ordering::Relaxed);
     let loads = try_join_all(loads).await?;
@@ -99,7 +99,7 @@ async fn rotate_twice(stage: &Stage) -> TestResult {
     Ok(())
 }
 
-/// Sets the time since which the current key signs back, as if a month had gone.
+/// Moves back the time since which the current key has signed, as if a month had passed.
 async fn let_the_schedule_come(stage: &Stage, target: &str) -> TestResult {
     let mut document = stage.stored(target).await?;
     document["current"]["signsSince"] = json!("2020-01-01T00:00:00Z");
@@ -115,7 +115,7 @@ async fn let_the_schedule_come(stage: &Stage, target: &str) -> TestResult {
     Ok(())
 }
 
-/// Waits until the next key is the current one; it may have to settle first.
+/// Waits until the next key is the current one, which may include its activation delay.
 async fn until_rotated(stage: &Stage, target: &str, before: &Value) -> Result<Value, TestError> {
     let limit = Instant::now() + Duration::from_secs(150);
     loop {
@@ -137,9 +137,9 @@ struct Load {
     fresh: usize,
 }
 
-/// One freshly signed token each second, used at once; between them all earlier ones in turn, and
-/// made-up tokens that make the target read the keys anew and so hold on to its copy for as long as
-/// it can.
+/// Signs one fresh token each second and uses it at once. In between, it uses all earlier tokens in
+/// turn, and made-up tokens that make the target re-read the keys. The target then keeps its copy
+/// for as long as it can.
 async fn load(stage: Arc<Stage>, index: usize, stop: Arc<AtomicBool>) -> Result<Load, TestError> {
     let (plane, target) = (&stage.targets[index], TARGETS[index]);
     let mut load = Load {
@@ -194,7 +194,7 @@ async fn load(stage: Arc<Stage>, index: usize, stop: Arc<AtomicBool>) -> Result<
     Ok(load)
 }
 
-/// A token with a `kid` that there is not.
+/// A token with an unknown `kid`.
 fn made_up(token: &str) -> Result<String, TestError> {
     let (_, rest) = token.split_once('.').ok_or("a token has dots")?;
     let nanos = Instant::now().elapsed().as_nanos()

@@ -18,15 +18,15 @@ use keyferry_integration::world::{
 };
 use serde_json::{Value, json};
 
-/// The issuer of every cluster that kubeadm or kind made.
+/// The issuer of every cluster that kubeadm or kind creates.
 pub(super) const CLUSTER_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
-/// The namespace of the accounts that make load.
+/// The namespace of the ServiceAccounts that make load.
 pub(super) const LOAD: &str = "load";
-/// How many of them there are: each brings a token that is signed for it alone.
+/// How many of these ServiceAccounts exist. A token is signed for each of them alone.
 pub(super) const ACCOUNTS: usize = 200;
-/// The targets, which are also the names of their control planes.
+/// The names of the targets, and of their control planes.
 pub(super) const TARGETS: [&str; 2] = ["target-a", "target-b"];
-/// One more, whose keys are revoked.
+/// A further target, whose keys are revoked.
 pub(super) const REVOKED: &str = "target-c";
 
 pub(crate) struct Stage {
@@ -75,8 +75,8 @@ impl Stage {
         .await?;
         let spec = BrokerSpec::of_hub("main", &hub);
         let public_url = spec.own_url()?;
-        // A verifier that has just read the keys holds on to them for max-age less 30 s: with less
-        // than 60 s there would be nothing to lose. Keys settle after 120 s then.
+        // A verifier that has just read the keys keeps them for max-age less 30 s: below 60 s there
+        // would be nothing to lose. The activation delay of keys is then 120 s.
         let spec = spec
             .with_times(BrokerTimes {
                 max_stale: 300,
@@ -155,7 +155,8 @@ impl Stage {
         reconfigured.await
     }
 
-    /// Waits until the first keys may sign, and meets nothing but that reason on the way.
+    /// Waits until the first keys may sign. Until then it accepts no other refusal than that
+    /// reason.
     async fn until_settled(&self) -> Result<(), TestError> {
         let caller = caller_token(&self.hub, TENANT, ACCOUNT).await?;
         let limit = Instant::now() + Duration::from_secs(160);
@@ -209,12 +210,12 @@ pub(super) fn audience(target: &str) -> String {
     format!("https://{target}.keyferry.test")
 }
 
-/// Where a target's key set is stored at the hub.
+/// The API path of a target's key set on the hub.
 pub(super) fn secret_path(target: &str) -> String {
     format!("/api/v1/namespaces/keyferry-system/secrets/keyferry-issuer-{target}")
 }
 
-/// Who the target says has come.
+/// The user that the target sees for a token.
 pub(super) async fn whoami(plane: &ControlPlane, token: &str) -> Result<Value, RestError> {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let client =
@@ -225,7 +226,7 @@ pub(super) async fn whoami(plane: &ControlPlane, token: &str) -> Result<Value, R
         .take())
 }
 
-/// The shipped right to keep key sets, for these targets.
+/// Grants the shipped right to store key sets, for these targets.
 async fn allow_key_sets(hub: &ControlPlane, folder: &std::path::Path) -> Result<(), TestError> {
     let text = std::fs::read_to_string(shipped("examples/in-cluster/managed-issuers.yaml"))?;
     let names: Vec<String> = TARGETS
@@ -242,7 +243,8 @@ async fn allow_key_sets(hub: &ControlPlane, folder: &std::path::Path) -> Result<
     Ok(())
 }
 
-/// The shipped AuthenticationConfiguration, for this target and every account that makes load.
+/// The shipped AuthenticationConfiguration, for this target and every ServiceAccount that makes
+/// load.
 fn authentication_configuration(
     public_url: &str,
     target: &str,

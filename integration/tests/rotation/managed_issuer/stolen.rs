@@ -1,4 +1,5 @@
-//! Whoever reads a target's Secret can sign for it. What the targets make of that.
+//! An attacker who can read a target's Secret can sign for it. Tests what the targets accept from
+//! them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::stage::{Stage, TARGETS, audience, whoami};
 
-/// A key as a thief has it.
+/// A key in the hands of an attacker.
 struct Stolen {
     kid: String,
     key: EcdsaKeyPair,

@@ -1,5 +1,5 @@
-//! Every combination of caller, access, rule and state of the hub, held against an oracle that
-//! knows texts only.
+//! Checks every combination of caller, access, rule and hub state against an oracle that uses only
+//! strings.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const DELIVERIES: [(&str, DeliveryType); 3] = [
     ("FluxConfigMap", DeliveryType::FluxConfigMap),
 ];
 
-/// An allow rule in texts; no namespaces means those with the label.
+/// An allow rule as strings; no namespaces means those with the label.
 #[derive(Clone, Copy)]
 struct Rule {
     namespaces: &'static [&'static str],
@@ -84,7 +84,7 @@ const RULES: [&[Rule]; 9] = [
 ];
 
 struct Case {
-    /// Namespace, name and UID; nothing for an operator.
+    /// Namespace, name and UID; `None` for an operator.
     caller: Option<(&'static str, &'static str, String)>,
     namespace: &'static str,
     account: &'static str,
@@ -104,7 +104,7 @@ enum State {
     NamespaceTerminating,
 }
 
-/// What a reader of the design would say.
+/// The decision that the design requires.
 fn oracle(case: &Case) -> &'static str {
     let gone = case.state == State::AccountGone;
     if let Some((namespace, name, uid)) = &case.caller {
@@ -224,7 +224,7 @@ fn every_combination_is_decided_as_the_design_says() {
 
 type Asking = (Option<(&'static str, &'static str, String)>, Requester);
 
-/// An operator, and every ServiceAccount by its live and by an old UID.
+/// An operator, and every ServiceAccount with its live and with an old UID.
 fn requesters() -> Vec<Asking> {
     let mut all: Vec<Asking> = vec![(None, Requester::Operator)];
     for namespace in NAMESPACES {

@@ -1,4 +1,4 @@
-//! `deliveries[]` of a TargetAccess, with the names of the objects that they write.
+//! Reads `deliveries[]` of a TargetAccess, with the names of the objects that they write.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -31,13 +31,13 @@ struct ArgoCdSpec {
     form: Option<String>,
 }
 
-/// What the names of objects are made of where none is written.
+/// The names from which an object's name is made if none is written.
 pub(super) struct Names<'a> {
     pub(super) access: &'a ObjectName,
     pub(super) target: &'a ObjectName,
 }
 
-/// Reads the list.
+/// Reads the list, and refuses duplicate names and objects.
 pub(super) fn read(
     specs: Vec<DeliverySpec>,
     names: &Names<'_>,
@@ -117,8 +117,8 @@ fn one(
     Some(delivery)
 }
 
-/// `HTTP` and `Exec` answer requests: there is no object to name, and nothing at rest that would
-/// need a longer life.
+/// Refuses the fields of written objects for `HTTP` and `Exec`: they answer requests, so there is
+/// no object to name.
 fn refuse_object_fields(spec: &DeliverySpec, path: &str, check: &mut Check<'_>) {
     let shown = &spec.delivery_type;
     if spec.object_name.is_some() {
@@ -180,7 +180,7 @@ fn argo_cd(
         }
         (None, _) => None,
         (Some(ArgoCdSpec { project, form }), DeliveryType::ArgoCDSecret) => {
-            // An AppProject is named as any object: lower case, no underscore.
+            // An AppProject's name follows the rules of any object: lower case, no underscore.
             if ObjectName::new(project.as_str()).is_err() {
                 check.wrong(
                     &format!("{path}.argoCD.project"),
@@ -205,7 +205,7 @@ fn argo_cd(
         (Some(_), _) => {
             check.wrong(
                 &format!("{path}.argoCD"),
-                "stands at a delivery that is not for Argo CD",
+                "is set on a delivery that is not for Argo CD",
                 "remove argoCD",
             );
             None
@@ -222,7 +222,7 @@ fn token_lifetime(
     let (text, path) = (text?, format!("{path}.tokenLifetime"));
     if !delivery.holds_token() {
         let problem =
-            "stands at a delivery that writes no token and takes its lifetime from the target";
+            "is set on a delivery that writes no token and takes its lifetime from the target";
         check.wrong(&path, problem, "remove tokenLifetime");
         return None;
     }
@@ -234,7 +234,7 @@ fn token_lifetime(
     )
 }
 
-/// Objects of one kind share their names.
+/// The kind of the written object: the names of one kind must be unique.
 fn kind(delivery_type: DeliveryType) -> &'static str {
     match delivery_type {
         DeliveryType::ArgoCDSecret

@@ -189,7 +189,8 @@ fn a_deleted_target_drains_by_its_finalizer_and_for_a_day_at_most() {
     );
 }
 
-/// 40 accesses with 3,600 finalizers each raised the memory of a process by 56 MiB for good.
+/// Others' metadata must not be kept: 40 accesses with 3,600 finalizers each once raised the memory
+/// of a process by 56 MiB for good.
 #[test]
 fn what_others_write_into_metadata_takes_no_room() {
     let plain = StoredAccess::read(&access(json!([]))).unwrap().1;

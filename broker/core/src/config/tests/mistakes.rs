@@ -1,9 +1,9 @@
-//! One rule, one edit of the good file, one mistake: at its path, on its line, with a word of what
-//! is wrong and of the fix.
+//! One case per rule: one edit of the good file makes one mistake, at its path, on its line, with
+//! part of the problem and of the fix.
 
 use super::{GOOD, edited, mistakes_of};
 
-/// The line of the mistake ends with this.
+/// Marks the end of the line with the mistake.
 const HERE: &str = "#here";
 
 struct Case {
@@ -137,7 +137,7 @@ fn of_the_server() {
         set(
             "callerAudience: keyferry.dev/inert",
             "callerAudience",
-            "good nowhere",
+            "that nothing accepts",
             "another",
         ),
         set(
@@ -266,7 +266,7 @@ fn of_the_server() {
             "discovery:\n",
             "discovery:\n  limits: {newCallersPerAddress: 5} #here\n",
             "discovery.limits.newCallersPerAddress",
-            "nobody proves",
+            "does not authenticate",
             "api.limits",
         ),
         case(
@@ -382,7 +382,7 @@ fn of_a_certificate() {
         reference(
             "  certSecretRef:\n    name: a\n  caBundle: x #here\n",
             "spec.caBundle",
-            "beside certSecretRef",
+            "together with certSecretRef",
             "keep one",
         ),
         reference(
@@ -421,7 +421,7 @@ fn of_an_audience() {
         audience("on", "boolean `true`", "quotes"),
         audience("[a, b]", "sequence", "write text"),
         audience("keyferry.dev", "callerAudience", "another audience"),
-        // The later one in the file is at fault, whatever the names are.
+        // The later one in the file gets the mistake, whatever the names are.
         case(
             "audience: staging\n",
             "audience: https://prod.example.com #here\n",
@@ -743,7 +743,7 @@ fn of_a_selector() {
             "every new namespace",
             "In, or with Exists",
         ),
-        // Every namespace has this label, so that it is there narrows nothing.
+        // Every namespace has this label, so its existence narrows nothing.
         term(
             "key: kubernetes.io/metadata.name, operator: Exists",
             SELECTOR,
@@ -1036,7 +1036,7 @@ fn of_a_target_as_a_whole() {
 
 #[test]
 fn of_a_missing_part() {
-    // What is not there is said once, not once for each field in it.
+    // A missing part is reported once, not once for each field in it.
     for (from, to, path) in [
         ("metadata:\n  name: prod\nspec:\n", "spec:\n", "metadata"),
         (

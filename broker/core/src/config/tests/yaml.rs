@@ -1,4 +1,4 @@
-//! The file as YAML: what it may be made of, and what kubectl would read in it.
+//! The file as YAML: which features it may use, and how kubectl would read it.
 
 use super::{GOOD, edited, mistakes_of};
 use crate::config::{Mistake, read};
@@ -211,7 +211,7 @@ fn aliases_are_read_where_they_are_few() {
 
 #[test]
 fn scalars_mean_what_they_mean_to_kubectl() {
-    // YAML 1.1, as sigs.k8s.io/yaml reads it: these are no texts.
+    // YAML 1.1, as sigs.k8s.io/yaml reads it: these are not strings.
     for scalar in [
         "yes", "Yes", "no", "NO", "on", "off", "y", "n", "true", "False", "5", "0755", "0x1F",
         "0o17", "0b11", "1_000", "1.5", "1e3",

@@ -8,25 +8,25 @@ use proptest::prelude::*;
 use super::*;
 
 const REPLICAS: usize = 3;
-/// Clocks of replicas that have just started differ from the truth by less than this; further away
-/// none starts.
+/// Clocks of replicas that have just started differ from the true time by less than this. A replica
+/// whose clock differs more does not start.
 const SKEW: i64 = 25;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Time goes on.
+    /// Time passes.
     Wait(u64),
     /// A replica reads the store.
     Read(usize),
-    /// A replica writes what it thinks is due to what it last read.
+    /// A replica writes the change that is due by its last reading.
     Write(usize),
-    /// A replica signs, if it may.
+    /// A replica signs, if it is allowed to.
     Sign(usize),
-    /// A replica starts anew, knowing nothing.
+    /// A replica restarts without any observations.
     Restart(usize, i64),
     /// A replica's wall clock jumps.
     Jump(usize, i64),
-    /// Somebody asks for a rotation.
+    /// A user requests a rotation.
     Ask,
 }
 
@@ -66,7 +66,7 @@ struct World {
     store: Stored,
     /// When each key was first in the store.
     stored_at: BTreeMap<String, u64>,
-    /// Until when each key's last token is good.
+    /// When the last token of each key expires.
     good_until: BTreeMap<String, u64>,
     replicas: Vec<Replica>,
 }
@@ -114,7 +114,7 @@ impl World {
                     ..Replica::default()
                 }
             }
-            // Before its first reading it would not have started.
+            // A replica with a wrong clock before its first reading would not have started.
             Step::Jump(replica, by) if self.replicas[replica].started => {
                 self.replicas[replica].skew += by
             }
@@ -185,7 +185,8 @@ impl World {
         *until = (*until).max(self.now + lifetime::MAX.as_secs());
     }
 
-    /// Whoever has read the store lately publishes every key that a good token was signed with.
+    /// Checks that each replica with a recent reading publishes every key that signed a valid
+    /// token.
     fn check(&self) {
         for (index, it) in self.replicas.iter().enumerate() {
             let Some((read_at, ..)) = it.read else {
@@ -212,7 +213,8 @@ proptest! {
     #[test]
     fn no_token_is_signed_before_its_key_settled_and_none_outlives_its_key(steps in prop::collection::vec(step(), 1..250)) {
         let mut world = World::new();
-        // The first minutes without jumps: a first set has nobody else's observation to lean on.
+        // The first minutes have no jumps: for a first set, no earlier observation exists to rely
+        // on.
         for replica in 0..REPLICAS {
             world.take(Step::Read(replica));
         }

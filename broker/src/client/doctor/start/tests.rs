@@ -1,5 +1,4 @@
-//! What a tenant writes, held against a list of one target, with a hub that counts its
-//! TokenRequests.
+//! Compares what a tenant writes with a list of one target, on a hub that counts its TokenRequests.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,7 +43,7 @@ impl World {
         world
     }
 
-    /// A plan as a tenant's ConfigMap makes it.
+    /// The plan of a tenant's ConfigMap.
     fn written(&self, address: &str, audience: &str) -> Plan {
         let account = ServiceAccount {
             namespace: Namespace::new("tenant-a").unwrap(),
@@ -80,7 +79,7 @@ impl World {
         .await
     }
 
-    /// Proves that the plan leads nowhere and that the hub issued nothing; the reason why.
+    /// Proves that the plan contacts no target and that the hub issued nothing; returns the reason.
     async fn refused(&self, plan: Plan, permission: Permission) -> &'static str {
         let before = self.hub.token_requests();
         let refused = self.admit(plan, permission).await;
@@ -167,7 +166,7 @@ async fn what_differs_from_the_list_is_asked_nothing() {
         "TargetNotListed",
         "one CA more is one more that could be the target"
     );
-    // A token that lies in the Secret is not sent either.
+    // A token in the Secret is not sent either.
     let mut plan = world.written("https://attacker.example:6443", AUDIENCE);
     (plan.to_issue, plan.held) = (None, Held::Token(b"x".to_vec()));
     let plan = world.admit(plan, default).await;

@@ -1,4 +1,4 @@
-//! What names and selections mean.
+//! Resolves names and selections.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::super::types::Type;
 use super::{Checker, Name};
 use crate::Minor;
 
-/// Types with a name of several parts.
+/// Returns the type of a qualified name.
 fn qualified_type(name: &str) -> Option<(Name, Type)> {
     Some(match name {
         "google.protobuf.Timestamp" => (Name::Type("google.protobuf.Timestamp"), Type::Timestamp),
@@ -50,8 +50,8 @@ impl Checker<'_> {
         if self.minor == Minor::V1_30 && matches!(name, "optional_type" | "optional") {
             self.beyond = Some("the name of the optional type in 1.30".to_owned());
         }
-        // Up to 1.31 the bare name has the type itself, so that it is planned as a variable, which
-        // no run has. From 1.32 on it has the type of that type.
+        // Up to 1.31 the bare name has the type itself, so it is planned as a variable that no run
+        // defines. From 1.32 on it has the type of that type.
         let bare = |name: &'static str, t: Type| match self.minor {
             Minor::V1_30 | Minor::V1_31 => (
                 Name::Variable {

@@ -1,4 +1,4 @@
-//! Which overloads of a function fit a call.
+//! Finds the overloads of a function that match a call.
 
 use super::super::ast::{Expr, Kind};
 use super::super::decls::Function;

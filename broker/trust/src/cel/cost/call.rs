@@ -1,12 +1,12 @@
-//! What calls cost: first the overloads that cel-go's libraries track, then Kubernetes' estimates,
-//! then cel-go's own.
+//! Computes the cost of calls: first by the overloads that cel-go's libraries track, then by
+//! Kubernetes' estimates, then by cel-go's own.
 
 use super::super::value::Val;
 use crate::Minor;
 
-/// The cost of a call, given its arguments and its result.
+/// Computes the cost of a call from its arguments and its result.
 ///
-/// `Err` is the panic with which cel-go's cost tracking ends a run whose arguments are not what the
+/// `Err` is a panic: cel-go's cost tracking ends a run that way if the arguments are not what the
 /// overload declares.
 pub(super) fn cost(
     minor: Minor,
@@ -24,7 +24,7 @@ fn size(args: &[Val], index: usize) -> u64 {
     args.get(index).map_or(1, Val::cost_size)
 }
 
-/// A tenth for every character, rounded up.
+/// A tenth of the size, rounded up.
 fn tenth(size: u64) -> u64 {
     (size as f64 * 0.1).ceil() as u64
 }
@@ -64,7 +64,7 @@ fn tracked(
     }))
 }
 
-/// A list that is made, and work in proportion to a size.
+/// The cost of a new list, and of work in proportion to a size.
 fn allocated(factor: f64, size: u64) -> u64 {
     11_u64.saturating_add((size as f64 * factor) as u64)
 }
@@ -76,7 +76,7 @@ fn panic(value: Option<&Val>, wanted: &str) -> String {
     )
 }
 
-/// A list whose elements are compared with each other.
+/// The cost of comparing the elements of a list with each other.
 fn compared(list: Option<&Val>) -> Result<u64, String> {
     let Some(Val::List(list)) = list else {
         return Err(panic(list, "traits.Lister"));
@@ -170,7 +170,7 @@ fn kubernetes(
     })
 }
 
-/// The size of an argument, of an optional one the size of what is in it.
+/// The size of an argument; for an optional one the size of its content.
 fn inner_size(args: &[Val], index: usize) -> u64 {
     match args.get(index) {
         Some(Val::Optional(Some(inner))) => inner.cost_size(),
@@ -203,7 +203,7 @@ fn standard(minor: Minor, overload: &str, args: &[Val]) -> u64 {
     }
 }
 
-/// One for every leaf, a tenth for every byte of text.
+/// The cost of walking a value: one for every leaf, a tenth for every byte of text.
 fn traversal(value: &Val, depth: u32) -> u64 {
     match value {
         _ if depth > 256 => 1,

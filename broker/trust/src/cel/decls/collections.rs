@@ -1,4 +1,4 @@
-//! The libraries of strings, lists, sets and regular expressions.
+//! The functions of CEL's libraries of strings, lists, sets and regular expressions.
 
 /// One overload a line; see [`super::Functions`] for the fields.
 pub(super) const TABLE: &str = "\

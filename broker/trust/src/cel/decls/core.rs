@@ -1,4 +1,4 @@
-//! Operators, conversions, optionals and what strings and times have of their own.
+//! Operators, conversions, optionals, and the standard functions of strings and times.
 
 /// One overload a line; see [`super::Functions`] for the fields.
 pub(super) const TABLE: &str = "\

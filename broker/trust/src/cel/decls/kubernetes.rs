@@ -1,4 +1,4 @@
-//! The libraries of Kubernetes.
+//! The functions of the Kubernetes libraries.
 
 /// One overload a line; see [`super::Functions`] for the fields.
 pub(super) const TABLE: &str = "\

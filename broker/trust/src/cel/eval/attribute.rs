@@ -1,22 +1,22 @@
-//! Variables and what is selected from them.
+//! Resolves variables and what is selected from them.
 
 use super::super::plan::{Attr, Key, Qualifier};
 use super::super::value::Val;
 use super::{Run, Runner, Stop};
 use crate::Minor;
 
-/// What resolving gives: a value, or the error that is one.
+/// The result of resolving: a value, or an error value.
 type Resolved = Result<Val, Val>;
 
 impl Runner<'_> {
-    /// The value of an attribute that stands as a step of its own.
+    /// Evaluates an attribute that is a step of its own.
     pub(super) fn attribute(&mut self, attr: &Attr, scope: Option<usize>) -> Run<Val> {
         let value = self.resolve(attr, scope)?.unwrap_or_else(|error| error);
         self.observe(attr.id(), attr, false, value.clone())?;
         Ok(value)
     }
 
-    /// `has(...)`.
+    /// Evaluates `has(...)`.
     pub(super) fn has(&mut self, id: u32, attr: &Attr, scope: Option<usize>) -> Run<Val> {
         let value = match self.resolve(attr, scope)? {
             Ok(Val::Optional(inner)) => Val::Bool(inner.is_some()),
@@ -78,7 +78,7 @@ impl Runner<'_> {
             Val::Optional(Some(inner)) => ((*inner).clone(), true),
             other => (other, false),
         };
-        // What is selected past the loop variables is not seen by cel-go's cost tracking.
+        // cel-go's cost tracking does not see what is selected past the loop variables.
         let unseen = matches!(
             attr,
             Attr::Variable {
@@ -109,7 +109,7 @@ impl Runner<'_> {
         Ok(resolved.map(|()| if optional { Val::some(value) } else { value }))
     }
 
-    /// Applies one qualifier; nothing if what it names is not there and need not be.
+    /// Applies one qualifier. Returns `None` if the selected entry is missing and optional.
     fn qualify(
         &mut self,
         q: &Qualifier,
@@ -158,7 +158,7 @@ impl Runner<'_> {
     }
 }
 
-/// What a key selects; `lenient` asks whether it is there.
+/// Returns what a key selects. `lenient` allows a missing entry.
 fn select(value: &Val, key: &Val, lenient: bool) -> Result<Option<Val>, Val> {
     if matches!(
         key,

@@ -1,4 +1,4 @@
-//! Calls of functions: which overload runs, and what it gives.
+//! Calls functions: chooses the overload and runs it.
 
 use super::super::library;
 use super::super::plan::Call;
@@ -22,8 +22,8 @@ impl Runner<'_> {
     fn apply(&mut self, call: &Call, scope: Option<usize>) -> Run<Val> {
         let mut args = Vec::with_capacity(call.args.len());
         let lenient = call.function == "@not_strictly_false";
-        // Calls of two arguments evaluate both before they look at errors; longer ones, and
-        // dispatched ones, stop at the first.
+        // Calls of up to two arguments evaluate all of them before they check for errors. Longer
+        // ones, and dispatched ones, stop at the first error.
         let eager = call.args.len() <= 2
             && call.pattern.is_none()
             && (call.overload.is_some_and(|o| o != "string_format")
@@ -38,15 +38,15 @@ impl Runner<'_> {
         if !lenient && let Some(error) = args.iter().find(|a| a.is_error()) {
             return Ok(error.clone());
         }
-        // With a constant pattern cel-go looks at the Go value of the subject alone: a type is its
-        // name, and a value in an optional is there.
+        // With a constant pattern, cel-go uses only the Go value of the subject: a type becomes its
+        // name, and an optional its content.
         if call.pattern.is_some()
             && let Some(first) = args.first_mut()
             && let Some(text) = first.go_text()
         {
             *first = Val::Str(text);
         }
-        // Lists are copied when they grow, which cel-go spares itself; texts are copied faster.
+        // Growing a list copies it here, unlike in cel-go; texts are copied faster.
         let sizes = args.iter().map(|a| {
             if matches!(a, Val::List(_) | Val::Map(_)) {
                 a.cost_size()

@@ -1,4 +1,4 @@
-//! Loops.
+//! Runs loops, which macros become.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) struct Frame {
     accu: Option<Val>,
     first: Val,
     second: Val,
-    /// While the result is computed, the loop variables are gone.
+    /// Whether the result is being computed; the loop variables are then undefined.
     finishing: bool,
 }
 
@@ -22,7 +22,7 @@ impl Runner<'_> {
     pub(super) fn fold(&mut self, fold: &Arc<Loop>, scope: Option<usize>) -> Run<Val> {
         let range = self.eval(&fold.range, scope)?;
         let value = if range.is_error() {
-            // 1.32 forgets the error of the range where a loop has two variables.
+            // 1.32 loses the error of the range if a loop has two variables.
             let forgets = self.minor == Minor::V1_32 && fold.var2.is_some();
             if forgets {
                 Val::error("unsupported comprehension range type: *types.Err")
@@ -56,7 +56,7 @@ impl Runner<'_> {
             finishing: false,
         };
         self.frames.push(frame);
-        // Since 1.32 the accumulator is computed when it is first asked for.
+        // From 1.32 on, the accumulator is computed when it is first used.
         if self.minor < Minor::V1_32 {
             let accu = self.eval(&fold.init, scope)?;
             if let Some(frame) = self.frames.get_mut(me) {
@@ -87,7 +87,7 @@ impl Runner<'_> {
         })
     }
 
-    /// What a loop goes over.
+    /// Returns the entries that a loop iterates over.
     fn entries(&mut self, range: &Val, two: bool) -> Run<Result<Vec<(Val, Val)>, Val>> {
         let mut entries: Vec<(Val, Val)> = match range {
             Val::List(list) if two => {
@@ -122,7 +122,7 @@ impl Runner<'_> {
         Ok(Ok(entries))
     }
 
-    /// The value of a variable, seen from a scope.
+    /// Returns the value of a variable, as seen from a scope.
     pub(super) fn lookup(&mut self, name: &str, scope: Option<usize>) -> Run<Val> {
         let mut at = scope;
         while let Some(index) = at {
@@ -163,7 +163,7 @@ impl Runner<'_> {
     }
 }
 
-/// Puts entries into one of their orders: as they stand, backwards, and turned by some places.
+/// Puts entries into one of several orders: unchanged or reversed, and rotated by some places.
 fn permute<T>(entries: &mut [T], order: u32) {
     if entries.is_empty() {
         return;

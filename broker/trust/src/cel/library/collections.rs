@@ -1,4 +1,4 @@
-//! Lists, sets and the maps that loops build.
+//! Functions on lists, sets and the maps that loops build.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use super::super::value::{List, Val};
 use super::{Called, Context, operator};
 use crate::Minor;
 
-/// The longest range since 1.37.
+/// The longest range from 1.37 on.
 const MAX_RANGE: i64 = 1_000_000;
 
 pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Option<Called> {

@@ -5,7 +5,7 @@ use super::super::time::{Reading, Timestamp, parse_duration, print_duration};
 use super::super::value::Val;
 use super::Called;
 
-/// Whether a function converts, so that it is computed at once when its argument is constant.
+/// Whether a function is a conversion, which the planner computes for a constant argument.
 pub(in crate::cel) fn is_conversion(function: &str) -> bool {
     matches!(
         function,
@@ -22,7 +22,7 @@ pub(in crate::cel) fn is_conversion(function: &str) -> bool {
     )
 }
 
-/// Converts by the name of the function.
+/// Converts a value by the name of the function.
 pub(in crate::cel) fn convert(function: &str, value: &Val) -> Called {
     let text = match value {
         Val::Str(s) => Some(&**s),
@@ -118,7 +118,7 @@ fn string(value: &Val) -> Val {
     }
 }
 
-/// Converts by overload.
+/// Converts a value by overload.
 pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
     let function = match overload {
         "bool_to_bool" | "string_to_bool" => "bool",

@@ -1,15 +1,15 @@
-//! Named formats, and what they say of a text.
+//! Named formats, and their checks of a text.
 
 use super::super::value::{List, Val};
 use super::url::{self, Reading};
 use super::{Called, Context};
 use crate::Minor;
 
-/// A format, by name.
+/// A text format, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cel) struct FormatName(&'static str);
 
-/// The names, and how long the pattern of each is for cel's cost.
+/// The names, and the length of each one's pattern for CEL's cost.
 const NAMES: [(&str, u32); 13] = [
     ("dns1123Label", 30),
     ("dns1123Subdomain", 60),
@@ -41,7 +41,7 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
                            '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 impl FormatName {
-    /// What its pattern adds to the cost of every character.
+    /// Returns what its pattern adds to the cost of every character.
     pub(in crate::cel) fn pattern_cost(self) -> u64 {
         let length = NAMES
             .iter()
@@ -71,7 +71,7 @@ pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Optio
     })
 }
 
-/// What is wrong with a text. `Err` when that is not decided.
+/// Finds the faults of a text. `Err` if they cannot be decided here.
 fn faults(format: &str, text: &str, minor: Minor) -> Result<Vec<String>, String> {
     let unless = |fine: bool, fault: &str| {
         if fine {
@@ -105,7 +105,7 @@ fn faults(format: &str, text: &str, minor: Minor) -> Result<Vec<String>, String>
     })
 }
 
-/// What the lengths of label keys and values are counted in, in words.
+/// Returns the unit in which the messages count the length of label keys and values.
 fn unit(minor: Minor) -> &'static str {
     if minor >= Minor::V1_35 {
         "bytes"
@@ -122,8 +122,8 @@ fn too_long(text: &str, most: usize, unit: &str) -> Vec<String> {
     }
 }
 
-/// The text with a last dash and what stands before it replaced by a letter, as for the start of a
-/// generated name.
+/// Replaces a last dash and the character before it by a letter, as for the start of a generated
+/// name.
 fn masked(text: &str) -> String {
     match text.as_bytes() {
         [before @ .., _, b'-'] => format!("{}a", String::from_utf8_lossy(before)),
@@ -234,7 +234,7 @@ fn is_uuid(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// Base64 with its padding, of one byte at least.
+/// Whether it is base64 with padding, of at least one byte.
 fn is_base64(text: &str) -> bool {
     let digits = text
         .strip_suffix("==")
@@ -247,7 +247,7 @@ fn is_base64(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte))
 }
 
-/// A date of the calendar, as `2006-01-02`.
+/// Whether it is a date of the calendar, as `2006-01-02`.
 fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
     let [a, b, c, d, b'-', e, f, b'-', g, h] = bytes else {
@@ -273,7 +273,7 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// A date, a `t`, and a time with a zone. What stands behind another `t` is not looked at.
+/// Whether it is a date, a `t`, and a time with a zone. Text after another `t` is ignored.
 fn is_datetime(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let mut parts = lower.split('t');
@@ -283,8 +283,9 @@ fn is_datetime(text: &str) -> bool {
     is_date(date) && is_time(time)
 }
 
-/// A time as `([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))` has it, where
-/// the dot stands for any character.
+/// Whether it is a time that matches
+/// `([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))`, where the dot means any
+/// character.
 fn is_time(text: &str) -> bool {
     let two = |text: &str, most: &str| {
         text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()) && text <= most

@@ -1,4 +1,4 @@
-//! Addresses and prefixes, as Go's `netip` has them.
+//! Addresses and prefixes, as in Go's `netip`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,11 +8,11 @@ use super::{Called, Context};
 use crate::Minor;
 use crate::go::quote::quote;
 
-/// An address without zone, and not an IPv4 address in IPv6 clothes.
+/// An address without a zone, and not an IPv4 address mapped into IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cel) struct Ip(IpAddr);
 
-/// An address and how many of its bits count.
+/// An address, and the length of its prefix in bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cel) struct Prefix(Ip, u8);
 
@@ -23,7 +23,7 @@ impl Ip {
         (!mapped).then_some(Self(address))
     }
 
-    /// Its bytes, for costs.
+    /// Returns the length in bytes, for costs.
     pub(in crate::cel) fn size(self) -> usize {
         usize::from(self.width() / 8)
     }
@@ -32,7 +32,7 @@ impl Ip {
         if self.0.is_ipv4() { 32 } else { 128 }
     }
 
-    /// The first bits, moved to the right end.
+    /// Returns the first bits, shifted to the right end.
     fn leading(self, bits: u8) -> u128 {
         let all = match self.0 {
             IpAddr::V4(v4) => u128::from(u32::from(v4)),
@@ -81,7 +81,7 @@ impl Prefix {
         (bits <= ip.width()).then_some(Self(ip, bits))
     }
 
-    /// The bytes that count, for costs.
+    /// Returns the number of bytes that the prefix covers, for costs.
     pub(in crate::cel) fn size(self) -> usize {
         usize::from(self.1).div_ceil(8)
     }
@@ -90,7 +90,7 @@ impl Prefix {
         self.0.width() == ip.width() && self.0.leading(self.1) == ip.leading(self.1)
     }
 
-    /// Until 1.31 the other prefix had to begin at the same address.
+    /// Up to 1.31 the other prefix must begin at the same address.
     fn contains_prefix(self, other: Self, minor: Minor) -> bool {
         let near = if minor < Minor::V1_32 {
             self.masked().0 == other.0

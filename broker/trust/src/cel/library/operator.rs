@@ -1,4 +1,4 @@
-//! Operators, and the functions that have one body for all their overloads.
+//! Operators, and the functions with one body for all their overloads.
 
 use std::cmp::Ordering;
 
@@ -32,7 +32,7 @@ pub(in crate::cel) fn is_single(function: &str) -> bool {
     )
 }
 
-/// Calls such a function.
+/// Calls an operator or function with one body.
 pub(in crate::cel) fn operator(function: &str, args: &[Val], context: &Context<'_>) -> Called {
     let first = args.first().cloned().unwrap_or_else(Val::no_overload);
     let second = || args.get(1).cloned().unwrap_or_else(Val::no_overload);

@@ -1,4 +1,4 @@
-//! Optional values.
+//! Functions on optional values.
 
 use super::super::value::Val;
 use super::Called;
@@ -36,8 +36,8 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
     }))
 }
 
-/// Whether a value is the zero of its type. Lists and maps of claims never are since 1.34, because
-/// their wrapper hides it.
+/// Whether a value is the zero of its type. From 1.34 on, lists and maps of claims never are,
+/// because their wrapper hides it.
 fn is_zero(value: &Val) -> bool {
     match value {
         Val::Null => true,

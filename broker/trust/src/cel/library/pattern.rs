@@ -1,4 +1,4 @@
-//! Regular expressions: RE2's as Go has them, carried out by the `regex` crate.
+//! Regular expressions in Go's RE2 syntax, run by the `regex` crate.
 
 mod translate;
 
@@ -9,19 +9,19 @@ use super::{Called, Context};
 #[derive(Debug)]
 pub(in crate::cel) struct Pattern {
     regex: regex::Regex,
-    /// Whether it asks what Unicode says of a character, which depends on the release of Unicode.
+    /// Whether it uses Unicode properties of characters, which depend on the release of Unicode.
     unicode: bool,
 }
 
-/// Up to this character all releases of Unicode say the same.
+/// The last character up to which all releases of Unicode agree.
 const LAST_SETTLED: char = '\u{24f}';
 
-/// Why there is no pattern.
+/// Why a pattern does not compile.
 #[derive(Debug, Clone)]
 pub(in crate::cel) enum PatternFault {
-    /// Go refuses it.
+    /// Go refuses the pattern.
     Refused(String),
-    /// It uses something that is not decided here.
+    /// The pattern uses something that cannot be decided here.
     Beyond(String),
 }
 
@@ -53,7 +53,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// The first `n` matches, or all if `n` is negative.
+    /// Returns the first `n` matches, or all if `n` is negative.
     pub(super) fn find_all(&self, text: &str, n: i64) -> Result<Vec<String>, String> {
         self.settled(text)?;
         let limit = usize::try_from(n).unwrap_or(usize::MAX);
@@ -66,7 +66,7 @@ impl Pattern {
     }
 }
 
-/// Runs something with the pattern of the call, compiled now if it was not constant.
+/// Runs a function with the pattern of the call, which is compiled now if it was not constant.
 pub(super) fn with(
     context: &Context<'_>,
     written: &str,

@@ -5,26 +5,26 @@ use std::cmp::Ordering;
 use super::super::value::Val;
 use super::Called;
 
-/// A number times a power of ten. Quantities that Go holds as big decimals are not decided.
+/// A number times a power of ten. Quantities that Go stores as big decimals are undetermined.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cel) struct Quantity {
     value: i64,
     scale: i32,
-    /// Whether a sum or a difference made it. Nothing can be compared with such a one on the right
-    /// of `==`.
+    /// Whether it is a computed sum or difference. Such a quantity cannot be the right operand of
+    /// `==`.
     computed: bool,
 }
 
-/// What a text is.
+/// The result of reading a text as a quantity.
 enum Reading {
     Is(Quantity),
     IsNot,
-    /// Larger or finer than what is decided here.
+    /// A quantity that is larger or finer than what is decided here.
     Large,
 }
 
 impl Quantity {
-    /// Billionths.
+    /// Returns the value in billionths.
     fn nanos(self) -> Option<i128> {
         let power = u32::try_from(self.scale.checked_add(9)?).ok()?;
         10_i128.checked_pow(power)?.checked_mul(self.value.into())
@@ -36,7 +36,7 @@ impl Quantity {
             .ok_or_else(|| "a very large quantity".to_owned())
     }
 
-    /// `==` of CEL.
+    /// Compares as CEL's `==` does.
     pub(in crate::cel) fn equals(self, other: Self) -> Val {
         match self.order(other) {
             Ok(order) if !other.computed => Val::Bool(order == Ordering::Equal),
@@ -95,7 +95,7 @@ fn read(text: &str) -> Reading {
         None => ("", rest),
     };
     if number.is_empty() && unsigned.is_empty() {
-        // A sign alone is zero to Kubernetes.
+        // Kubernetes reads a sign alone as zero.
         return Reading::Large;
     }
     let Some((binary, exponent)) = self::suffix(suffix) else {
@@ -138,7 +138,7 @@ fn read(text: &str) -> Reading {
     })
 }
 
-/// Whether a suffix is binary, and its exponent.
+/// Returns whether a suffix is binary, and its exponent.
 fn suffix(text: &str) -> Option<(bool, i32)> {
     Some(match text {
         "" => (false, 0),

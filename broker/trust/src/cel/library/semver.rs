@@ -1,11 +1,11 @@
-//! Semantic versions, as the library of Kubernetes reads them.
+//! Semantic versions, as the Kubernetes library reads them.
 
 use std::cmp::Ordering;
 
 use super::super::value::Val;
 use super::Called;
 
-/// A version. Build metadata is checked and dropped: nothing compares it.
+/// A semantic version. Build metadata is checked and dropped, because nothing compares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cel) struct Semver {
     numbers: [u64; 3],
@@ -43,7 +43,7 @@ impl Semver {
         })
     }
 
-    /// Reads a version after a `v` and leading zeros are taken away and missing numbers added.
+    /// Reads a version after removing a `v` and leading zeros, and adding missing numbers.
     fn parse_loosely(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();
@@ -66,7 +66,7 @@ impl Semver {
     }
 
     fn order(&self, other: &Self) -> Ordering {
-        // A version without prerelease comes after those with one.
+        // A version without a prerelease sorts after those with one.
         let bare = |v: &Self| v.pre.is_empty();
         self.numbers
             .cmp(&other.numbers)

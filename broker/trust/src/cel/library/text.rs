@@ -1,4 +1,4 @@
-//! Strings and regular expressions.
+//! Functions on strings and regular expressions.
 
 mod format;
 
@@ -164,7 +164,8 @@ fn last_index_of(s: &str, part: &str, from: Option<i64>, minor: Minor) -> Val {
     Val::Int(found.and_then(|(i, _)| i64::try_from(i).ok()).unwrap_or(-1))
 }
 
-/// Where nothing is found: at the offset, which since 1.37 must be one.
+/// Returns where an empty text is found: at the offset. From 1.37 on, a negative offset is an
+/// error, and one beyond the end becomes the end.
 fn empty_part(length: usize, from: i64, minor: Minor) -> Val {
     if minor < Minor::V1_37 {
         return Val::Int(from);
@@ -210,7 +211,7 @@ fn replace(s: &str, old: &str, new: &str, n: i64) -> Called {
     Ok(Val::from(s.replacen(old, new, times)))
 }
 
-/// Go's `SplitN`: an empty separator cuts after every character.
+/// Splits as Go's `SplitN` does: an empty separator cuts after every character.
 fn split(s: &str, by: &str, n: i64) -> Vec<String> {
     if n == 0 {
         return Vec::new();
@@ -232,7 +233,7 @@ fn split(s: &str, by: &str, n: i64) -> Vec<String> {
     parts
 }
 
-/// What Go's `TrimSpace` takes away.
+/// Whether Go's `TrimSpace` removes the character.
 fn go_space(c: char) -> bool {
     matches!(
         c,

@@ -1,4 +1,4 @@
-//! Parts of timestamps and durations.
+//! Reads parts of timestamps and durations.
 
 use super::super::time::{Civil, Timestamp};
 use super::super::value::Val;
@@ -50,9 +50,9 @@ fn part(overload: &str, t: &Timestamp, c: &Civil) -> Option<i64> {
     })
 }
 
-/// Seconds east of UTC. Named zones other than UTC need a database and are not decided, but for
-/// names that none has: a zone starts with a capital, and what else lies beside them starts with
-/// `posix`, `right` or `localtime`.
+/// Returns the seconds east of UTC. Named zones other than UTC need a database and are
+/// undetermined, except names that no database has. A zone starts with a capital, and the other
+/// files beside the zones start with `posix`, `right` or `localtime`.
 fn offset(zone: &str) -> Result<Option<i64>, String> {
     let Some((hours, minutes)) = zone.split_once(':') else {
         return match zone {

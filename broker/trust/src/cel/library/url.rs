@@ -4,7 +4,7 @@ use super::super::value::{List, Map, Val};
 use super::Called;
 use crate::go::url::{UrlFault, parse_request};
 
-/// A URL, in the parts that can be asked for.
+/// A URL, in the parts that expressions can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cel) struct Url {
     scheme: String,
@@ -14,26 +14,26 @@ pub(in crate::cel) struct Url {
     fragment: String,
 }
 
-/// What a text is.
+/// The result of reading a text as a URL.
 pub(super) enum Reading {
     Is(Url),
-    /// A URL whose parts are not decided here.
+    /// A URL whose parts cannot be decided here.
     Odd,
-    /// No URL, in the words of Go.
+    /// Not a URL, with Go's error message.
     IsNot(String),
-    /// It depends on the release of Go whether it is one.
+    /// Whether it is a URL depends on the release of Go.
     Open,
 }
 
-/// Reads a URL as a request line has it: absolute, or a path. The fragment is cut off only in a
-/// second reading, as Go does it.
+/// Reads a URL as in a request line: absolute, or a path. Like Go, it cuts off the fragment only in
+/// a second pass.
 pub(super) fn read(text: &str) -> Reading {
     match parse_request(text) {
         Ok(_) => {}
         Err(UrlFault::Refused(reason)) => return Reading::IsNot(reason),
         Err(UrlFault::Undetermined(_)) => return Reading::Open,
     }
-    // Escapes, users, fragments and what is not ASCII have rules of their own.
+    // Escapes, users, fragments and non-ASCII characters have rules of their own.
     if !text.is_ascii()
         || text.contains([
             '%', '@', '#', '\\', '"', '<', '>', '^', '`', '{', '|', '}', ' ', '*',
@@ -73,8 +73,8 @@ pub(super) fn read(text: &str) -> Reading {
     })
 }
 
-/// A plain IPv6 address in brackets, and what follows it: nothing or a port. Other literals are
-/// read in different ways by releases of Go.
+/// Splits off a plain IPv6 address in brackets; nothing or a port may follow. Releases of Go read
+/// other literals differently.
 fn ipv6_literal(host: &str) -> Option<(&str, &str)> {
     let (address, after) = host.strip_prefix('[')?.split_once(']')?;
     let plain = !address.contains('.') && address.parse::<std::net::Ipv6Addr>().is_ok();
@@ -82,7 +82,7 @@ fn ipv6_literal(host: &str) -> Option<(&str, &str)> {
         .then_some((address, after))
 }
 
-/// The scheme and what follows it.
+/// Splits off the scheme.
 fn scheme(text: &str) -> (&str, &str) {
     let end = text
         .find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c))

@@ -1,4 +1,4 @@
-//! What an expression begins with: literals, names, brackets.
+//! Parses the start of an expression: literals, names, brackets.
 
 use super::super::ast::{Element, Entry, Expr, Kind};
 use super::super::escape::RESERVED;
@@ -57,7 +57,7 @@ impl Parser {
             if self.eat("(") {
                 self.arguments()?;
             }
-            // cel-go does not look at the arguments of such a call.
+            // cel-go does not check the arguments of such a call.
             self.issues.truncate(before);
             return self.refuse(at, format!("reserved identifier: {name}"));
         }
@@ -113,7 +113,7 @@ impl Parser {
         self.node(at, Kind::Map(entries))
     }
 
-    /// Whether `a.b{` stands here.
+    /// Whether a message literal like `a.b{` follows.
     fn message_ahead(&self) -> bool {
         let mut ahead = 1;
         loop {

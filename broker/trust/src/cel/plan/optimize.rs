@@ -1,5 +1,4 @@
-//! What is computed when an expression is planned: constant aggregates and conversions, sets and
-//! patterns.
+//! Computes at planning time what is constant: aggregates and conversions, sets and patterns.
 
 use std::sync::Arc;
 
@@ -7,7 +6,7 @@ use super::super::library::{self, Pattern};
 use super::super::value::{Map, Val};
 use super::{Call, Node, PlanFault, Planning};
 
-/// A list literal; a constant if all its elements are.
+/// Plans a list literal; it is a constant if all its elements are.
 pub(super) fn list(id: u32, items: Vec<(Node, bool)>) -> Node {
     let mut values = Vec::with_capacity(items.len());
     for (item, optional) in &items {
@@ -23,7 +22,7 @@ pub(super) fn list(id: u32, items: Vec<(Node, bool)>) -> Node {
     Node::Const(id, Val::list(values))
 }
 
-/// A map literal; a constant if all its keys and values are.
+/// Plans a map literal; it is a constant if all its keys and values are.
 pub(super) fn map(id: u32, entries: Vec<(Node, Node, bool)>) -> Node {
     let mut built = Map::built();
     for (key, value, optional) in &entries {
@@ -38,7 +37,7 @@ pub(super) fn map(id: u32, entries: Vec<(Node, Node, bool)>) -> Node {
     Node::Const(id, Val::Map(built))
 }
 
-/// A call; a constant if it converts one, and with its pattern compiled if that is constant.
+/// Plans a call. It is a constant if it converts one; a constant pattern is compiled.
 pub(super) fn call(mut call: Call) -> Planning<Node> {
     if call.overload == Some("in_list") {
         return Ok(membership(call));

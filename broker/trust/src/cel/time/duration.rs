@@ -1,6 +1,6 @@
-//! Durations in Go's notation.
+//! Reads and prints durations in Go's notation.
 
-/// Go's `time.ParseDuration`, in nanoseconds.
+/// Reads nanoseconds as Go's `time.ParseDuration` does.
 pub(in crate::cel) fn parse_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -24,7 +24,7 @@ pub(in crate::cel) fn parse_duration(text: &str) -> Option<i64> {
     i64::try_from(total).ok()
 }
 
-/// One number with its unit.
+/// Reads one number with its unit.
 fn part(rest: &mut &str) -> Option<u64> {
     let whole = digits(rest);
     let value = if whole.is_empty() {
@@ -60,7 +60,7 @@ fn part(rest: &mut &str) -> Option<u64> {
         .filter(|v| *v <= 1 << 63)
 }
 
-/// The fraction of a unit; digits beyond what an integer holds are dropped.
+/// Reads the fraction of a unit; digits beyond what an integer can store are dropped.
 fn part_of(fraction: &str, unit: u64) -> u64 {
     let (mut value, mut scale) = (0_u64, 1.0_f64);
     for digit in fraction.bytes() {
@@ -88,12 +88,12 @@ fn digits<'t>(rest: &mut &'t str) -> &'t str {
     digits
 }
 
-/// What `string(duration)` gives: seconds.
+/// Prints a duration in seconds, as `string(duration)` does.
 pub(in crate::cel) fn print_duration(nanos: i64) -> String {
     format!("{}s", crate::cel::number::go_fixed(seconds(nanos)))
 }
 
-/// Go's `Duration.Seconds`.
+/// Computes Go's `Duration.Seconds`.
 fn seconds(nanos: i64) -> f64 {
     (nanos / 1_000_000_000) as f64 + (nanos % 1_000_000_000) as f64 / 1e9
 }

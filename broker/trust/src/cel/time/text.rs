@@ -1,8 +1,8 @@
-//! Timestamps in the notation of RFC 3339.
+//! Reads and prints timestamps in the notation of RFC 3339.
 
 use super::{Timestamp, days_before};
 
-/// What a text is, read as Go's `time.Parse` reads RFC 3339.
+/// The result of reading a text as Go's `time.Parse` reads RFC 3339.
 #[derive(Debug)]
 pub(in crate::cel) enum Reading {
     Is(Timestamp),
@@ -12,7 +12,7 @@ pub(in crate::cel) enum Reading {
 }
 
 impl Timestamp {
-    /// Reads a timestamp. Go is wider than RFC 3339: an hour of one digit, a comma before the
+    /// Reads a timestamp. Go accepts more than RFC 3339: an hour of one digit, a comma before the
     /// fraction, offsets up to 24:60.
     pub(in crate::cel) fn read(text: &str) -> Reading {
         let mut rest = text.as_bytes();
@@ -29,7 +29,7 @@ impl Timestamp {
         }
     }
 
-    /// What `string(timestamp)` gives.
+    /// Prints a timestamp as `string(timestamp)` does.
     pub(in crate::cel) fn print(&self) -> String {
         let c = self.civil(self.offset.into());
         let mut out = format!(
@@ -53,7 +53,7 @@ impl Timestamp {
     }
 }
 
-/// Seconds since 1970, nanoseconds and the offset in seconds east of UTC.
+/// Reads seconds since 1970, nanoseconds and the offset in seconds east of UTC.
 fn instant(rest: &mut &[u8]) -> Option<(i64, i64, i32)> {
     let year = digits(rest, 4, 4)?;
     let month = digits(eat(rest, b'-')?, 2, 2)?;
@@ -83,13 +83,13 @@ fn instant(rest: &mut &[u8]) -> Option<(i64, i64, i32)> {
     Some((seconds, nanos, offset))
 }
 
-/// Takes that byte away, or finds another.
+/// Removes that byte from the front; `None` if another byte is there.
 fn eat<'r, 't>(rest: &'r mut &'t [u8], byte: u8) -> Option<&'r mut &'t [u8]> {
     *rest = rest.strip_prefix(&[byte])?;
     Some(rest)
 }
 
-/// Takes as many digits as there are, up to a number of them.
+/// Reads as many digits as there are, up to `most`.
 fn digits(rest: &mut &[u8], least: usize, most: usize) -> Option<i64> {
     let count = rest
         .iter()
@@ -105,8 +105,8 @@ fn digits(rest: &mut &[u8], least: usize, most: usize) -> Option<i64> {
     )
 }
 
-/// The nanoseconds of a fraction; digits beyond the ninth are dropped. A mark without a digit after
-/// it is left where it is.
+/// Reads the nanoseconds of a fraction; digits beyond the ninth are dropped. A mark without a digit
+/// after it is not removed.
 fn fraction(rest: &mut &[u8]) -> i64 {
     let [b'.' | b',', after @ ..] = *rest else {
         return 0;
@@ -127,7 +127,7 @@ fn fraction(rest: &mut &[u8]) -> i64 {
         .fold(0, |value, digit| value * 10 + i64::from(digit - b'0'))
 }
 
-/// `Z` or `+02:00`, in seconds.
+/// Reads `Z` or `+02:00`, in seconds.
 fn zone(rest: &mut &[u8]) -> Option<i32> {
     let sign = match rest.first()? {
         b'Z' => {

@@ -1,15 +1,15 @@
-//! When values are equal, and which comes first.
+//! Compares and orders values.
 
 use std::cmp::Ordering;
 
 use super::Val;
 
-/// Deeper values are not compared; claims do not nest this far.
+/// The deepest level at which values are compared; claims do not nest this far.
 const MAX_DEPTH: u32 = 256;
 
 impl Val {
-    /// `==` of CEL: numbers compare across types, values of different kinds are unequal. An error
-    /// where cel-go has one.
+    /// CEL's `==`: numbers compare across types, values of different kinds are unequal. It returns
+    /// an error where cel-go has one.
     pub(in crate::cel) fn equals(&self, other: &Self) -> Self {
         self.equal_within(other, 0)
     }
@@ -59,7 +59,7 @@ impl Val {
             (Self::Quantity(a), Self::Quantity(b)) => return a.equals(*b),
             (Self::Semver(a), Self::Semver(b)) => a == b,
             (Self::Format(a), Self::Format(b)) => a == b,
-            // These do not answer false to a stranger.
+            // These give an error, not false, for a value of another kind.
             (
                 Self::Url(_)
                 | Self::Ip(_)
@@ -84,7 +84,7 @@ impl Val {
         matches!(self, Self::Bool(false))
     }
 
-    /// The very same value of the very same type, as a Go map compares keys.
+    /// Whether value and type are identical, as a Go map compares keys.
     pub(in crate::cel) fn identical(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -97,7 +97,7 @@ impl Val {
         }
     }
 
-    /// The same number in the other number types, when nothing is lost.
+    /// Returns the same number in the other number types, if nothing is lost.
     pub(in crate::cel) fn other_numbers(&self) -> Vec<Self> {
         match *self {
             Self::Int(n) => u64::try_from(n).map(Self::Uint).into_iter().collect(),
@@ -115,7 +115,7 @@ impl Val {
         matches!(self, Self::Double(d) if d.is_nan())
     }
 
-    /// Orders two values, or gives the error of cel-go.
+    /// Orders two values, or returns cel-go's error.
     pub(in crate::cel) fn compare(&self, other: &Self) -> Result<Ordering, Self> {
         match (self, other) {
             (Self::Bool(a), Self::Bool(b)) => Ok(a.cmp(b)),

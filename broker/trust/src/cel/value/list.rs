@@ -1,11 +1,11 @@
-//! Lists, and what their Go form was.
+//! Lists, with the properties of their Go form.
 
 use std::sync::Arc;
 
 use super::Val;
 
-/// A list. `unescape` marks the lists of claims since 1.34: what is taken out of them by index has
-/// its names unescaped.
+/// A list. `unescape` marks the lists of claims from 1.34 on: an element taken by index has its
+/// names unescaped.
 #[derive(Debug, Clone)]
 pub(in crate::cel) struct List {
     items: Arc<Vec<Val>>,
@@ -24,7 +24,7 @@ impl List {
         }
     }
 
-    /// A list that is `[]string` in Go.
+    /// Creates a list that is `[]string` in Go.
     pub(in crate::cel) fn of_strings(items: Vec<String>) -> Self {
         Self {
             items: Arc::new(items.into_iter().map(Val::from).collect()),
@@ -34,18 +34,18 @@ impl List {
         }
     }
 
-    /// The list, marked as one of claims if `unescape`.
+    /// Returns the list, marked as one of claims if `unescape`.
     pub(in crate::cel) fn unescaping(mut self, unescape: bool) -> Self {
         self.unescape = unescape;
         self
     }
 
-    /// Whether Go holds it as `[]string`, which a mapping does not take for a list of strings.
+    /// Whether it is `[]string` in Go, which a mapping does not accept as a list of strings.
     pub(in crate::cel) fn is_go_strings(&self) -> bool {
         self.strings
     }
 
-    /// An empty list as optMap binds it: a growing one, which `+` changes in place for all who see
+    /// Creates an empty list as optMap binds it: `+` changes it in place, for every reference to
     /// it.
     pub(in crate::cel) fn growing() -> Self {
         Self {
@@ -70,7 +70,7 @@ impl List {
         self.items.len()
     }
 
-    /// The elements, as iteration gives them.
+    /// Returns the elements, as iteration yields them.
     pub(in crate::cel) fn items(&self) -> &[Val] {
         &self.items
     }
@@ -79,7 +79,7 @@ impl List {
         self.items.first()
     }
 
-    /// The element, as an index gives it.
+    /// Returns the element, as an index yields it.
     pub(in crate::cel) fn get(&self, index: usize) -> Option<Val> {
         self.items
             .get(index)
@@ -87,7 +87,7 @@ impl List {
             .map(|v| if self.unescape { v.unescaping() } else { v })
     }
 
-    /// `self + other`.
+    /// Computes `self + other`.
     pub(in crate::cel) fn concat(&self, other: &Self) -> Self {
         if self.len() == 0 {
             return other.clone();
@@ -103,7 +103,7 @@ impl List {
 }
 
 impl Val {
-    /// The value as it comes out of claims: containers unescape the names they are asked for.
+    /// Marks the value as part of claims: its containers unescape the names that they look up.
     pub(in crate::cel) fn unescaping(self) -> Self {
         match self {
             Self::List(l) => Self::List(l.unescaping(true)),

@@ -1,11 +1,11 @@
-//! Maps, and the variable that is one.
+//! Maps, and the variable that behaves like one.
 
 use std::sync::Arc;
 
 use super::Val;
 
 /// A map. `native` marks Go's `map[string]any`, in which only strings are looked up; `unescape`
-/// those of claims since 1.34.
+/// marks maps of claims from 1.34 on.
 #[derive(Debug, Clone)]
 pub(in crate::cel) struct Map {
     entries: Arc<Vec<(Val, Val)>>,
@@ -14,7 +14,8 @@ pub(in crate::cel) struct Map {
 }
 
 impl Map {
-    /// A map as an expression builds it. Later entries replace earlier ones of the same key.
+    /// Creates a map as an expression builds it. A later entry replaces an earlier one of the same
+    /// key.
     pub(in crate::cel) fn built() -> Self {
         Self {
             entries: Arc::default(),
@@ -23,7 +24,7 @@ impl Map {
         }
     }
 
-    /// A map that came from JSON.
+    /// Creates a map that was read from JSON.
     pub(in crate::cel) fn json(entries: Vec<(Val, Val)>) -> Self {
         Self {
             entries: Arc::new(entries),
@@ -57,7 +58,7 @@ impl Map {
         self.entries.first()
     }
 
-    /// Puts an entry, or replaces the one whose key is the very same.
+    /// Adds an entry, or replaces the one with an identical key.
     pub(in crate::cel) fn put(&mut self, key: Val, value: Val) {
         let entries = Arc::make_mut(&mut self.entries);
         match entries.iter_mut().find(|(k, _)| k.identical(&key)) {
@@ -66,12 +67,12 @@ impl Map {
         }
     }
 
-    /// Takes an entry away.
+    /// Removes an entry.
     pub(in crate::cel) fn remove(&mut self, key: &Val) {
         Arc::make_mut(&mut self.entries).retain(|(k, _)| !k.identical(key));
     }
 
-    /// The value that a selection or an index finds.
+    /// Returns the value that a selection or an index finds.
     pub(in crate::cel) fn find(&self, key: &Val) -> Option<Val> {
         if !self.unescape {
             return self.get(key);
@@ -84,7 +85,7 @@ impl Map {
             .map(Val::unescaping)
     }
 
-    /// The value of a key as it stands, without unescaping.
+    /// Returns the value of a key, without unescaping.
     pub(in crate::cel) fn get(&self, key: &Val) -> Option<Val> {
         let same = |wanted: &Val| {
             self.entries
@@ -103,7 +104,7 @@ impl Map {
     }
 }
 
-/// The variable as the API server hands it over since 1.34.
+/// The variable as the API server passes it from 1.34 on.
 #[derive(Debug)]
 pub(in crate::cel) struct Lazy {
     pub(in crate::cel) type_name: &'static str,
@@ -119,12 +120,12 @@ impl Lazy {
         self.entries.len()
     }
 
-    /// What iteration gives: the values.
+    /// Returns what iteration yields: the values.
     pub(in crate::cel) fn values(&self) -> impl Iterator<Item = &Val> {
         self.entries.iter().map(|(_, v)| v)
     }
 
-    /// The value of a name, which may be escaped. An error if the key is not a string.
+    /// Returns the value of a name, which may be escaped. An error if the key is not a string.
     pub(in crate::cel) fn find(&self, key: &Val) -> Result<Option<Val>, Val> {
         let Val::Str(name) = key else {
             return Err(Val::no_overload());

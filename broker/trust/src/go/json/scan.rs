@@ -1,4 +1,4 @@
-//! One pass over JSON text, with the errors of Go's scanner.
+//! Parses JSON text in one pass, with the errors of Go's scanner.
 
 use super::{Json, JsonFault, MAX_DEPTH, MAX_DEPTH_OF_GO, quote_byte};
 
@@ -61,10 +61,12 @@ impl Scan<'_> {
         }
     }
 
-    /// Checks a container and keeps nothing of it. What is open stands on the heap.
+    /// Checks a container without keeping its content. Open containers are tracked on the heap, so
+    /// that no depth exhausts the stack.
     fn deep(&mut self, first: u8, depth: usize) -> Result<Json, JsonFault> {
         let mut open = vec![first];
-        // Whether the innermost container may still close without a value or a comma.
+        // Whether the innermost container may still close at once, before its first value and
+        // without a comma.
         let mut fresh = true;
         while let Some(innermost) = open.last().copied() {
             let close = if innermost == b'{' { b'}' } else { b']' };
@@ -108,7 +110,7 @@ impl Scan<'_> {
         Ok(Json::Deep(if first == b'{' { "object" } else { "array" }))
     }
 
-    /// The name of a member, and the colon after it.
+    /// Reads the name of a member, and the colon after it.
     fn key(&mut self) -> Result<String, JsonFault> {
         match self.next_visible()? {
             b'"' => {}
@@ -209,7 +211,7 @@ impl Scan<'_> {
         }
     }
 
-    /// What follows an opening quote.
+    /// Reads the rest of a string, after its opening quote.
     fn text(&mut self) -> Result<String, JsonFault> {
         let mut out = Vec::new();
         loop {
@@ -241,8 +243,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// The character of a `\u`; a surrogate without its other half is replaced, and what follows it
-    /// is read again.
+    /// Reads the character of a `\u`. A surrogate without its other half is replaced, and a
+    /// following escape is read on its own.
     fn unicode(&mut self) -> Result<char, JsonFault> {
         let first = self.hex4()?;
         if !(0xd800..0xe000).contains(&first) {
@@ -274,7 +276,8 @@ impl Scan<'_> {
     }
 }
 
-/// Each byte that is not part of a character becomes one U+FFFD, as Go's `utf8.DecodeRune` steps.
+/// Replaces each byte that is not part of a character by one U+FFFD, as Go's `utf8.DecodeRune`
+/// does.
 fn replace_broken(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     let mut rest = bytes;

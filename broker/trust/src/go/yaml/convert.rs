@@ -1,4 +1,4 @@
-//! From values to JSON, as `sigs.k8s.io/yaml` does it: keys become strings, and some cannot.
+//! Converts values to JSON as `sigs.k8s.io/yaml` does: keys become strings, which not all can.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::value::{Content, Key, Map, Plain, Value, print_float, print_plain, sh
 use super::{Fault, Limit};
 use crate::go::json::Json;
 
-/// The longest path whose line is kept. Those of fields are shorter.
+/// The longest path whose line is kept. The paths of fields are shorter.
 const MAX_PATH: usize = 256;
 
 /// Converts a document, and collects the lines of its fields.
@@ -19,7 +19,7 @@ pub(super) fn convert(value: &Value) -> Result<(Json, BTreeMap<String, u64>), Fa
     };
     let json = converter.value(value);
     if let Some((message, certain)) = converter.refused.first() {
-        // Go walks maps by chance: of several such keys, any is the one that is named.
+        // Go walks maps in random order, so it may name any of several such keys.
         let exact = *certain && converter.refused.len() == 1;
         return Err(Fault::Refused {
             message: message.clone(),
@@ -45,9 +45,9 @@ pub(super) fn convert(value: &Value) -> Result<(Json, BTreeMap<String, u64>), Fa
 struct Converter {
     lines: BTreeMap<String, u64>,
     path: String,
-    /// Keys that no JSON can have, and whether the text is certain.
+    /// Errors about keys that JSON cannot have, and whether each text is certain.
     refused: Vec<(String, bool)>,
-    /// Whether two keys became one string.
+    /// Whether two keys were converted to the same string.
     twice: bool,
 }
 
@@ -88,11 +88,11 @@ impl Converter {
         Json::Object(out.into_iter().collect())
     }
 
-    /// A value one step further down.
+    /// Converts a value one step further down.
     fn at(&mut self, step: &str, line: usize, value: &Value) -> Json {
         let length = self.path.len();
         if length + step.len() > MAX_PATH {
-            // Whatever lies there is no field, so its lines are not wanted.
+            // A path of this length names no field, so its lines are not collected.
             let lines = std::mem::take(&mut self.lines);
             let json = self.value(value);
             self.lines = lines;
@@ -126,7 +126,8 @@ impl Converter {
                 };
                 let mut key = String::new();
                 print_plain(unfit, &mut key);
-                // One is named, and a second says that it is chance which one.
+                // Two are enough: the first is the error to report, and a second shows that Go's
+                // choice is random.
                 if self.refused.len() < 2 {
                     let (value, certain) = shown(&value.content);
                     self.refused.push((
@@ -140,7 +141,7 @@ impl Converter {
     }
 }
 
-/// The first number that JSON has not.
+/// Returns the first number that JSON cannot represent.
 fn no_number(json: &Json) -> Option<&str> {
     match json {
         Json::Number(number) if matches!(number.as_str(), "NaN" | "+Inf" | "-Inf") => Some(number),

@@ -1,4 +1,4 @@
-//! From nodes to values: aliases, merge keys, and keys that are set twice.
+//! Decodes nodes to values: expands aliases and merge keys, and finds duplicate keys.
 
 use std::collections::HashSet;
 
@@ -7,15 +7,15 @@ use super::resolve::{MERGE, resolve};
 use super::value::{Content, Key, Map, Plain, Value, print_plain, shown};
 use super::{Fault, Limit};
 
-/// How deep a document may nest with its aliases expanded. JSON that is deeper is not read here
-/// either.
+/// The deepest nesting of a document with its aliases expanded. JSON that is deeper is not read
+/// here either.
 const MAX_LEVELS: usize = crate::go::json::MAX_DEPTH;
-/// More text than that, aliases expanded, is not read. A file is at most a quarter of it.
+/// The most text that is read, with aliases expanded. A file is at most a quarter of it.
 const MAX_TEXT: usize = 4 << 20;
-/// More text than that about keys that are set twice is not written.
+/// The most text about duplicate keys that is written.
 const MAX_COMPLAINTS: usize = 1 << 20;
 
-/// A document's value, and what strict reading has against it.
+/// A document's value, and the strict errors about it.
 pub(super) struct Decoded {
     pub(super) value: Value,
     pub(super) duplicates: Option<String>,
@@ -53,11 +53,11 @@ struct Decoder<'a> {
     tree: &'a Tree,
     /// The aliases that are being expanded.
     open: HashSet<Id>,
-    /// How many nodes were decoded, the document included.
+    /// The number of decoded nodes, the document included.
     decoded: usize,
-    /// Of those, how many inside of an alias.
+    /// The number of those inside of an alias.
     aliased: usize,
-    /// How many aliases are open.
+    /// The number of aliases that are being expanded, one inside the other.
     depth: usize,
     level: usize,
     text: usize,
@@ -65,7 +65,7 @@ struct Decoder<'a> {
     duplicates: String,
 }
 
-/// Which part of all decoded nodes may come from aliases.
+/// Returns the share of all decoded nodes that may come from aliases.
 fn allowed_ratio(decoded: usize) -> f64 {
     const LOW: usize = 400_000;
     const HIGH: usize = 4_000_000;
@@ -84,7 +84,7 @@ impl<'a> Decoder<'a> {
             .ok_or(Fault::Undetermined(Limit::Size))
     }
 
-    /// Counts one node, as the library does against aliases that multiply.
+    /// Counts one node, as the library does to stop aliases that multiply.
     fn count(&mut self) -> Result<(), Fault> {
         self.decoded += 1;
         if self.depth > 0 {
@@ -134,7 +134,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Goes one level down. Aliases and merge keys make more levels than the file has.
+    /// Enters the next level. Aliases and merge keys create more levels than the file has.
     fn descend(&mut self) -> Result<(), Fault> {
         self.level += 1;
         if self.level > MAX_LEVELS {
@@ -144,7 +144,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// What an alias stands for.
+    /// Expands an alias: reads its target.
     fn aliased<T>(
         &mut self,
         alias: Id,
@@ -217,7 +217,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Puts the members of other maps into this one.
+    /// Adds the members of other maps to this one.
     fn merge(&mut self, id: Id, map: &mut Map) -> Result<(), Fault> {
         if let NodeContent::Sequence(items) = &self.node(id)?.content {
             return items

@@ -1,4 +1,4 @@
-//! Nodes of tokens, for the first document.
+//! Parses tokens into nodes, for the first document.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use super::source::Mark;
 use super::{Fault, Limit};
 use crate::go::json::MAX_DEPTH;
 
-/// More nodes than that are not read.
+/// The most nodes that are read.
 pub(super) const MAX_NODES: usize = 100_000;
 
-/// A node's number in its tree.
+/// The index of a node in its tree.
 pub(super) type Id = usize;
 
 /// A node, and the line that it starts at, from 0.
@@ -20,7 +20,7 @@ pub(super) struct Node {
     pub(super) content: Content,
 }
 
-/// What a node holds.
+/// The content of a node.
 #[derive(Debug)]
 pub(super) enum Content {
     Scalar(Scalar),
@@ -29,17 +29,17 @@ pub(super) enum Content {
     Alias { name: String, target: Id },
 }
 
-/// A scalar before it is known what it means.
+/// A scalar before its value is resolved.
 #[derive(Debug, Default)]
 pub(super) struct Scalar {
     pub(super) text: String,
-    /// In its long form; empty without one.
+    /// The tag in its long form; empty without one.
     pub(super) tag: String,
-    /// Whether the text says what it is: it is plain and has no tag, or has the tag `!`.
+    /// Whether the text determines the type: it is plain and has no tag, or has the tag `!`.
     pub(super) implicit: bool,
 }
 
-/// The nodes of a document. An alias may be part of what it stands for.
+/// The nodes of a document. An alias may be part of its own target.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
@@ -47,17 +47,17 @@ pub(super) struct Tree {
     pub(super) root: Option<Id>,
 }
 
-/// Where a node stands.
+/// The position of a node, which determines its possible forms.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     depth: usize,
-    /// Block collections can stand here.
+    /// Whether block collections are possible here.
     block: bool,
-    /// A sequence can stand here without being indented.
+    /// Whether a sequence without indentation is possible here.
     indentless: bool,
 }
 
-/// Makes nodes of tokens.
+/// Parses tokens into the nodes of a document.
 pub(super) struct Parser<'a> {
     scanner: Scanner<'a>,
     tree: Tree,
@@ -65,7 +65,7 @@ pub(super) struct Parser<'a> {
     handles: HashMap<String, String>,
 }
 
-/// A refusal at a mark, which counts lines from 0 as the library does here.
+/// Creates a refusal at a mark. Lines count from 0, as the library does here.
 fn problem(problem: &str, mark: Mark) -> Fault {
     let place = if mark.line == 0 {
         String::new()
@@ -89,7 +89,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The first document.
+    /// Parses the first document.
     pub(super) fn document(&mut self) -> Result<Tree, Fault> {
         self.peek()?;
         self.scanner.skip();
@@ -127,14 +127,14 @@ impl<'a> Parser<'a> {
                 Some(self.node(root)?)
             }
         };
-        // The library looks at one more token, and then ends.
+        // The library reads one more token, and then ends.
         if self.peek()?.0 == Kind::DocumentEnd {
             self.scanner.skip();
         }
         Ok(std::mem::take(&mut self.tree))
     }
 
-    /// Whether anything follows the document that was read.
+    /// Whether anything follows the parsed document.
     pub(super) fn has_more(&mut self) -> bool {
         loop {
             match self.peek() {
@@ -145,7 +145,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What the next token is and where it starts. Its text is not copied: take it for that.
+    /// Returns the kind and start of the next token. It does not copy the token's text; `take`
+    /// returns that.
     fn peek(&mut self) -> Result<(Kind, Mark), Fault> {
         let token = self.scanner.peek()?;
         let kind = match &token.kind {
@@ -168,7 +169,7 @@ impl<'a> Parser<'a> {
         Ok((kind, token.start))
     }
 
-    /// Takes the next token: what it is, and where it ends.
+    /// Takes the next token; returns its kind and its end.
     fn take(&mut self) -> Result<(Kind, Mark), Fault> {
         self.scanner.peek()?;
         let token = self
@@ -220,7 +221,7 @@ impl<'a> Parser<'a> {
         Ok(self.tree.nodes.len() - 1)
     }
 
-    /// What stands where nothing is written.
+    /// Adds the node for an omitted value.
     fn empty(&mut self, mark: Mark) -> Result<Id, Fault> {
         self.add(
             mark.line,
@@ -281,7 +282,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The node itself, behind its tag and anchor.
+    /// Parses the node itself, after its tag and anchor.
     fn content(
         &mut self,
         place: Place,
@@ -321,7 +322,7 @@ impl<'a> Parser<'a> {
             }),
         };
         let id = self.add(start.line, empty)?;
-        // Before the children: they may be aliases of it.
+        // The anchor is set before the children are parsed, because they may be aliases of it.
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, id);
         }
@@ -418,7 +419,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What follows `?` or `:`.
+    /// Parses the node after `?` or `:`.
     fn block_member(&mut self, inner: Place) -> Result<Id, Fault> {
         let (_, end) = self.take()?;
         let nothing = matches!(self.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd);
@@ -449,7 +450,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads a comma, or the end of a flow collection: then it is false.
+    /// Reads a comma, or the end of a flow collection. Returns false at the end.
     fn flow_goes_on(&mut self, end: &Kind, first: bool, otherwise: &str) -> Result<bool, Fault> {
         let (mut kind, start) = self.peek()?;
         if kind != *end && !first {
@@ -466,7 +467,7 @@ impl<'a> Parser<'a> {
         Ok(true)
     }
 
-    /// A mapping of one member, as an item of a flow sequence.
+    /// Parses a mapping of one member, as an item of a flow sequence.
     fn flow_pair(&mut self, inner: Place, start: Mark) -> Result<Id, Fault> {
         self.scanner.skip();
         let id = self.add(start.line, Content::Mapping(Vec::new()))?;
@@ -476,7 +477,7 @@ impl<'a> Parser<'a> {
         };
         let key = match self.peek()?.0 {
             Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd => {
-                // The library takes that token, whatever it is.
+                // The library takes that token, whatever its kind.
                 let (_, end) = self.take()?;
                 self.empty(end)?
             }
@@ -490,7 +491,7 @@ impl<'a> Parser<'a> {
         Ok(id)
     }
 
-    /// A `:` and what follows it, or nothing.
+    /// Parses a `:` and its value; both may be missing.
     fn flow_value(&mut self, inner: Place, end: &Kind) -> Result<Id, Fault> {
         let (mut kind, mut start) = self.peek()?;
         if kind == Kind::Value {

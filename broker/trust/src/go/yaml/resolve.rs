@@ -1,4 +1,4 @@
-//! What a scalar means in YAML 1.1.
+//! Resolves scalars as in YAML 1.1.
 
 use super::Fault;
 use super::parser::Scalar;
@@ -14,7 +14,7 @@ const TIMESTAMP: &str = "tag:yaml.org,2002:timestamp";
 const BINARY: &str = "tag:yaml.org,2002:binary";
 pub(super) const MERGE: &str = "tag:yaml.org,2002:merge";
 
-/// Resolves a scalar.
+/// Returns the value of a scalar, by its tag or its text.
 pub(super) fn resolve(scalar: &Scalar) -> Result<Plain, Fault> {
     let text = &scalar.text;
     let as_text = || Plain::Text(text.clone());
@@ -30,12 +30,12 @@ pub(super) fn resolve(scalar: &Scalar) -> Result<Plain, Fault> {
         tag @ (BOOLEAN | INTEGER | FLOAT | NULL) => tagged(tag, text),
         TIMESTAMP if is_timestamp(text) => Ok(as_text()),
         TIMESTAMP => tagged(TIMESTAMP, text),
-        // `!!str`, and tags that mean nothing to the library.
+        // `!!str`, and tags that the library ignores.
         _ => Ok(as_text()),
     }
 }
 
-/// A scalar whose tag says what it has to be.
+/// Resolves a scalar whose tag states its type.
 fn tagged(tag: &str, text: &str) -> Result<Plain, Fault> {
     let guessed = guess(text);
     let found = match guessed {
@@ -59,7 +59,7 @@ fn tagged(tag: &str, text: &str) -> Result<Plain, Fault> {
     }
 }
 
-/// What a plain text is. Timestamps stay texts.
+/// Resolves a plain text. Timestamps stay texts.
 fn guess(text: &str) -> Plain {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
@@ -105,7 +105,7 @@ fn number(text: &str) -> Option<Plain> {
     float(text).or_else(|| binary(text))
 }
 
-/// Digits with Go's prefixes for another base.
+/// Reads digits with Go's prefixes for another base.
 fn unsigned(digits: &str) -> Option<u64> {
     let lower = digits.to_ascii_lowercase();
     let (radix, body) = match lower.as_bytes() {
@@ -119,7 +119,7 @@ fn unsigned(digits: &str) -> Option<u64> {
     u64::from_str_radix(body, radix).ok()
 }
 
-/// What else is taken behind `0b`: a sign.
+/// Reads the digits after `0b`, which may have a sign there.
 fn binary(text: &str) -> Option<Plain> {
     let (body, sign) = match (text.strip_prefix("0b"), text.strip_prefix("-0b")) {
         (Some(body), _) => (body, ""),
@@ -131,7 +131,7 @@ fn binary(text: &str) -> Option<Plain> {
         .map(Plain::Integer)
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, if a float64 can hold it.
+/// Reads `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, if a float64 can represent it.
 fn float(text: &str) -> Option<Plain> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
@@ -153,8 +153,8 @@ fn float(text: &str) -> Option<Plain> {
     Some(Plain::Float(value))
 }
 
-/// What starts with a dot goes to Go's `ParseFloat` as it is, which takes an underscore only
-/// between two digits.
+/// Reads a text that starts with a dot. Go's `ParseFloat` gets it unchanged and accepts an
+/// underscore only between two digits.
 fn dotted(text: &str) -> Option<Plain> {
     let bytes = text.as_bytes();
     let digit = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_digit);
@@ -167,14 +167,14 @@ fn dotted(text: &str) -> Option<Plain> {
     fits.then(|| float(&text.replace('_', ""))).flatten()
 }
 
-/// Whether Go's `time.Parse` takes the text by one of the four layouts of the library.
+/// Whether Go's `time.Parse` accepts the text by one of the library's four layouts.
 fn is_timestamp(text: &str) -> bool {
     let Some(rest) = date(text) else { return false };
     if rest.is_empty() {
         return true;
     }
     match rest.strip_prefix(' ') {
-        // Where the layout has a blank, the text may have several.
+        // Where the layout has one blank, the text may have several.
         Some(rest) => clock(rest.trim_start_matches(' ')).is_some_and(str::is_empty),
         None => rest
             .strip_prefix(['T', 't'])
@@ -183,7 +183,7 @@ fn is_timestamp(text: &str) -> bool {
     }
 }
 
-/// The rest behind a year of four digits, a month and a day.
+/// Returns the rest after a year of four digits, a month and a day.
 fn date(text: &str) -> Option<&str> {
     let (year, rest) = text.split_at_checked(4)?;
     let year = year
@@ -197,14 +197,14 @@ fn date(text: &str) -> Option<&str> {
     Some(rest)
 }
 
-/// One or two digits.
+/// Reads one or two digits.
 fn short(text: &str) -> Option<(u32, &str)> {
     let width = text.bytes().take(2).take_while(u8::is_ascii_digit).count();
     let value = text.get(..width)?.parse().ok()?;
     Some((value, text.get(width..)?))
 }
 
-/// The rest behind hours, minutes and seconds.
+/// Returns the rest after hours, minutes and seconds.
 fn clock(text: &str) -> Option<&str> {
     let (hour, rest) = short(text)?;
     let (minute, rest) = short(rest.strip_prefix(':')?)?;
@@ -221,7 +221,7 @@ fn clock(text: &str) -> Option<&str> {
     Some(fraction.trim_start_matches(|digit: char| digit.is_ascii_digit()))
 }
 
-/// `Z`, or hours and minutes.
+/// Whether the text is `Z`, or hours and minutes.
 fn is_zone(text: &str) -> bool {
     if text == "Z" {
         return true;
@@ -241,7 +241,8 @@ fn is_zone(text: &str) -> bool {
         && number(minutes).is_some_and(|minutes| minutes <= 60)
 }
 
-/// Bytes as text, each byte that is no part of a character as U+FFFD, as Go's JSON writes them.
+/// Converts bytes to text. Each byte that is not part of a character becomes U+FFFD, as in Go's
+/// JSON.
 fn replaced(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {

@@ -1,10 +1,10 @@
-//! Scalars: plain, quoted and block ones.
+//! Reads scalars: plain, quoted and block ones.
 
 use super::Fault;
 use super::scanner::{Kind, Scanner};
 use super::source::{is_blank, is_blank_or_end, is_break, is_break_or_end};
 
-/// How a block scalar's last line ends are kept.
+/// What happens to the line ends at the end of a block scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chomping {
     Strip,
@@ -12,7 +12,7 @@ enum Chomping {
     Keep,
 }
 
-/// Blanks and line ends inside of a scalar, which become text only if more follows.
+/// Blanks and line ends inside of a scalar, which become text only if more text follows.
 #[derive(Debug, Default)]
 struct Gap {
     blanks: String,
@@ -22,10 +22,10 @@ struct Gap {
 }
 
 impl Gap {
-    /// What the gap becomes: its blanks, or folded lines.
+    /// Appends the gap as text: its blanks, or folded lines.
     fn take(&mut self, into: &mut String) {
         if self.broken {
-            // One line end is a space; of several, the first is left out.
+            // One line end becomes a space; of several, the first is dropped.
             if self.first_break.starts_with('\n') {
                 into.push_str(if self.more_breaks.is_empty() {
                     " "
@@ -64,7 +64,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Reads a plain scalar. True if it ended behind a line end.
+    /// Reads a plain scalar. Returns true if it ended after a line end.
     fn plain(&mut self, text: &mut String) -> Result<bool, Fault> {
         let least = usize::try_from(self.indent + 1).unwrap_or_default();
         let mut gap = Gap::default();
@@ -104,7 +104,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// One blank or line end.
+    /// Takes one blank or line end into the gap.
     fn take_gap(&mut self, gap: &mut Gap) -> Result<(), Fault> {
         if is_blank(self.source.here()) {
             if gap.broken {
@@ -155,7 +155,7 @@ impl Scanner<'_> {
                     }
                     here if here == quote => break,
                     '\\' if !single && is_break(self.source.peek(1)) => {
-                        // The line end is left out, and so are the blanks of the next line.
+                        // The line end is dropped, and so are the blanks of the next line.
                         self.source.ensure(3)?;
                         self.source.skip();
                         self.source.skip_line();
@@ -179,7 +179,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// A backslash and what it stands for.
+    /// Reads a backslash and the escape after it.
     fn escaped(&mut self, text: &mut String) -> Result<(), Fault> {
         let plain = match self.source.peek(1) {
             '0' => '\0',
@@ -245,7 +245,7 @@ impl Scanner<'_> {
         self.source.ensure(1)?;
         while self.source.mark.column == indent && self.source.here() != '\0' {
             let blank = is_blank(self.source.here());
-            // Lines are folded, but not where one starts with a blank.
+            // Lines are folded, except next to a line that starts with a blank.
             if !literal && !after_blank && !blank && last_break.starts_with('\n') {
                 if breaks.is_empty() {
                     text.push(' ');
@@ -274,7 +274,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// What stands behind `|` or `>`: `+` or `-`, and how far the text is indented, in either
+    /// Reads the header after `|` or `>`: `+` or `-`, and the indentation of the text, in either
     /// order.
     fn block_header(&mut self) -> Result<(Chomping, usize), Fault> {
         let (mut chomping, mut increment) = (None, None);
@@ -314,8 +314,8 @@ impl Scanner<'_> {
         ))
     }
 
-    /// Indentation and empty lines. The first line with text says how far the text is indented, if
-    /// nothing did before.
+    /// Skips indentation and empty lines. The first line with text sets the indentation, if it is
+    /// not set yet.
     fn block_breaks(&mut self, indent: &mut usize, breaks: &mut String) -> Result<(), Fault> {
         let mut deepest = 0;
         loop {

@@ -1,20 +1,21 @@
-//! Tokens of YAML.
+//! Splits a file into the tokens of YAML.
 //!
-//! Whether a token is a key is known only at the `:` behind it, so tokens wait in a queue while one
-//! of them may still be a key. The library finds such a token by its number, through an index that
-//! some inputs leave wrong. The index is kept as it keeps it: what such inputs mean depends on it.
+//! Only the `:` after a token shows that it is a key, so tokens wait in a queue while one of them
+//! may still be a key. The library finds such a token by its number, through an index that some
+//! inputs make wrong. This index has the same errors, because the meaning of such inputs depends on
+//! them.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::source::{Mark, Source, is_blank, is_blank_or_end, is_break};
 use super::{Fault, Limit};
 
-/// How many flow collections, and how many block collections, may be open.
+/// The most flow collections, and the most block collections, that may be open.
 const MAX_OPEN: usize = 10_000;
-/// The longest key that is not marked by `?`, in characters.
+/// The longest key without a `?`, in characters.
 const MAX_KEY: usize = 1024;
 
-/// What a token is.
+/// The kind of a token, with its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     StreamStart,
@@ -40,7 +41,7 @@ pub(super) enum Kind {
     Scalar { text: String, plain: bool },
 }
 
-/// A token and where it stands.
+/// A token and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -52,28 +53,28 @@ pub(super) struct Token {
 #[derive(Debug, Clone, Copy, Default)]
 struct SimpleKey {
     possible: bool,
-    /// Nothing else can stand there.
+    /// Whether nothing but a key is possible there.
     required: bool,
     number: usize,
     mark: Mark,
 }
 
-/// Makes tokens of characters.
+/// Splits characters into tokens.
 #[derive(Debug)]
 pub(super) struct Scanner<'a> {
     pub(super) source: Source<'a>,
     tokens: VecDeque<Token>,
-    /// How many tokens were taken from the queue.
+    /// The number of tokens taken from the queue.
     taken: usize,
-    /// Whether the token at the head is known to be what it seems.
+    /// Whether the kind of the token at the head is final.
     ready: bool,
     started: bool,
     pub(super) flow_level: usize,
-    /// The column of the innermost block collection, and -1 outside of any.
+    /// The column of the innermost block collection; -1 outside of any.
     pub(super) indent: isize,
     indents: Vec<isize>,
     pub(super) key_allowed: bool,
-    /// One for each flow level.
+    /// The possible keys, one for each flow level.
     keys: Vec<SimpleKey>,
     /// The index in `keys` by the number of a token.
     keys_by_token: HashMap<usize, usize>,
@@ -100,7 +101,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next token, which stays.
+    /// Returns the next token without taking it.
     pub(super) fn peek(&mut self) -> Result<&Token, Fault> {
         if !self.ready {
             self.fetch_until_known()?;
@@ -110,14 +111,14 @@ impl<'a> Scanner<'a> {
             .ok_or(Fault::Undetermined(Limit::Unusual("a text without tokens")))
     }
 
-    /// Takes the token that was seen by [`Scanner::peek`].
+    /// Takes the token that [`Scanner::peek`] returned.
     pub(super) fn skip(&mut self) -> Option<Token> {
         self.ready = false;
         self.taken += 1;
         self.tokens.pop_front()
     }
 
-    /// A refusal at the place.
+    /// Creates a refusal at the current place.
     pub(super) fn problem(&self, problem: &str) -> Fault {
         let line = self.source.mark.line;
         let place = if line == 0 {
@@ -137,7 +138,7 @@ impl<'a> Scanner<'a> {
         self.tokens.push_back(Token { kind, start, end });
     }
 
-    /// Puts a token before the one of that number, or at the end if that one was taken already.
+    /// Inserts a token before the one of that number, or at the end if that one was already taken.
     fn insert(&mut self, number: Option<usize>, kind: Kind, mark: Mark) {
         let token = Token {
             kind,
@@ -164,7 +165,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Adds the next token to the queue, and those that it implies.
+    /// Adds the next token to the queue, and the tokens that it implies.
     fn fetch(&mut self) -> Result<(), Fault> {
         self.source.ensure(1)?;
         if !self.started {
@@ -217,7 +218,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips blanks, comments and line ends. A tab is a blank only where no key can start.
+    /// Skips blanks, comments and line ends. A tab counts as a blank only where no key can start.
     fn skip_to_token(&mut self) -> Result<(), Fault> {
         loop {
             self.source.ensure(1)?;
@@ -242,7 +243,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether the key at that index can still be one: it is on one line, and short.
+    /// Whether the token at that index can still be a key: it is on one line, and short.
     fn is_possible(&mut self, index: usize) -> Result<bool, Fault> {
         let here = self.source.mark;
         let Some(key) = self.keys.get_mut(index) else {
@@ -263,7 +264,7 @@ impl<'a> Scanner<'a> {
         Ok(true)
     }
 
-    /// Notes that the next token may be a key.
+    /// Records that the next token may be a key.
     pub(super) fn save_key(&mut self) -> Result<(), Fault> {
         if !self.key_allowed {
             return Ok(());
@@ -285,7 +286,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// What was noted at this level is no key.
+    /// Drops the possible key of this level.
     pub(super) fn drop_key(&mut self) -> Result<(), Fault> {
         match self.keys.last_mut() {
             Some(key) if key.possible && key.required => {
@@ -300,7 +301,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Opens a block collection, if the column is right of the innermost one.
+    /// Opens a block collection, if the column is to the right of the innermost one.
     fn open_block(
         &mut self,
         column: isize,
@@ -320,7 +321,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Closes the block collections that are right of the column.
+    /// Closes the block collections to the right of the column.
     fn close_blocks(&mut self, column: isize) {
         while self.flow_level == 0 && self.indent > column {
             self.push(Kind::BlockEnd, self.source.mark);
@@ -350,7 +351,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// A token of so many characters.
+    /// Adds a token of `count` characters.
     fn take(&mut self, kind: Kind, count: usize) {
         let start = self.source.mark;
         self.source.skip_all(count);
@@ -386,8 +387,7 @@ impl<'a> Scanner<'a> {
         self.drop_key()?;
         if self.flow_level > 0 {
             self.flow_level -= 1;
-            // In `[]` no key replaced the one that was made by `[`, whose number is that of `[`
-            // itself.
+            // In `[]` no key replaced the one that `[` made, whose number is that of `[` itself.
             if let Some(key) = self.keys.pop() {
                 self.keys_by_token.remove(&key.number);
             }
@@ -404,7 +404,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// What `-`, `?` and a `:` without a key before it need in a block.
+    /// Checks and opens what `-`, `?` and a `:` without a key need in a block.
     fn start_block_entry(&mut self, kind: Kind, otherwise: &str) -> Result<(), Fault> {
         if self.flow_level > 0 {
             return Ok(());

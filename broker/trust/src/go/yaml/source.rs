@@ -1,12 +1,12 @@
-//! The characters of a file, decoded piece by piece.
+//! Reads the characters of a file, decoded piece by piece.
 //!
-//! The library decodes 512 bytes at a time, only when its scanner needs more. So a character that
-//! it does not allow is an error only if the scanner gets near it, and one in a later document
-//! usually is not. The pieces here are the same.
+//! The library decodes 512 bytes at a time, and only if its scanner needs more. So a forbidden
+//! character is an error only if the scanner gets near it, and one in a later document usually is
+//! not. The pieces here are the same.
 
 use super::Fault;
 
-/// How many bytes the library decodes at a time.
+/// The number of bytes that the library decodes at a time.
 const PIECE: usize = 512;
 
 /// A place in the text; all counts are from 0.
@@ -24,20 +24,21 @@ enum Encoding {
     Utf16Big,
 }
 
-/// A file and a place in it. The end of the file is an endless run of NUL, which no file may hold.
+/// A file and a place in it. The end of the file reads as an endless run of NUL, which no file may
+/// contain.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     input: &'a [u8],
-    /// The bytes that were handed over so far.
+    /// The number of bytes that were read so far.
     taken: usize,
-    /// Of those, the ones that were decoded.
+    /// The number of those that were decoded.
     decoded: usize,
     ended: bool,
     encoding: Option<Encoding>,
     characters: Vec<char>,
     at: usize,
-    /// Where the scanner was when it last asked for more: the library looks for a byte order mark
-    /// there, and not at its place.
+    /// The scanner's place when it last asked for more. The library looks for a byte order mark
+    /// there, and not at its current place.
     window: usize,
     pub(super) mark: Mark,
 }
@@ -57,7 +58,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The character so many places ahead. [`Source::ensure`] must have been asked for it.
+    /// Returns a character `ahead` of the place. The caller must have called [`Source::ensure`] for
+    /// it.
     pub(super) fn peek(&self, ahead: usize) -> char {
         self.characters
             .get(self.at + ahead)
@@ -65,7 +67,7 @@ impl<'a> Source<'a> {
             .unwrap_or('\0')
     }
 
-    /// The character at the place.
+    /// Returns the character at the place.
     pub(super) fn here(&self) -> char {
         self.peek(0)
     }
@@ -75,7 +77,7 @@ impl<'a> Source<'a> {
         self.characters.get(self.window) == Some(&'\u{feff}')
     }
 
-    /// Makes sure that so many characters can be seen.
+    /// Decodes more, until `length` characters are available.
     pub(super) fn ensure(&mut self, length: usize) -> Result<(), Fault> {
         if self.unread() >= length {
             return Ok(());
@@ -127,7 +129,7 @@ impl<'a> Source<'a> {
         self.taken = self.input.len().min(self.taken + room);
     }
 
-    /// Decodes what was handed over, up to a character that is not whole yet.
+    /// Decodes the bytes read so far, up to an incomplete character.
     fn decode(&mut self, encoding: Encoding) -> Result<(), Fault> {
         while self.decoded < self.taken {
             let bytes = self.input.get(self.decoded..self.taken).unwrap_or_default();
@@ -148,25 +150,25 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Goes on by one character.
+    /// Advances by one character.
     pub(super) fn skip(&mut self) {
         self.at += 1;
         self.mark.index += 1;
         self.mark.column += 1;
     }
 
-    /// Goes on by so many characters.
+    /// Advances by `count` characters.
     pub(super) fn skip_all(&mut self, count: usize) {
         (0..count).for_each(|_| self.skip());
     }
 
-    /// Adds the character to a text and goes on.
+    /// Appends the character to a text and advances.
     pub(super) fn read(&mut self, into: &mut String) {
         into.push(self.here());
         self.skip();
     }
 
-    /// Goes on to the next line, if the place is at the end of one.
+    /// Advances to the next line, if the place is at the end of one.
     pub(super) fn skip_line(&mut self) {
         let width = match (self.here(), self.peek(1)) {
             ('\r', '\n') => 2,
@@ -179,8 +181,8 @@ impl<'a> Source<'a> {
         self.mark.line += 1;
     }
 
-    /// Adds the line's end to a text and goes on to the next line. Only the two Unicode separators
-    /// stay what they are.
+    /// Appends the line end to a text and advances to the next line. Only the two Unicode
+    /// separators stay unchanged.
     pub(super) fn read_line(&mut self, into: &mut String) {
         match self.here() {
             separator @ ('\u{2028}' | '\u{2029}') => into.push(separator),
@@ -238,7 +240,7 @@ pub(super) fn is_blank_or_end(character: char) -> bool {
     is_blank(character) || is_break_or_end(character)
 }
 
-/// What may stand in names of anchors, tag handles and directives.
+/// Whether names of anchors, tag handles and directives may contain the character.
 pub(super) fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }
@@ -247,7 +249,7 @@ fn allowed(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// The first character and its width. `None` when it is not whole yet.
+/// Returns the first character and its width; `None` if it is incomplete.
 fn utf8(bytes: &[u8], ended: bool) -> Result<Option<(char, usize)>, &'static str> {
     let Some(first) = bytes.first() else {
         return Ok(None);

@@ -1,10 +1,10 @@
-//! Anchors, aliases, tags and directives.
+//! Reads anchors, aliases, tags and directives.
 
 use super::Fault;
 use super::scanner::{Kind, Scanner};
 use super::source::{is_blank, is_blank_or_end, is_break, is_break_or_end, is_word};
 
-/// Where a tag's handle is read: in a `%TAG` directive it has to be a whole one.
+/// The place of a tag's handle; in a `%TAG` directive it must be a complete one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     Node,
@@ -58,7 +58,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// `!<uri>`, `!handle!suffix`, `!suffix` or `!`.
+    /// Reads `!<uri>`, `!handle!suffix`, `!suffix` or `!`.
     fn tag(&mut self) -> Result<Kind, Fault> {
         self.source.ensure(2)?;
         if self.source.peek(1) == '<' {
@@ -78,7 +78,7 @@ impl Scanner<'_> {
             let suffix = self.uri("")?;
             return Ok(Kind::Tag { handle, suffix });
         }
-        // It was no handle but the start of a suffix.
+        // It was not a handle but the start of a suffix.
         let suffix = self.uri(&handle)?;
         Ok(if suffix.is_empty() {
             Kind::Tag {
@@ -110,7 +110,7 @@ impl Scanner<'_> {
         Ok(handle)
     }
 
-    /// The rest of a tag. The head is what was taken for its handle.
+    /// Reads the rest of a tag. `head` is the part that was taken for its handle.
     fn uri(&mut self, head: &str) -> Result<String, Fault> {
         let mut uri: Vec<u8> = head.bytes().skip(1).collect();
         let mut any = !head.is_empty();
@@ -131,11 +131,12 @@ impl Scanner<'_> {
         if !any {
             return Err(self.problem("did not find expected tag URI"));
         }
-        // An escape can make bytes that are no text; no tag that has a meaning here has such.
+        // An escape can produce bytes that are not UTF-8; no tag with a meaning here contains such
+        // bytes.
         Ok(String::from_utf8_lossy(&uri).into_owned())
     }
 
-    /// One character as `%` and two digits for each of its bytes.
+    /// Reads one character, written as `%` and two digits for each of its bytes.
     fn escape(&mut self, uri: &mut Vec<u8>) -> Result<(), Fault> {
         let mut left = 0;
         loop {
@@ -168,7 +169,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// `%YAML` or `%TAG`, to the end of its line.
+    /// Reads `%YAML` or `%TAG`, to the end of its line.
     pub(super) fn directive(&mut self) -> Result<Kind, Fault> {
         self.source.skip();
         let name = self.word()?;

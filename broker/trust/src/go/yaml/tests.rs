@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Fault, Limit, read};
 use crate::go::json::Json;
 
-/// What `tests/observe.go` printed.
+/// The output of `tests/observe.go`.
 const OBSERVED: &str = include_str!("tests/observed.jsonl");
 
 #[derive(Deserialize)]
@@ -20,7 +20,8 @@ struct Observation {
     strict: Option<String>,
 }
 
-/// JSON without the values of numbers: no field is one, and their digits go through float64 there.
+/// Removes the values of numbers from JSON. No field is a number, and the recorded digits went
+/// through float64.
 fn ours(json: &Json) -> Value {
     match json {
         Json::Null => Value::Null,
@@ -101,7 +102,7 @@ fn what_is_too_much_is_not_decided() {
         limit(&format!("a: &a {long}\nb: [{}]\n", "*a,".repeat(60))),
         Limit::Size
     );
-    // Each alias is shallow; together they are not.
+    // Each alias is shallow, but all of them together are not.
     let mut chain = String::from("a0: &a0 {x: y}\n");
     for level in 1..300 {
         chain.push_str(&format!("a{level}: &a{level} {{<<: *a{}}}\n", level - 1));
@@ -140,7 +141,7 @@ fn a_message_holds_no_whole_file() {
 fn nothing_takes_long() {
     let long = 1 << 17;
     let of = |piece: &str| piece.repeat(long / piece.len());
-    // No parser of ours may be quadratic; the bound is a hundred times what it takes.
+    // No parser here may take quadratic time; the limit is a hundred times the usual time.
     #[allow(
         clippy::disallowed_methods,
         reason = "the test is about the time that it takes"
@@ -187,7 +188,7 @@ fn nothing_takes_long() {
         let _ = read(format!("a: &a b\nc: [{}", of(piece)).as_bytes());
         let _ = read(format!("a: \"{}", of(piece)).as_bytes());
     }
-    // Without a bound, one of them takes minutes.
+    // Without a limit, one of them takes minutes.
     assert!(
         start.elapsed() < Duration::from_secs(60),
         "{:?}",

@@ -1,4 +1,4 @@
-//! What a document means before it is JSON: maps with keys of any kind.
+//! The values of a document before its conversion to JSON: maps with keys of any kind.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ pub(super) enum Plain {
     Null,
     Bool(bool),
     Integer(i64),
-    /// What only a `uint64` holds.
+    /// An integer that only a `uint64` can represent.
     Unsigned(u64),
     Float(f64),
     Text(String),
@@ -25,7 +25,7 @@ pub(super) struct Value {
     pub(super) content: Content,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Debug, Clone)]
 pub(super) enum Content {
     Plain(Plain),
@@ -36,11 +36,11 @@ pub(super) enum Content {
 /// The members of a map, with the lines of their keys.
 pub(super) type Map = BTreeMap<Key, (usize, Value)>;
 
-/// A key as Go's maps tell keys apart: by type and value. No NaN equals another.
+/// A key as Go's maps compare keys: by type and value. No NaN equals another.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) value: Plain,
-    /// Tells keys apart that are NaN.
+    /// Distinguishes keys that are NaN.
     pub(super) serial: usize,
 }
 
@@ -67,7 +67,7 @@ impl Ord for Key {
             (Plain::Float(a), Plain::Float(b)) if a.is_nan() && b.is_nan() => {
                 self.serial.cmp(&other.serial)
             }
-            // The two zeros are one key.
+            // Zero and negative zero are the same key.
             (Plain::Float(a), Plain::Float(b)) => a
                 .partial_cmp(b)
                 .unwrap_or_else(|| b.is_nan().cmp(&a.is_nan())),
@@ -90,8 +90,8 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// A float as `strconv.FormatFloat(value, 'g', -1, …)` prints it, of the shortest digits as Rust's
-/// `{:e}` prints them.
+/// Prints a float as `strconv.FormatFloat(value, 'g', -1, …)` does. The input has the shortest
+/// digits, as Rust's `{:e}` prints them.
 pub(super) fn print_float(scientific: &str) -> String {
     let (sign, unsigned) = scientific
         .strip_prefix('-')
@@ -104,8 +104,7 @@ pub(super) fn print_float(scientific: &str) -> String {
     };
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    // An exponent is written from -5 down and from 6 up, where the number of digits is the shortest
-    // one.
+    // For the shortest digits, Go prints an exponent from -5 down and from 6 up.
     if (-4..6).contains(&exponent) {
         return format!("{sign}{}", positional(&digits, exponent));
     }
@@ -133,10 +132,10 @@ fn positional(digits: &str, exponent: i32) -> String {
     format!("{before}.{after}")
 }
 
-/// More of a value than that is not shown in a message.
+/// The longest text of a value that a message shows.
 const MAX_SHOWN: usize = 4096;
 
-/// A value as Go's `%#v` prints it, and whether that is all of it and certain.
+/// Prints a value as Go's `%#v` does. Also returns whether the text is complete and certain.
 pub(super) fn shown(content: &Content) -> (String, bool) {
     let mut out = String::new();
     let certain = print(content, &mut out);
@@ -148,8 +147,8 @@ pub(super) fn shown(content: &Content) -> (String, bool) {
     (out, false)
 }
 
-/// A value as Go's `%#v` prints it. False if Go orders the keys of a map by chance: then the text
-/// is one of several.
+/// Prints a value as Go's `%#v` does. Returns false if Go orders the keys of a map at random, so
+/// that the text is one of several.
 fn print(content: &Content, out: &mut String) -> bool {
     match content {
         Content::Plain(plain) => {
@@ -191,7 +190,7 @@ fn print_inner(content: &Content, out: &mut String) -> bool {
     print(content, out)
 }
 
-/// A scalar as `%#v` prints it.
+/// Prints a scalar as `%#v` does.
 pub(super) fn print_plain(plain: &Plain, out: &mut String) {
     match plain {
         Plain::Null => out.push_str("<nil>"),

@@ -1,4 +1,4 @@
-//! Mappings and rules by expression, through the whole of a verification.
+//! Mappings and rules by expression, tested through a whole verification.
 
 use super::*;
 use crate::config::{ExtraMapping, UserValidationRule};

@@ -1,9 +1,9 @@
-//! Expressions of an extra value with what the apiserver's own authenticator made of them, for a
+//! Compares expressions of an extra value with results of the apiserver's own authenticator, for a
 //! token with the claims of `observed.json`.
 //!
-//! Each row of `observed.tsv` is an expression and one column for each minor of the first line:
-//! `=a|b` are the values, `!` begins an error, and `?` names the kind of the field error by which
-//! the configuration is refused.
+//! Each row of `observed.tsv` is an expression and one column for each minor of the first line.
+//! `=a|b` are the values, `!` begins an error, and `?` names the kind of the field error that
+//! refuses the configuration.
 
 use super::*;
 use crate::config::ExtraMapping;
@@ -17,8 +17,8 @@ fn extra(expression: &str) -> JwtAuthenticator {
     jwt
 }
 
-/// The outcome as the table has it, and whether its words are said to be exact. Nothing if it is
-/// undetermined.
+/// Returns the outcome in the table's form, and whether its message counts as exact. `None` if it
+/// is undetermined.
 fn observe(expression: &str, minor: Minor, token: &Token, keys: &Keys) -> Option<(String, bool)> {
     let configuration = AuthenticationConfiguration {
         jwt: vec![extra(expression)],
@@ -92,12 +92,12 @@ fn outcomes_are_those_observed() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Releases before 1.33 take these two for texts that are no UTF-8.
+    // Releases before 1.33 treat these two as texts that are not UTF-8.
     let broken = |row: &String| row.contains("\\UFFFFFFFF") || row.contains("\\U800000");
     assert!(open.iter().all(broken), "{open:?}");
 }
 
-/// The outcome of an extra value for a token with one more claim, written as JSON.
+/// Returns the outcome of an extra value for a token with one more claim, written as JSON.
 fn with_claim(expression: &str, minor: Minor, claim: &str) -> Outcome {
     let hub = Hub::new();
     let payload = claims(json!({})).replacen('{', &format!("{{\"odd\":{claim},"), 1);
@@ -146,7 +146,7 @@ fn a_number_beyond_a_double_fails_where_it_is_used() {
                 );
             }
         }
-        // Which claim is looked at first is random, and so are the words.
+        // Go visits the claims in random order, so the message is random too.
         assert!(
             !rejection(with_claim(
                 "dyn(claims).filter(name, name)",
@@ -185,7 +185,7 @@ fn a_claim_that_nests_deep_is_left_alone_where_nothing_uses_it() {
                 .into_iter()
                 .all(open)
             );
-            // Before 1.34 every claim is part of what such an expression is evaluated on.
+            // Before 1.34 such an expression is evaluated on every claim.
             assert!(
                 minor == Minor::V1_36
                     || ["claims[claims.sub]", "string(dyn(claims) == 1)"]

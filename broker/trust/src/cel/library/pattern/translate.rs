@@ -1,5 +1,5 @@
-//! From Go's regular expressions to those of the `regex` crate. Everything is written out anew, so
-//! that nothing is read in two ways.
+//! Translates Go's regular expressions to those of the `regex` crate. Every construct is written
+//! out again, so that the two libraries cannot read it differently.
 
 mod class;
 mod group;
@@ -19,7 +19,7 @@ pub(super) struct Translated {
     pub(super) unicode: bool,
 }
 
-/// The same expression for the `regex` crate.
+/// Translates a whole expression.
 pub(super) fn translate(written: &str) -> Translating<Translated> {
     let mut t = Translator {
         chars: written.chars().collect(),
@@ -55,7 +55,7 @@ struct Translator {
     chars: Vec<char>,
     at: usize,
     depth: u32,
-    /// Whether what was read last can be repeated.
+    /// Whether the last construct can be repeated.
     unit: bool,
     /// Whether there is a Unicode class.
     unicode: bool,
@@ -80,7 +80,8 @@ impl Translator {
         found
     }
 
-    /// Everything up to a `)` or the end, and the largest product of repeats in it.
+    /// Translates everything up to a `)` or the end. Also returns the largest product of repeats in
+    /// it.
     fn alternatives(&mut self) -> Translating<(String, u32)> {
         self.depth += 1;
         if self.depth > MAX_NESTING {
@@ -146,7 +147,7 @@ impl Translator {
         }
     }
 
-    /// The `?` after a repeat; another repeat after it is refused.
+    /// Translates the `?` after a repeat; another repeat after it is refused.
     fn lazy(&mut self, out: &mut String) -> Translating<()> {
         if self.eat("?") {
             out.push('?');
@@ -168,7 +169,7 @@ impl Translator {
         }
     }
 
-    /// `{2}`, `{2,}` or `{2,3}`; anything else is no repeat and `{` means itself.
+    /// Reads `{2}`, `{2,}` or `{2,3}`. Anything else is not a repeat, and its `{` is a literal.
     fn counts(&mut self) -> Translating<Option<(u32, Option<u32>)>> {
         let start = self.at;
         let text: String = self
@@ -246,8 +247,8 @@ impl Translator {
                     self.at += 1;
                     out.push_str(&class::literal(c));
                 }
-                // A repeat after it takes only the last character, which is how it is written here
-                // too.
+                // A repeat after a quotation applies only to its last character; the output has the
+                // same effect.
                 self.unit = !out.is_empty();
                 if out.is_empty() {
                     beyond("an empty quotation")

@@ -1,4 +1,4 @@
-//! `string.format`: the clauses, checked before and carried out after.
+//! Implements `string.format`: checks the clauses at compile time, and prints values at run time.
 
 use super::super::super::number;
 use super::super::super::types::Type;
@@ -7,7 +7,7 @@ use super::super::{Called, convert};
 use crate::Minor;
 use crate::go::quote::quote;
 
-/// How deep a value may nest to be printed.
+/// The deepest nesting of a value that is printed.
 const MAX_DEPTH: u32 = 150;
 
 /// The most digits of `%f` that are printed here.
@@ -35,7 +35,7 @@ enum Piece<'t> {
 }
 
 impl Clause {
-    /// Whether a static type can stand here.
+    /// Whether the clause accepts a static type.
     fn takes(self, t: &Type) -> bool {
         use Type::{
             Bool, Bytes, Double, Duration, Dyn, Int, List, Map, Null, String, Timestamp, Uint,
@@ -82,8 +82,8 @@ impl Clause {
     }
 }
 
-/// Checks a constant format string against the types of its arguments. `Err` is what it is refused
-/// for.
+/// Checks a constant format string against the types of its arguments. `Err` is the reason to
+/// refuse it.
 pub(in crate::cel) fn check(
     text: &str,
     types: &[Type],
@@ -128,7 +128,7 @@ pub(in crate::cel) fn printable(t: &Type) -> bool {
     Clause::Text.takes(t)
 }
 
-/// The name of a type without its parameters.
+/// Returns the name of a type without its parameters.
 pub(in crate::cel) fn runtime_name(t: &Type) -> String {
     match t {
         Type::Any => "google.protobuf.Any".to_owned(),
@@ -143,7 +143,7 @@ pub(in crate::cel) fn runtime_name(t: &Type) -> String {
     }
 }
 
-/// Cuts a format string. Every clause needs an argument before it is even read.
+/// Splits a format string into pieces. Every clause needs an argument before it is read.
 fn pieces(text: &str, args: usize) -> impl Iterator<Item = Result<Piece<'_>, String>> {
     let (mut rest, mut used) = (text, 0);
     std::iter::from_fn(move || {
@@ -214,7 +214,7 @@ fn wrong(what: &str) -> String {
     format!("could not parse formatting clause: {what}")
 }
 
-/// Carries out a format string.
+/// Prints values by a format string.
 pub(super) fn format(text: &str, values: &List, minor: Minor) -> Called {
     let mut out = String::new();
     let mut used = 0;
@@ -238,22 +238,22 @@ pub(super) fn format(text: &str, values: &List, minor: Minor) -> Called {
     Ok(Val::from(out))
 }
 
-/// Why a value is not printed.
+/// Why a value cannot be printed.
 enum Unprinted {
-    /// With an error; the text stands after `error during formatting: `.
+    /// An error; its text follows `error during formatting: `.
     Error(String),
-    /// It is not decided here how.
+    /// How the value is printed cannot be decided here.
     Beyond(String),
 }
 
 type Printing = Result<String, Unprinted>;
 
-/// The error of a clause that does not take a value.
+/// Returns the error of a clause that does not accept a value.
 fn unfit<T>(clause: Clause, value: &Val) -> Result<T, Unprinted> {
     Err(Unprinted::Error(clause.complaint(value.type_name())))
 }
 
-/// One value in one clause.
+/// Prints one value by one clause.
 fn one(clause: Clause, value: &Val, minor: Minor) -> Printing {
     Ok(match (clause, value) {
         (Clause::Text, _) => return text_of(value, 0),
@@ -286,7 +286,7 @@ fn one(clause: Clause, value: &Val, minor: Minor) -> Printing {
     })
 }
 
-/// A double, or one of the three texts that stand for one.
+/// Reads a double, or one of the three texts that mean one.
 fn special_double(value: &Val) -> Option<f64> {
     match value {
         Val::Double(d) => Some(*d),
@@ -300,7 +300,7 @@ fn special_double(value: &Val) -> Option<f64> {
     }
 }
 
-/// `%s`.
+/// Prints a value as `%s`.
 fn text_of(value: &Val, depth: u32) -> Printing {
     match value {
         _ if depth > MAX_DEPTH => Err(Unprinted::Beyond("%s of what nests deep".to_owned())),
@@ -335,7 +335,7 @@ fn text_of(value: &Val, depth: u32) -> Printing {
     }
 }
 
-/// A map, sorted by its keys as they are printed.
+/// Prints a map, sorted by its printed keys.
 fn map_of(map: &Map, depth: u32) -> Printing {
     let mut entries = Vec::with_capacity(map.len());
     for (key, value) in map.entries() {
@@ -348,7 +348,7 @@ fn map_of(map: &Map, depth: u32) -> Printing {
                 )));
             }
         };
-        // Go looks each key up again, by which an escaped name of a claim becomes another.
+        // Go looks up each key again, which changes the escaped name of a claim.
         if map.is_unescaping() && key.contains("__") {
             return Err(Unprinted::Beyond(
                 "%s of a map with escaped names".to_owned(),
@@ -364,7 +364,7 @@ fn map_of(map: &Map, depth: u32) -> Printing {
     Ok(format!("{{{}}}", printed.join(", ")))
 }
 
-/// A value within a list or a map, as a literal of CEL.
+/// Prints a value within a list or a map, as a literal of CEL.
 fn literal_of(value: &Val, depth: u32) -> Printing {
     match value {
         Val::Str(text) => Ok(quote(text)),
@@ -389,7 +389,7 @@ fn literal_of(value: &Val, depth: u32) -> Printing {
     }
 }
 
-/// What the English way of numbers calls those that are none.
+/// Returns the English text for doubles that are not finite.
 fn no_number(d: f64) -> Option<&'static str> {
     match d {
         _ if d.is_nan() => Some("NaN"),
@@ -399,7 +399,7 @@ fn no_number(d: f64) -> Option<&'static str> {
     }
 }
 
-/// `%f` in the English way, with commas between thousands. Zero has no sign.
+/// Prints `%f` in English style, with commas between thousands. Zero has no sign.
 fn fixed(d: f64, precision: Option<u32>) -> Printing {
     let precision = precision.unwrap_or(6);
     if let Some(word) = no_number(d) {
@@ -424,7 +424,7 @@ fn fixed(d: f64, precision: Option<u32>) -> Printing {
     Ok(if d < 0.0 { format!("-{out}") } else { out })
 }
 
-/// `%e` in the English way. cel-go gives the precision as a width, so that there are always six
+/// Prints `%e` in English style. cel-go uses the precision as a width, so there are always six
 /// digits.
 fn scientific(d: f64, width: Option<u32>, minor: Minor) -> String {
     let printed = no_number(d).map_or_else(|| scientific_digits(d, minor), str::to_owned);
@@ -449,7 +449,7 @@ fn scientific_digits(d: f64, minor: Minor) -> String {
         .map_or(("", exponent), |digits| ("-", digits));
     let exponent: String = format!("{minus}{digits:0>2}").chars().map(raised).collect();
     let sign = if d < 0.0 { "-" } else { "" };
-    // The library of 1.33 has new rules for English: no space.
+    // The library of 1.33 has new English rules: no space.
     let space = if minor < Minor::V1_33 { "\u{202f}" } else { "" };
     format!("{sign}{mantissa}{space}\u{d7}{space}10{exponent}")
 }

@@ -1,8 +1,8 @@
-//! Character classes and characters that are written by escapes.
+//! Translates character classes and escaped characters.
 
 use super::{Translating, Translator, beyond, refused};
 
-/// A character that stands for itself.
+/// Writes a literal character.
 pub(super) fn literal(c: char) -> String {
     if c.is_ascii_alphanumeric() {
         c.to_string()
@@ -11,7 +11,7 @@ pub(super) fn literal(c: char) -> String {
     }
 }
 
-/// What is in a Perl class, which is ASCII only.
+/// Returns the content of a Perl class, which is ASCII only.
 pub(super) fn perl(letter: char) -> &'static str {
     match letter {
         'd' => "0-9",
@@ -23,7 +23,7 @@ pub(super) fn perl(letter: char) -> &'static str {
     }
 }
 
-/// What is in a class like `[:alpha:]`.
+/// Returns the content of a class like `[:alpha:]`.
 fn posix(name: &str) -> Option<&'static str> {
     Some(match name {
         "alnum" => "0-9A-Za-z",
@@ -45,7 +45,7 @@ fn posix(name: &str) -> Option<&'static str> {
 }
 
 impl Translator {
-    /// The character of an escape, the backslash being read.
+    /// Reads the character of an escape, after the backslash.
     pub(super) fn escaped(&mut self) -> Translating<char> {
         let Some(c) = self.peek() else {
             return refused("trailing backslash at end of expression");
@@ -115,7 +115,7 @@ impl Translator {
         }
     }
 
-    /// `[...]`.
+    /// Translates a class `[...]`.
     pub(super) fn class(&mut self) -> Translating<String> {
         self.at += 1;
         let mut out = String::from(if self.eat("^") { "[^" } else { "[" });
@@ -128,7 +128,8 @@ impl Translator {
                 self.at += 1;
                 break;
             }
-            // Go's own syntax, Perl's included, takes a dash anywhere that is no range.
+            // Go's syntax, which includes Perl's, accepts a dash that is not part of a range
+            // anywhere.
             first = false;
             if self.eat("[:") {
                 let name: String = self
@@ -195,8 +196,8 @@ impl Translator {
         Ok(out)
     }
 
-    /// `pL`, `P{Lu}` or `p{^Greek}`, the backslash being read. Go knows many more names, and
-    /// releases of it differ in some.
+    /// Translates `pL`, `P{Lu}` or `p{^Greek}`, after the backslash. Go knows many more names, and
+    /// its releases differ in some.
     pub(super) fn unicode_class(&mut self) -> Translating<String> {
         const KNOWN: [&str; 14] = [
             "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "P", "S", "Z", "Greek", "Latin",
@@ -226,7 +227,7 @@ impl Translator {
             self.unicode = true;
             return Ok(format!("\\{}{{{plain}}}", if negated { 'P' } else { 'p' }));
         }
-        // No letter but these names a category.
+        // Only these letters name a category.
         let no_category = plain.len() == 1
             && plain
                 .bytes()

@@ -1,4 +1,4 @@
-//! Groups, their names and the flags.
+//! Translates groups, their names and flags.
 
 use super::{Translating, Translator, beyond, refused};
 
@@ -23,7 +23,7 @@ impl Translator {
                     beyond("a group's name")
                 };
             }
-            // Go takes a name twice. Nothing here asks for a group, so it gets none.
+            // Go accepts a duplicate name. No caller reads groups, so the output has no names.
             self.at += name.chars().count() + 1;
         } else if self.eat("?") {
             match self.flags()? {
@@ -52,7 +52,7 @@ impl Translator {
         Ok((format!("{open}{inner})"), size))
     }
 
-    /// `i`, `m`, `s`, `U` and what they are turned off by; whether a group follows.
+    /// Reads `i`, `m`, `s`, `U` and their negations; also returns whether a group follows.
     fn flags(&mut self) -> Translating<(String, bool)> {
         let (mut on, mut off, mut negated, mut any) = (String::new(), String::new(), false, false);
         loop {
@@ -62,8 +62,8 @@ impl Translator {
             self.at += 1;
             match c {
                 'i' | 'm' | 's' | 'U' => {
-                    // A flag given twice is one to Go and a mistake to the crate. The last of two
-                    // that contradict each other counts.
+                    // Go accepts a duplicate flag, the crate refuses it. Of two that contradict
+                    // each other, the last counts.
                     let (on, off) = (&mut on, &mut off);
                     let (this, other) = if negated { (off, on) } else { (on, off) };
                     other.retain(|flag| flag != c);
