@@ -272,8 +272,7 @@ fn check_place(
         .iter()
         .filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess"))
     {
-        let problem =
-            "is in the file, but the ServerConfiguration has objects: CustomResources";
+        let problem = "is in the file, but the ServerConfiguration has objects: CustomResources";
         mistakes.push(document.mistake(
             "",
             problem,

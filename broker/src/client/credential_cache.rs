@@ -179,7 +179,10 @@ impl CredentialCache {
     /// The operating system's error.
     pub fn put(&self, key: &CacheKey, token: &CachedToken, now: Timestamp) -> Result<(), String> {
         self.try_put(key, token).map_err(|error| {
-            format!("the token is not cached in {}: {error}", self.path.display())
+            format!(
+                "the token is not cached in {}: {error}",
+                self.path.display()
+            )
         })?;
         self.remove_old(now);
         Ok(())

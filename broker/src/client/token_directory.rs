@@ -184,12 +184,12 @@ impl TokenDirectory {
     /// Checks that a visible name is free or the agent's own link.
     fn check_link(&self, name: &str) -> std::io::Result<()> {
         match self.link(name)? {
-            Some(target) if target != format!("{DATA}/{name}") => Err(std::io::Error::other(
-                format!(
+            Some(target) if target != format!("{DATA}/{name}") => {
+                Err(std::io::Error::other(format!(
                     "{name} was not created by the agent and is not changed; name an empty \
                      directory"
-                ),
-            )),
+                )))
+            }
             _ => Ok(()),
         }
     }

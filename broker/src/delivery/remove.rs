@@ -126,9 +126,8 @@ impl Deliveries {
             // about it.
             Ok(Removal::Stays(why)) => {
                 if earlier.is_some() {
-                    report.message = format!(
-                        "the object was not deleted: {why}; its token may still be in it"
-                    );
+                    report.message =
+                        format!("the object was not deleted: {why}; its token may still be in it");
                 }
                 report.token = earlier;
                 (false, None)

@@ -84,8 +84,7 @@ pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response
             "try again shortly".to_owned(),
         ),
         Outside::Limited => {
-            let text =
-                "too many requests from unknown callers; try again shortly".to_owned();
+            let text = "too many requests from unknown callers; try again shortly".to_owned();
             (
                 StatusCode::TOO_MANY_REQUESTS,
                 "temporarily_unavailable",

@@ -177,7 +177,7 @@ impl Delivered {
                 Token::OfRevoked { reason, message } if reason == "Delivered" => {
                     let why = "it was not rewritten, and the status of its access does not report \
                                why"
-                        .to_owned();
+                    .to_owned();
                     Some(NotProven {
                         name,
                         why,
