@@ -1,14 +1,14 @@
-//! The published documents beside an empty handler and beside SPIRE's oidc-discovery-provider:
+//! Compares the published documents with an empty handler and with SPIRE's oidc-discovery-provider:
 //! `cargo bench -p keyferry --bench discovery`, with `-- --markdown` for the text of
 //! `docs/benchmarks.md`.
 //!
-//! Every server is a process of its own, so that its CPU time and memory can be told apart, and so
-//! is the load. Everything is on loopback, bounded in count and time, and stops by itself in eight
-//! minutes. Where the peer cannot be built, its rows say why.
+//! Every server is a separate process, so that its CPU time and memory can be measured alone, and
+//! so is the load. Everything is on loopback, limited in count and time, and ends by itself in
+//! eight minutes. If the peer cannot be built, its rows say why.
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
-// The other benchmark's, of which not all is needed here.
+// Shared with the other benchmark; this one does not need all of it.
 #[allow(dead_code)]
 #[path = "exchange/answer_time.rs"]
 mod answer_time;
@@ -59,7 +59,7 @@ mod server;
 
 use std::process::ExitCode;
 
-/// What can go wrong in a benchmark ends it with a sentence.
+/// The result of a benchmark step. Any error ends the benchmark with its message.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> ExitCode {
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     } else if has("--bench") {
         measured(has("--markdown"))
     } else {
-        // `cargo test --all-targets` starts benchmarks too, without this argument.
+        // `cargo test --all-targets` also starts benchmarks, without this argument.
         process::say("nothing is measured without `cargo bench`\n")
     };
     process::exit(outcome)

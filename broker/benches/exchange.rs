@@ -1,10 +1,10 @@
 //! The benchmarks: `cargo bench -p keyferry --bench exchange`, with `-- --markdown` for the text of
 //! `docs/benchmarks.md`.
 //!
-//! Everything is on loopback, bounded in count and time, and stops by itself in less than three
-//! minutes. The server under test is the one that `keyferry serve` runs, in this process; the load
-//! comes from this binary again, as a child process, so that the server's own CPU time can be told
-//! apart.
+//! Everything is on loopback, limited in count and time, and ends by itself in less than three
+//! minutes. The server under test is the one that `keyferry serve` runs, in this process. The load
+//! comes from this binary as a child process, so that the server's own CPU time can be measured
+//! alone.
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
@@ -38,7 +38,7 @@ use exchange::figures::Figures;
 use exchange::stage::Stage;
 use exchange::{driver, hub_load, memory, plot, process, report, slow_mint, stampede, throughput};
 
-/// What can go wrong in a benchmark ends it with a sentence.
+/// The result of a benchmark step. Any error ends the benchmark with its message.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> ExitCode {
@@ -51,14 +51,14 @@ fn main() -> ExitCode {
     } else if has("--bench") {
         measure(has("--markdown"))
     } else {
-        // `cargo test --all-targets` starts benchmarks too, without this argument.
+        // `cargo test --all-targets` also starts benchmarks, without this argument.
         process::say("nothing is measured without `cargo bench`\n")
     };
     process::exit(outcome)
 }
 
 fn measure(markdown: bool) -> Outcome<()> {
-    // The runtime of `keyferry serve`.
+    // The same runtime as `keyferry serve`.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

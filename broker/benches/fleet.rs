@@ -1,11 +1,11 @@
-//! A fleet of TargetAccesses on one real hub: `cargo bench -p keyferry --bench fleet`, with `--
-//! --markdown` for the text of `docs/benchmarks.md`, `--accesses N` for another number than 2,000
-//! and `--minutes N` for another time of watching than 15.
+//! Measures a fleet of TargetAccesses on one real hub: `cargo bench -p keyferry --bench fleet`,
+//! with `-- --markdown` for the text of `docs/benchmarks.md`, `--accesses N` for another number
+//! than 2,000, and `--minutes N` to watch for another time than 15 minutes.
 //!
 //! The hub is a kube-apiserver 1.36 with its etcd and kube-controller-manager on this machine, with
-//! the shipped installation and admission policies; Keyferry is the shipped binary, a process of its own, and
-//! has no more rights than the shipped ones. What it asked of the hub is read from the hub's own
-//! audit log.
+//! the shipped installation and admission policies. Keyferry is the shipped binary as a separate
+//! process, with no more rights than the shipped ones. Its calls to the hub are read from the hub's
+//! own audit log.
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 use self::plan::Plan;
 
-/// What can go wrong in a benchmark ends it with a sentence.
+/// The result of a benchmark step. Any error ends the benchmark with its message.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     let outcome = if arguments.iter().any(|argument| argument == "--bench") {
         measured(&arguments)
     } else {
-        // `cargo test --all-targets` starts benchmarks too, without this argument.
+        // `cargo test --all-targets` also starts benchmarks, without this argument.
         process::say("nothing is measured without `cargo bench`\n")
     };
     process::exit(outcome)

@@ -1,13 +1,14 @@
-//! How fast `verify` and `lint` answer: `cargo bench -p keyferry --bench verify`, with `--
+//! Measures how fast `verify` and `lint` are: `cargo bench -p keyferry --bench verify`, with `--
 //! --markdown` for the text of `docs/benchmarks.md`.
 //!
-//! Evaluations are of every file of `auth-configs/` and every token of its vectors, beside
-//! kube-apiserver's own authenticator, asked about the same. Processes are the built binary on a
-//! shipped file, beside a process that does nothing. It stops by itself in a minute.
+//! Evaluations are of every file of `auth-configs/` with every token of its vectors, compared with
+//! kube-apiserver's own authenticator on the same input. Processes are the built binary on a
+//! shipped file, compared with a process that does nothing. The benchmark ends by itself in a
+//! minute.
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
-// The other benchmarks', of which not all is needed here.
+// Shared with the other benchmarks; this one does not need all of it.
 #[allow(dead_code)]
 #[path = "exchange/process.rs"]
 mod process;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 use spread::Spread;
 use table::Table;
 
-/// What can go wrong in a benchmark ends it with a sentence.
+/// The result of a benchmark step. Any error ends the benchmark with its message.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> ExitCode {
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     process::exit(if has("--bench") {
         measured(has("--markdown"))
     } else {
-        // `cargo test --all-targets` starts benchmarks too, without this argument.
+        // `cargo test --all-targets` also starts benchmarks, without this argument.
         process::say("nothing is measured without `cargo bench`\n")
     })
 }
@@ -51,7 +52,7 @@ fn measured(markdown: bool) -> Outcome<()> {
     let mut peer = peer::Peer::start().map_err(|why| absent = Some(why)).ok();
     for round in 0..5 {
         process::complain(&format!("evaluations, round {} ...\n", round + 1))?;
-        // In turns, so that a busy neighbour meets both.
+        // Alternate, so that other load on the machine affects both.
         ours.push(evaluations::rate(&work)?);
         if let Some(peer) = &mut peer {
             theirs.push(peer.rate(&work)?);

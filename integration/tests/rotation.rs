@@ -3,15 +3,15 @@
 //!
 //! | what happens | test |
 //! |---|---|
-//! | the hub signs with a new key before anybody could know it; then the next one is published first, and an old one dropped too early; all the while others make the targets fetch keys at the worst moment | `under_load_max_age_30`, `under_load_max_age_60` |
+//! | the hub signs with a new key that was never published; then the next one is published first, and an old one is dropped too early; meanwhile others make the targets fetch keys at the worst moment | `under_load_max_age_30`, `under_load_max_age_60` |
 //! | one of two apiservers of the hub lags | `a_lagging_apiserver_makes_nothing_flap` |
 //! | the hub signs with a key that it does not list yet; a second replica | `a_hub_that_signs_before_it_lists_costs_nothing` |
 //! | an apiserver shows a rogue key once, other bytes under a known kid, another issuer | `an_odd_apiserver_changes_nothing` |
-//! | somebody edits, dates back, deletes or restores the record of keys | `a_forged_record_is_not_believed` |
-//! | a key is revoked, and the record of before comes back | `a_revoked_key_is_forgotten_by_its_targets` |
-//! | a key is revoked whose tokens lie in delivered Secrets; then the only key, which the hub goes on signing with | `a_revocation_rewrites_what_was_delivered` |
-//! | hub and target have one issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_fixes_a_collision` |
-//! | the hub is stopped and Keyferry started anew | `the_state_directory_outlives_the_process` |
+//! | another client edits, dates back, deletes or restores the key journal | `a_forged_record_is_not_believed` |
+//! | a key is revoked, and the earlier key journal is restored | `a_revoked_key_is_forgotten_by_its_targets` |
+//! | a key is revoked whose tokens are in delivered Secrets; then the only key, with which the hub keeps signing | `a_revocation_rewrites_what_was_delivered` |
+//! | hub and target have the same issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_fixes_a_collision` |
+//! | the hub is stopped and Keyferry restarted | `the_state_directory_outlives_the_process` |
 //!
 //! The tests of managed issuers, in `rotation/managed_issuer.rs`, wait for the same reasons and run
 //! beside these.

@@ -1,5 +1,5 @@
-//! An empty handler behind Keyferry's own TLS listener, as a process of its own: what is left when
-//! nothing is decided.
+//! An empty handler behind Keyferry's own TLS listener, as a separate process. It shows the cost
+//! that remains without any work on a request.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -18,26 +18,26 @@ use serde::{Deserialize, Serialize};
 use super::process;
 use crate::Outcome;
 
-/// The argument that makes this binary such a server.
+/// The argument that makes this binary run the empty server.
 pub const SERVE: &str = "--serve-empty";
 
-/// What to serve.
+/// The settings of the empty server.
 #[derive(Deserialize, Serialize)]
 pub struct Order {
-    /// Its certificate.
+    /// The file of its certificate.
     pub certificate: PathBuf,
-    /// Its key.
+    /// The file of its key.
     pub key: PathBuf,
-    /// Bytes of the body.
+    /// The length of the body in bytes.
     pub bytes: usize,
 }
 
-/// Reads an [`Order`] from standard input, says where it listens, and serves until it is killed.
+/// Reads an [`Order`] from standard input, prints its address, and serves until it is killed.
 pub fn main() -> Outcome<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let order: Order = serde_json::from_str(&text)?;
-    // The runtime of `keyferry serve`.
+    // The same runtime as `keyferry serve`.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

@@ -1,20 +1,20 @@
-//! All that one run measured.
+//! All measurements of one run.
 
 use super::load::Received;
 use super::spread::Spread;
 use super::tls_connection::Size;
 
-/// See the module.
+/// All measurements of one run.
 pub struct Figures {
-    /// Where it ran.
+    /// The machine of the run.
     pub machine: String,
-    /// Kept connections.
+    /// Measurements with kept connections.
     pub kept: Vec<Subject>,
-    /// A new connection for each request.
+    /// Measurements with a new connection for each request.
     pub new: Vec<Subject>,
-    /// Kept connections beside slow clients.
+    /// Measurements with kept connections beside slow clients.
     pub crowded: Vec<Subject>,
-    /// How many slow clients.
+    /// The number of slow clients.
     pub slow: usize,
     /// Resident memory of each server.
     pub memory: Vec<Memory>,
@@ -24,40 +24,41 @@ pub struct Figures {
 
 /// One document of one server under one load.
 pub struct Subject {
-    /// What it is.
+    /// The name in the tables.
     pub name: String,
-    /// Which server, by its place.
+    /// The index of the server.
     pub server: usize,
-    /// The size of its answer.
+    /// The size of its response.
     pub size: Size,
-    /// One for each round.
+    /// One sample for each round.
     pub samples: Vec<Sample>,
 }
 
-/// One round.
+/// The result of one round.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// What came back.
+    /// The responses that the load received.
     pub received: Received,
-    /// Answers per second.
+    /// The responses per second.
     pub rate: f64,
-    /// The server's CPU time per answer in microseconds; nothing where the system does not tell.
+    /// The server's CPU time per response in microseconds; `None` where the system does not report
+    /// it.
     pub cpu: Option<f64>,
 }
 
 /// Resident memory of one server in KiB.
 pub struct Memory {
-    /// Which.
+    /// The name of the server.
     pub name: &'static str,
-    /// After its start.
+    /// After the start.
     pub idle: Option<u64>,
     /// After the first round of kept connections.
     pub warm: Option<u64>,
-    /// After everything on kept and new connections.
+    /// After all loads on kept and new connections.
     pub after_load: Option<u64>,
     /// While slow clients were connected, round by round.
     pub crowded: Vec<u64>,
-    /// A moment after they had left, round by round.
+    /// A moment after the slow clients had disconnected, round by round.
     pub left: Vec<u64>,
 }
 
@@ -67,7 +68,7 @@ impl Subject {
         Spread::of(self.samples.iter().filter_map(of))
     }
 
-    /// This one's figure by that of another, round by round.
+    /// The ratio of this subject's figure to another's, round by round.
     pub fn ratio(&self, other: &Self, of: impl Fn(&Sample) -> Option<f64>) -> Option<Spread> {
         let pairs = self.samples.iter().zip(&other.samples);
         Spread::of(pairs.filter_map(|(own, other)| Some(of(own)? / of(other)?)))

@@ -1,5 +1,5 @@
-//! The load, in a process of its own: connections that are kept, or a new one for each request,
-//! with slow clients beside them or not.
+//! The load, as a separate process: kept connections or a new one for each request, with or without
+//! slow clients beside them.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -19,43 +19,44 @@ use super::tls_connection::{self, TlsConnection};
 use super::window::{Start, Window};
 use crate::Outcome;
 
-/// The argument that makes this binary the load.
+/// The argument that makes this binary generate the load.
 pub const LOAD: &str = "--send-discovery-load";
-/// A slow client sends its request in so many parts ...
+/// The number of parts in which a slow client sends its request.
 const PARTS: usize = 5;
-/// ... and rests so long after each: it is within the time that servers give for a request's head.
+/// The pause of a slow client after each part. It is within the time that servers allow for a
+/// request's head.
 const REST: Duration = Duration::from_secs(1);
-/// Handshakes of slow clients under way at once, in each thread.
+/// The number of concurrent handshakes of slow clients, in each thread.
 const OPENING: usize = 16;
 
-/// What to send.
+/// The settings of a load.
 #[derive(Clone, Deserialize, Serialize)]
 pub struct Load {
-    /// To whom.
+    /// The address of the server.
     pub address: SocketAddr,
-    /// Whose certificate to expect.
+    /// The CA of the server's certificate.
     pub ca_pem: String,
     /// The whole request.
     pub request: String,
-    /// Senders at once.
+    /// The number of concurrent senders.
     pub senders: usize,
-    /// Whether each request gets a connection of its own, with a full handshake, as a verifier
-    /// without a session cache makes it.
+    /// Whether each request uses its own connection with a full handshake, like a verifier without
+    /// a session cache.
     pub new_connections: bool,
-    /// Slow clients, connected all the time.
+    /// The number of slow clients, which are connected all the time.
     pub slow: usize,
-    /// How long before anything counts.
+    /// The time before anything counts.
     pub warm_up: Duration,
-    /// How long to measure.
+    /// The time to measure.
     pub duration: Duration,
 }
 
-/// What came back.
+/// The responses that the load received.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Received {
-    /// Answers to the senders within the measured time.
+    /// The responses to the senders within the measured time.
     pub answered: Answered,
-    /// Answers to slow clients, from first to last.
+    /// The responses to slow clients, over the whole run.
     pub slow_answers: u64,
     /// Slow clients whose connection the server ended.
     pub slow_lost: u64,
@@ -67,7 +68,7 @@ struct Slow {
     lost: AtomicU64,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared {
     load: Load,
     config: Arc<ClientConfig>,
@@ -75,7 +76,7 @@ struct Shared {
     slow: Slow,
 }
 
-/// Reads a [`Load`] from standard input, carries it out and writes [`Received`].
+/// Reads a [`Load`] from standard input, runs it and writes [`Received`].
 pub fn main() -> Outcome<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
@@ -147,7 +148,7 @@ fn work(shared: &Arc<Shared>, thread: usize, threads: usize) -> Outcome<Vec<Dura
         .await?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(times.into_iter().flatten().collect())
     });
-    // The slow clients end with it.
+    // This also ends the slow clients.
     runtime.shutdown_background();
     times
 }
@@ -202,9 +203,9 @@ async fn send(
     }
 }
 
-/// Asks without haste, again and again.
+/// Sends requests slowly and repeatedly.
 async fn be_slow(shared: Arc<Shared>, mut connection: TlsConnection, index: usize) {
-    // Not all in the same moment.
+    // Spread the slow clients over time.
     tokio::time::sleep(REST.mul_f64((index % 100) as f64 / 100.0)).await;
     let request = shared.load.request.as_bytes();
     loop {

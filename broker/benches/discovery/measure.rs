@@ -1,4 +1,4 @@
-//! All servers under all loads, in turns.
+//! Measures all servers under all loads, alternating between the servers.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use super::window::{BEGINS, ENDS};
 use crate::Outcome;
 
 const SENDERS: usize = 64;
-/// Each of them makes a handshake at a time.
+/// The number of senders, each of which makes one handshake at a time.
 const HANDSHAKES: usize = 16;
 const SLOW: usize = 1000;
 const ROUNDS: usize = 5;
 const FURTHER_ROUNDS: usize = 3;
-/// Enough to tell memory that levels off from memory that grows.
+/// Enough rounds to distinguish memory that levels off from memory that grows.
 const CROWDED_ROUNDS: usize = 10;
 const WARM_UP: Duration = Duration::from_millis(300);
 const DURATION: Duration = Duration::from_secs(2);
-/// How long a server is left alone before it is weighed.
+/// How long a server is idle before its memory is read.
 const REST: Duration = Duration::from_secs(2);
 
 /// Measures everything.
@@ -35,7 +35,7 @@ pub async fn all() -> Outcome<Figures> {
     let keys = ground.client()?.get(url).send().await?.bytes().await?;
     let empty = Server::empty(&ground, keyferry.probe(&ground, keyferry.keys).await?).await?;
     let mut servers = vec![empty, keyferry];
-    // A build of the peer ends before anything is measured.
+    // Finish building the peer before anything is measured.
     let no_peer = match Server::spire(&ground, &keys).await? {
         Ok(spire) => {
             servers.push(spire);
@@ -119,7 +119,7 @@ pub async fn all() -> Outcome<Figures> {
     })
 }
 
-/// The keys of each server, and the provider metadata if it is to be measured too.
+/// The keys of each server, and also the provider metadata if requested.
 async fn subjects(ground: &Ground, servers: &[Server], both: bool) -> Outcome<Vec<Subject>> {
     let mut subjects = Vec::new();
     for (index, server) in servers.iter().enumerate() {
@@ -170,7 +170,8 @@ impl Stage<'_> {
     ) -> Outcome<()> {
         for round in 0..rounds {
             let mut order: Vec<&mut Subject> = subjects.iter_mut().collect();
-            // Forwards and backwards in turn, so that a slow drift of the machine favours nobody.
+            // Alternate forwards and backwards, so that a slow drift of the machine favours no
+            // server.
             if round % 2 == 1 {
                 order.reverse();
             }
@@ -194,7 +195,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// One load from beginning to end, and the server's memory before its end.
+    /// Runs one load from beginning to end, and reads the server's memory before its end.
     async fn sample(
         &self,
         server: &Server,

@@ -1,4 +1,4 @@
-//! SPIRE's oidc-discovery-provider with a file as its source: it needs no SPIRE then.
+//! SPIRE's oidc-discovery-provider with a file as its source, so that it needs no SPIRE server.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::Outcome;
 /// Its name and version, as `integration/parts/spire` pins it.
 pub const NAME: &str = "SPIRE oidc-discovery-provider 1.13.0";
 
-/// The binary, built once where Go is.
+/// The path of the binary, which is built once if Go is installed.
 pub async fn locate() -> Result<PathBuf, PartError> {
     Parts::from_environment()
         .locate(Part::SpireDiscoveryProvider)

@@ -1,16 +1,16 @@
-//! The figures in words and tables.
+//! Formats the figures as text and tables.
 
 use super::figures::{Figures, Memory, Sample, Subject};
 use super::peer;
 use super::spread::Spread;
 use super::table::Table;
 
-/// For the terminal.
+/// The report for the terminal.
 pub fn text(figures: &Figures) -> String {
     render(figures, Table::text)
 }
 
-/// For `docs/benchmarks.md`.
+/// The report for `docs/benchmarks.md`.
 pub fn markdown(figures: &Figures) -> String {
     render(figures, Table::markdown)
 }
@@ -110,7 +110,7 @@ fn shares(spread: Option<Spread>) -> String {
     })
 }
 
-/// A row that says that there is no peer, and why.
+/// A row that says why there is no peer.
 fn absent(why: &str, columns: usize) -> Vec<String> {
     let mut row = vec!["-".to_owned(); columns];
     if let Some(first) = row.first_mut() {

@@ -1,4 +1,4 @@
-//! The servers under test: processes that end with their values.
+//! The servers under test: processes that end when their values are dropped.
 
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
@@ -19,13 +19,13 @@ const READY: Duration = Duration::from_secs(15);
 
 /// A running server.
 pub struct Server {
-    /// What it is called in the tables.
+    /// Its name in the tables.
     pub name: &'static str,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
-    /// Where its keys are.
+    /// The path of its keys.
     pub keys: &'static str,
-    /// Where its provider metadata is, if it has any.
+    /// The path of its provider metadata, if it has any.
     pub metadata: Option<&'static str>,
     process: Running,
 }
@@ -35,7 +35,7 @@ enum Running {
     Other(Other),
 }
 
-/// Killed when dropped.
+/// Another server's process, which is killed when dropped.
 pub struct Other(pub Child);
 
 impl Drop for Other {
@@ -46,7 +46,7 @@ impl Drop for Other {
 }
 
 impl Server {
-    /// Keyferry, by the files of the ground.
+    /// Starts Keyferry with the files of the ground.
     pub async fn keyferry(ground: &Ground, ports: Ports) -> Outcome<Self> {
         Ok(Self {
             name: "Keyferry",
@@ -57,12 +57,12 @@ impl Server {
         })
     }
 
-    /// An empty handler whose answers are as long on the wire as these.
+    /// Starts an empty handler whose responses have the same length on the wire as these.
     pub async fn empty(ground: &Ground, like: Size) -> Outcome<Self> {
         let short = Self::empty_of(ground, 1).await?;
         let head = short.probe(ground, short.keys).await?;
         let total = like.head + like.body;
-        // The length of the body may itself need some digits more.
+        // The header with the length of the body may itself need more digits.
         let digits = total.to_string().len() - head.body.to_string().len();
         Self::empty_of(ground, total - head.head - digits).await
     }
@@ -100,7 +100,7 @@ impl Server {
         })
     }
 
-    /// SPIRE's provider with the same keys, or why it is not here.
+    /// Starts SPIRE's provider with the same keys, or returns why it is unavailable.
     pub async fn spire(ground: &Ground, keys: &[u8]) -> Outcome<Result<Self, PartError>> {
         let program = match peer::locate().await {
             Ok(program) => program,
@@ -126,7 +126,7 @@ impl Server {
         Ok(Ok(server))
     }
 
-    /// Its process.
+    /// Its process ID.
     pub fn id(&self) -> u32 {
         match &self.process {
             Running::Keyferry(keyferry) => keyferry.id(),
@@ -139,7 +139,7 @@ impl Server {
         format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
     }
 
-    /// Asks once, for the size of the answer.
+    /// Sends one request, to learn the size of the response.
     pub async fn probe(&self, ground: &Ground, path: &str) -> Outcome<Size> {
         let mut connection =
             TlsConnection::open(self.address, tls_connection::trusting(&ground.ca_pem)?).await?;

@@ -1,22 +1,22 @@
-//! How long answers took.
+//! Percentiles of response times.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Percentiles in microseconds.
+/// Percentiles of response times in microseconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct AnswerTime {
-    /// Half of the answers took no longer.
+    /// Half of the responses took no longer.
     pub p50: f64,
-    /// 99 of 100 took no longer.
+    /// 99 of 100 responses took no longer.
     pub p99: f64,
-    /// None took longer.
+    /// No response took longer.
     pub most: f64,
 }
 
 impl AnswerTime {
-    /// The percentiles of these, in any order.
+    /// The percentiles of these times, in any order.
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |share: f64| {

@@ -1,4 +1,4 @@
-//! Starts this binary again as the one that sends, and reads this process's CPU time around the
+//! Starts this binary again as the load generator, and reads this process's CPU time around the
 //! measured part.
 
 use std::process::Stdio;
@@ -16,34 +16,34 @@ use crate::Outcome;
 
 /// The argument that makes this binary a load generator.
 pub const LOAD: &str = "--send-load";
-/// The argument that makes it a stampede.
+/// The argument that makes this binary run the stampede.
 pub const STAMPEDE: &str = "--send-stampede";
-/// No child runs for longer.
+/// The time limit of a child process.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Loads that take turns, in one child process.
+/// Loads that run alternately, in one child process.
 pub struct Turns {
     sender: Sender,
 }
 
-/// One turn.
+/// The result of one load in its turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// What came back.
+    /// The responses that the load received.
     pub answered: Answered,
-    /// This process's CPU time meanwhile; nothing where the system does not tell.
+    /// This process's CPU time meanwhile; `None` where the system does not report it.
     pub cpu: Option<Duration>,
 }
 
 impl Turns {
-    /// Starts them.
+    /// Starts the child process with these loads.
     pub async fn start(order: &Order) -> Outcome<Self> {
         Ok(Self {
             sender: Sender::start(LOAD, order).await?,
         })
     }
 
-    /// One turn of one load.
+    /// Runs one load for one turn.
     pub async fn once(load: &Load) -> Outcome<Self> {
         Self::start(&Order {
             loads: vec![load.clone()],
@@ -75,21 +75,21 @@ impl Turns {
         })
     }
 
-    /// One whole turn.
+    /// Runs one whole turn.
     pub async fn next(&mut self) -> Outcome<Turn> {
         self.begin().await?;
         self.end().await
     }
 }
 
-/// A child process that is told what to do on its standard input.
+/// A child process that reads its task from standard input.
 pub struct Sender {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Sender {
-    /// Starts it.
+    /// Starts the child process and writes its task.
     pub async fn start(argument: &str, order: &impl Serialize) -> Outcome<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         let mut child = command
@@ -123,7 +123,7 @@ impl Sender {
         Ok(serde_json::from_str(&result)?)
     }
 
-    /// The next line that it says; nothing at its end.
+    /// The next line of its output; `None` at the end.
     pub async fn line(&mut self) -> Outcome<Option<String>> {
         Ok(tokio::time::timeout(DEADLINE, self.lines.next_line())
             .await

@@ -1,4 +1,4 @@
-//! All that one run measured.
+//! All measurements of one run.
 
 use super::hub_load::HubLoad;
 use super::memory::Memory;
@@ -7,44 +7,44 @@ use super::spread::Spread;
 use super::stampede::Stampede;
 use super::throughput::Subject;
 
-/// See the module.
+/// All measurements of one run.
 pub struct Figures {
-    /// Where it ran.
+    /// The machine of the run.
     pub machine: String,
-    /// Requests a second.
+    /// The measured requests per second.
     pub throughput: Vec<Subject>,
-    /// Many callers, one key.
+    /// Many callers that want one key.
     pub stampede: Stampede,
     /// Warm callers beside a slow mint.
     pub slow_mint: Vec<Round>,
     /// Resident memory.
     pub memory: Memory,
-    /// How often the hub is asked.
+    /// How often Keyferry calls the hub.
     pub hub_load: Vec<HubLoad>,
 }
 
 impl Subject {
-    /// Requests a second.
+    /// Its requests per second.
     pub fn rate(&self) -> Option<Spread> {
         Spread::of(self.samples.iter().map(|sample| sample.rate))
     }
 
-    /// Half of the answers took no longer, in microseconds.
+    /// The median response time, in microseconds.
     pub fn p50(&self) -> Option<Spread> {
         Spread::of(self.samples.iter().map(|sample| sample.p50))
     }
 
-    /// 99 of 100 took no longer, in microseconds.
+    /// The response time that 99 of 100 did not exceed, in microseconds.
     pub fn p99(&self) -> Option<Spread> {
         Spread::of(self.samples.iter().map(|sample| sample.p99))
     }
 
-    /// The server's CPU time for one answer, in microseconds.
+    /// The server's CPU time for one response, in microseconds.
     pub fn cpu(&self) -> Option<Spread> {
         Spread::of(self.samples.iter().filter_map(|sample| sample.cpu))
     }
 
-    /// Its requests a second by those of its empty handler, round by round.
+    /// The ratio of its requests per second to those of its empty handler, round by round.
     pub fn ratio(&self, all: &[Self]) -> Option<Spread> {
         let empty = all.get(self.empty?)?;
         Spread::of(

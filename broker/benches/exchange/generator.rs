@@ -1,5 +1,5 @@
-//! The load generator, in a process of its own: keep-alive connections that each send their request
-//! again and again.
+//! The load generator, as a separate process: keep-alive connections that each send their request
+//! repeatedly.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -14,40 +14,40 @@ use super::tls_connection::{self, TlsConnection};
 use super::window::{Start, Window};
 use crate::Outcome;
 
-/// What to send.
+/// The settings of a load.
 #[derive(Clone, Deserialize, Serialize)]
 pub struct Load {
-    /// To whom.
+    /// The address of the server.
     pub address: SocketAddr,
-    /// Whose certificate to expect.
+    /// The CA of the server's certificate.
     pub ca_pem: String,
-    /// Whole requests; a connection sends one of them.
+    /// Complete requests; each connection sends one of them.
     pub requests: Vec<String>,
-    /// How many connections.
+    /// The number of connections.
     pub connections: usize,
-    /// How long before anything counts.
+    /// The time before anything counts.
     pub warm_up: Duration,
-    /// How long to measure.
+    /// The time to measure.
     pub duration: Duration,
-    /// How long a connection rests between an answer and its next request.
+    /// The pause of a connection between a response and its next request.
     pub pause: Duration,
 }
 
-/// Loads that take turns.
+/// Loads that run alternately.
 #[derive(Clone, Deserialize, Serialize)]
 pub struct Order {
-    /// Which there are. All of their connections are opened before the first turn.
+    /// The loads. All of their connections are opened before the first turn.
     pub loads: Vec<Load>,
-    /// Whose turn it is, by its place among them.
+    /// The order of the turns, by the index of the load.
     pub turns: Vec<usize>,
 }
 
-/// What came back in one turn.
+/// The responses of one turn.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Answered {
-    /// Answers within the measured time.
+    /// The number of responses within the measured time.
     pub count: u64,
-    /// How long they took.
+    /// Their response times.
     pub time: AnswerTime,
 }
 
@@ -57,13 +57,13 @@ struct Turn {
     start: Start,
 }
 
-/// Reads an [`Order`] from standard input, carries it out and writes [`Answered`] for each turn.
+/// Reads an [`Order`] from standard input, runs it and writes [`Answered`] for each turn.
 pub fn main() -> Outcome<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let Order { loads, turns } = serde_json::from_str(&text)?;
     let loads = Arc::new(loads);
-    // As many threads as there are cores, each with its own connections: nothing is shared while it
+    // One thread for each core, with its own connections, so that threads share nothing while it
     // runs.
     let least = loads
         .iter()
@@ -87,7 +87,7 @@ pub fn main() -> Outcome<()> {
         let (loads, turns, timed) = (Arc::clone(&loads), Arc::clone(&turns), timed.clone());
         std::thread::spawn(move || {
             if let Err(error) = work(&loads, &turns, &|index| index % threads == thread, &timed) {
-                // Whoever would hear it is gone.
+                // A send fails only when the receiver is gone.
                 let _ = timed.send(Err(error));
             }
         });
@@ -110,7 +110,8 @@ pub fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// One thread: connects, and in each turn waits for the others and sends until the window closes.
+/// The work of one thread: connects, and in each turn waits for the others and sends until the
+/// window closes.
 fn work(
     loads: &[Load],
     turns: &[Turn],
@@ -126,7 +127,7 @@ fn work(
         if opened.is_err()
             && let Some(first) = turns.first()
         {
-            // The others wait for each thread; then they hear why this one has ended.
+            // The others wait for each thread, so report ready before failing.
             first.start.ready()?;
         }
         let mut connections = opened?;
@@ -146,7 +147,7 @@ fn work(
     })
 }
 
-/// Those of a load's connections that are `mine`, by their place among all of them.
+/// Opens those of a load's connections that are `mine`, by their index among all of them.
 async fn connect(
     load: &Load,
     mine: &impl Fn(usize) -> bool,
@@ -181,8 +182,9 @@ async fn send(
         }
         connection.ask(request).await?;
         let answered = process::now();
-        // Whenever it was sent: what is under way when a short turn begins would be missed, and the
-        // more of it the slower the answers are.
+        // Count every response within the window, whenever its request was sent. Otherwise the
+        // requests in progress at the start of a short turn would be missed, and more of them the
+        // slower the server is.
         if (window.from..=window.until).contains(&answered) {
             times.push(answered - sent);
         }

@@ -1,8 +1,8 @@
-//! How often the hub is asked, on simulated time: a self caller and a delegated caller, each asking
-//! every five seconds.
+//! Counts how often Keyferry calls the hub, on simulated time. A self caller and a delegated caller
+//! each send a request every five seconds.
 //!
-//! The parts are the broker's own; time, the hub's answers and the audit log are replaced, so that
-//! a day takes a second.
+//! The parts are the broker's own. Time, the hub's responses and the audit log are replaced, so
+//! that a day takes a second.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,15 +42,15 @@ use super::simulated_hub::{CountingHub, NoLog, SimulatedClock};
 use super::stage::Ground;
 use crate::Outcome;
 
-/// Simulated.
+/// The simulated time.
 const HOURS: u64 = 24;
 const ASKS_EVERY: u64 = 5;
-/// How often the server looks for tokens to renew.
+/// How often the server checks for tokens to renew.
 const RENEWS_EVERY: u64 = 2;
 
-/// What one caller cost the hub.
+/// The calls to the hub that one caller caused.
 pub struct HubLoad {
-    /// Who asked.
+    /// The kind of caller.
     pub caller: &'static str,
     /// The lifetime of its tokens.
     pub lifetime: &'static str,
@@ -58,19 +58,19 @@ pub struct HubLoad {
     pub lifetime_seconds: u64,
     /// Simulated hours.
     pub hours: u64,
-    /// Requests it sent.
+    /// The requests that the caller sent.
     pub asked: u64,
     /// TokenReviews.
     pub token_reviews: u64,
     /// SubjectAccessReviews.
     pub access_reviews: u64,
-    /// TokenRequests for it.
+    /// TokenRequests for the caller.
     pub token_requests: u64,
     /// TokenRequests and TokenReviews of the canary.
     pub canary: u64,
 }
 
-/// Simulates each caller on a broker of its own, in one thread, so that nothing overtakes simulated
+/// Simulates each caller on its own broker in one thread, so that no task runs ahead of simulated
 /// time.
 pub async fn measure() -> Outcome<Vec<HubLoad>> {
     tokio::task::spawn_blocking(|| {
@@ -105,8 +105,8 @@ async fn simulate(
     };
     let ground = Ground::prepare(options).await?;
     let world = World::new(ground, Arc::clone(&clock), lifetime).await?;
-    // A caller's token of a day and more: kubelet's would be renewed, and each new one is reviewed
-    // once more.
+    // A caller token for a day and more. The kubelet would renew its token, and each new one would
+    // be reviewed once more.
     let token = world.hub.ground.hub.token(
         "tenant-a",
         account,
@@ -119,8 +119,8 @@ async fn simulate(
         if second % RENEWS_EVERY == 0 {
             let policy = world.policy.reader().current();
             mint.renew_due(|grant| authorise::still_holds(&policy, &*live, grant).is_ok());
-            // A renewal runs in tasks of its own that wait for nothing but each other: some turns
-            // later it is done.
+            // A renewal runs in separate tasks that wait only for each other, so it is complete
+            // after some yields.
             for _ in 0..8 {
                 tokio::task::yield_now().await;
             }
@@ -266,7 +266,7 @@ fn configuration(ground: &Ground, lifetime: &str) -> Outcome<config::Configurati
     )?)?)
 }
 
-/// What the watches would have seen.
+/// Fills in what the watches would have seen.
 fn fill(ground: &Ground, live: &LiveObjects) -> Outcome<()> {
     for (namespace, name) in [
         ("keyferry-system", "keyferry-canary"),

@@ -1,4 +1,4 @@
-//! The shipped binary as a process of its own, ended with its value.
+//! The shipped binary as a separate process, which ends when its value is dropped.
 
 use std::process::{Child, Command, Stdio};
 
@@ -6,11 +6,11 @@ use super::policy::Ports;
 use super::stage::Ground;
 use crate::Outcome;
 
-/// See the module.
+/// A `keyferry serve` process, which is killed when dropped.
 pub struct Keyferry(Child);
 
 impl Keyferry {
-    /// `keyferry serve` by the files of the ground; ready when it comes back.
+    /// Starts `keyferry serve` with the files of the ground, and waits until it is ready.
     pub async fn start(ground: &Ground, ports: Ports) -> Outcome<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_keyferry"));
         command

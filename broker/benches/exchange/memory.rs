@@ -1,5 +1,5 @@
-//! Resident memory of a `keyferry serve` process of its own: idle, and for each token that it
-//! holds.
+//! Measures the resident memory of a separate `keyferry serve` process: idle, and for each cached
+//! token.
 
 use std::time::Duration;
 
@@ -12,37 +12,37 @@ use super::process;
 use super::stage::{self, Ground};
 use crate::Outcome;
 
-/// Each namespace comes to hold `TARGETS * GENERATIONS` tokens and one more: no more than it may
-/// (1,000).
+/// Each namespace reaches `TARGETS * GENERATIONS` cached tokens and one more, which is within its
+/// limit of 1,000.
 const NAMESPACES: usize = 5;
 const TARGETS: usize = 100;
-/// Each time its ServiceAccounts are made anew, a namespace holds another hundred tokens under the
-/// same few objects of the file: what the reading of a large file leaves behind in the allocator
-/// would otherwise be weighed against the tokens.
+/// The number of times that each namespace's ServiceAccount is recreated. Each time adds another
+/// hundred tokens for the same few objects of the file. Otherwise the memory that the allocator
+/// keeps after reading a large file would count as memory of the tokens.
 const GENERATIONS: usize = 9;
-/// The first generations are not counted: with them come connections, buffers, the check of each
+/// The first generations do not count, because they add connections, buffers, the check of each
 /// audience and the allocator's holes.
 const UNCOUNTED: usize = 2;
-/// Requests under way at once while the cache is filled.
+/// The number of concurrent requests while the cache is filled.
 const AT_ONCE: usize = 16;
-/// How long a process that has just started, or just worked, is left alone before it is weighed.
+/// How long a process is idle after its start or its work before its memory is read.
 const REST: Duration = Duration::from_secs(2);
-/// How long the broker may take to see that a ServiceAccount was made anew.
+/// How long the broker may take to see a recreated ServiceAccount.
 const SEEN: Duration = Duration::from_secs(10);
 
-/// Weights in KiB and bytes.
+/// Measured memory in KiB and bytes.
 pub struct Memory {
     /// After the start, with one target and one access.
     pub idle_kib: Option<u64>,
-    /// After the start, with the policy of the row below.
+    /// After the start, with the policy of `objects` objects.
     pub idle_with_policy_kib: Option<u64>,
-    /// Objects in that policy.
+    /// The number of objects in that policy.
     pub objects: usize,
-    /// Tokens that were added between the two weighings.
+    /// The tokens that were added between the two measurements.
     pub tokens: usize,
     /// The bytes of one such token.
     pub token_bytes: usize,
-    /// Bytes of resident memory for each, the token included.
+    /// The bytes of resident memory for each token, including the token itself.
     pub bytes_per_token: Option<f64>,
 }
 
@@ -113,7 +113,7 @@ pub async fn measure() -> Outcome<Memory> {
     })
 }
 
-/// Makes every ServiceAccount anew and fetches a token of each for each target.
+/// Recreates every ServiceAccount, and fetches a token of each for each target.
 async fn hold_a_generation(
     ground: &Ground,
     client: &reqwest::Client,
@@ -126,7 +126,8 @@ async fn hold_a_generation(
         ground.hub.recreate_service_account(namespace, "reconciler");
         let of_namespace = forms_of(ground, namespace, targets)?;
         let first = of_namespace.first().ok_or("there are no targets")?;
-        // Until the broker's watch has told it, the caller is not the live ServiceAccount.
+        // Until the broker's watch has reported the change, the caller is not the live
+        // ServiceAccount.
         let seen = async {
             while stage::exchange(client, url, first.clone()).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -157,8 +158,8 @@ async fn idle() -> Outcome<Option<u64>> {
     Ok(process::resident_kib(keyferry.id()))
 }
 
-/// One caller's token for each namespace, so that callers weigh little beside what is minted for
-/// them.
+/// Uses one caller token for each namespace, so that callers need little memory compared with the
+/// minted tokens.
 fn forms_of(ground: &Ground, namespace: &str, targets: &[String]) -> Outcome<Vec<String>> {
     let one = ground.form(namespace, "reconciler", "ACCESS")?;
     Ok(targets

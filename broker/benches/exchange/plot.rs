@@ -1,5 +1,5 @@
-//! Bar charts as SVG, drawn by hand: one bar for each subject, with a line from the least to the
-//! most.
+//! Writes bar charts as SVG without a library: one bar for each subject, with a line from the
+//! minimum to the maximum.
 
 use std::fmt::Write;
 use std::path::Path;

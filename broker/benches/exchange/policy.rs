@@ -1,4 +1,4 @@
-//! Configuration files for the benchmarks.
+//! Writes configuration files for the benchmarks.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 /// The audience of callers' tokens.
 pub const CALLER_AUDIENCE: &str = "keyferry.dev";
 
-/// Loopback ports of one server.
+/// The loopback ports of one server.
 #[derive(Clone, Copy)]
 pub struct Ports {
-    /// The published documents.
+    /// The port of the published documents.
     pub discovery: u16,
-    /// The token API.
+    /// The port of the token API.
     pub api: u16,
-    /// Health and metrics.
+    /// The port of health and metrics.
     pub health: u16,
 }
 
@@ -34,7 +34,7 @@ impl Ports {
     }
 }
 
-/// The head: listeners on loopback, the audit log in a file.
+/// The ServerConfiguration: listeners on loopback, and the audit log in a file.
 pub fn server(folder: &Path, ports: Ports) -> String {
     let folder = folder.display();
     let Ports {
@@ -51,7 +51,7 @@ pub fn server(folder: &Path, ports: Ports) -> String {
     )
 }
 
-/// A TargetCluster whose tokens live for `lifetime`, allowed to these ServiceAccounts of these
+/// A TargetCluster whose tokens live for `lifetime`, allowed for these ServiceAccounts of these
 /// namespaces.
 pub fn target(
     name: &str,
@@ -68,7 +68,7 @@ pub fn target(
     )
 }
 
-/// A TargetAccess of `namespace`, for `callers` too.
+/// A TargetAccess of `namespace`, also for `callers`.
 pub fn access(
     namespace: &str,
     name: &str,

@@ -1,4 +1,5 @@
-//! What the operating system says of this process and this machine, and the way to the terminal.
+//! Reads the operating system's figures about processes and the machine, and writes to the
+//! terminal.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use crate::Outcome;
 
-/// The binary's: what serves in a benchmark's own process is measured as it is shipped.
+/// The allocator of the shipped binary, so that a server in a benchmark's own process is measured
+/// as it is shipped.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// `USER_HZ` of Linux, the unit of the times in `/proc/<pid>/stat`.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The machine's clock; benchmarks have nobody who would pass it in.
+/// Reads the machine's clock, because no caller passes a clock to a benchmark.
 #[allow(
     clippy::disallowed_methods,
     reason = "this is the one place that reads the clock for the benchmarks"
@@ -22,16 +24,16 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// User and system time of this process so far; nothing where there is no `/proc`.
+/// User and system time of this process so far; `None` where there is no `/proc`.
 pub fn cpu_time() -> Option<Duration> {
     cpu_time_of(std::process::id())
 }
 
-/// The same of any process.
+/// The user and system time of any process.
 pub fn cpu_time_of(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program may hold anything, so fields are counted from its end: utime is the
-    // 14th, stime the 15th.
+    // The name of the program may contain any characters, so count the fields from its end: utime
+    // is the 14th, stime the 15th.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     Some(Duration::from_secs_f64(ticks as f64 / TICKS_PER_SECOND))
@@ -46,7 +48,7 @@ pub fn resident_kib(pid: u32) -> Option<u64> {
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }
 
-/// The machine in general words, and how busy it already was.
+/// Describes the machine in general terms, and how busy it already was.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let memory = std::fs::read_to_string("/proc/meminfo")
@@ -81,12 +83,12 @@ pub fn say(text: &str) -> Outcome<()> {
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }
 
-/// Writes to standard error: progress, and what went wrong.
+/// Writes progress and errors to standard error.
 pub fn complain(text: &str) -> Outcome<()> {
     Ok(std::io::stderr().lock().write_all(text.as_bytes())?)
 }
 
-/// How the process ends, and why where it failed.
+/// The exit code of the process; prints the error if it failed.
 pub fn exit(outcome: Outcome<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,15 +1,15 @@
-//! The figures in words and tables.
+//! Formats the figures as text and tables.
 
 use super::figures::Figures;
 use super::spread::Spread;
 use super::table::Table;
 
-/// For the terminal.
+/// The report for the terminal.
 pub fn text(figures: &Figures) -> String {
     render(figures, Table::text)
 }
 
-/// For `docs/benchmarks.md`.
+/// The report for `docs/benchmarks.md`.
 pub fn markdown(figures: &Figures) -> String {
     render(figures, Table::markdown)
 }

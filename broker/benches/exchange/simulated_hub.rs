@@ -19,10 +19,10 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::stage::Ground;
 
-/// Stands still until it is moved.
+/// A clock that stands still until it is moved.
 pub struct SimulatedClock {
     begin: Timestamp,
-    /// Whole seconds.
+    /// The elapsed time in whole seconds.
     elapsed: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ impl SimulatedClock {
         }
     }
 
-    /// Sets how much later it is.
+    /// Sets the elapsed time since the beginning.
     pub fn set(&self, seconds: u64) {
         self.elapsed.store(seconds, Ordering::Relaxed);
     }
@@ -58,14 +58,14 @@ impl Clock for SimulatedClock {
     }
 }
 
-/// Counts what it is asked, agrees to everything, and signs as the embedded hub does.
+/// A hub that counts requests, grants everything, and signs as the embedded hub does.
 pub struct CountingHub {
-    /// Signs.
+    /// The ground, whose hub signs.
     pub ground: Ground,
     clock: Arc<SimulatedClock>,
-    /// TokenRequests, the canary's aside.
+    /// TokenRequests, without the canary's.
     pub token_requests: AtomicU64,
-    /// TokenReviews, the canary's aside.
+    /// TokenReviews, without the canary's.
     pub token_reviews: AtomicU64,
     /// SubjectAccessReviews.
     pub access_reviews: AtomicU64,
@@ -74,7 +74,7 @@ pub struct CountingHub {
 }
 
 impl CountingHub {
-    /// A hub that was asked nothing yet.
+    /// A hub without any requests so far.
     pub fn new(ground: Ground, clock: Arc<SimulatedClock>) -> Self {
         let zero = AtomicU64::default;
         Self {
@@ -127,7 +127,7 @@ impl Hub for CountingHub {
     ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
         Box::pin(async move {
             let Some(audience) = audience else {
-                // The canary's token, for another audience than the hub's own.
+                // The canary's token, which has another audience than the hub's own.
                 self.canary.fetch_add(1, Ordering::Relaxed);
                 return Ok(TokenReviewAnswer::default());
             };
@@ -164,7 +164,7 @@ impl Hub for CountingHub {
     }
 }
 
-/// Keeps nothing.
+/// An audit sink that discards everything.
 pub struct NoLog;
 
 impl AuditSink for NoLog {

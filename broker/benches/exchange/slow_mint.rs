@@ -1,4 +1,4 @@
-//! Whether a mint that takes three seconds keeps warm callers of another key waiting.
+//! Measures whether a mint that takes three seconds delays warm callers of another key.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use super::stage::{COLD, SELF, Stage, TENANT};
 use crate::Outcome;
 
 const MINT: Duration = Duration::from_secs(3);
-/// Shorter than the mint, so that all of it lies within.
+/// Shorter than the mint, so that the whole load runs during it.
 const DURATION: Duration = Duration::from_millis(2700);
 const CONNECTIONS: usize = 16;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One round: the same load without and with a slow mint beside it.
 pub struct Round {
-    /// Without.
+    /// The response times without the slow mint.
     pub without: AnswerTime,
-    /// With.
+    /// The response times with the slow mint.
     pub with: AnswerTime,
     /// How long the slow caller waited.
     pub slow: Duration,

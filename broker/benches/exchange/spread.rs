@@ -1,18 +1,18 @@
-//! Several rounds in three numbers.
+//! Summarises several rounds in three numbers.
 
-/// The least, the middle and the most of some numbers.
+/// The minimum, the median and the maximum of some numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
-    /// The least.
+    /// The minimum.
     pub least: f64,
-    /// The one in the middle, the upper one of two.
+    /// The median; with an even count, the upper of the two.
     pub median: f64,
-    /// The most.
+    /// The maximum.
     pub most: f64,
 }
 
 impl Spread {
-    /// Nothing if there are no numbers.
+    /// The spread of these numbers; `None` if there are none.
     pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = numbers.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);

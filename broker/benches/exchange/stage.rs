@@ -17,39 +17,39 @@ use tokio::task::JoinHandle;
 use super::policy::{self, CALLER_AUDIENCE, Ports};
 use crate::Outcome;
 
-/// The tenant of every benchmark but the one of memory.
+/// The tenant of every benchmark except the one of memory.
 pub const TENANT: &str = "tenant-a";
 /// The ServiceAccount of the access `warm`.
 pub const SELF: &str = "reconciler";
 /// A ServiceAccount that may ask for the access `delegated`.
 pub const DELEGATE: &str = "robot";
-/// Accesses `slow-0`, `slow-1`, ... whose keys are cold.
+/// The number of accesses `slow-0`, `slow-1`, ... whose keys are cold.
 pub const COLD: usize = 3;
 
 const CALLER_LIFETIME: Duration = Duration::from_secs(3600);
 const READY: Duration = Duration::from_secs(15);
 
-/// Certificates, and a hub with its kubeconfig, in a folder of their own.
+/// Certificates, and a hub with its kubeconfig, in a separate folder.
 pub struct Ground {
     /// The hub.
     pub hub: EmbeddedHub,
-    /// Who signed the serving certificate.
+    /// The CA of the serving certificate.
     pub ca_pem: String,
     folder: TempDir,
 }
 
-/// The ground with a broker on it.
+/// The ground with a running broker.
 pub struct Stage {
     /// The hub and the files.
     pub ground: Ground,
-    /// Where the broker listens.
+    /// The ports that the broker listens on.
     pub ports: Ports,
     stop: oneshot::Sender<()>,
     server: JoinHandle<Result<(), ServeError>>,
 }
 
 impl Ground {
-    /// A hub that holds nothing but the canary.
+    /// Prepares a hub that contains only the canary.
     pub async fn prepare(options: HubOptions) -> Outcome<Self> {
         let folder = tempfile::Builder::new()
             .prefix("keyferry-bench-")
@@ -72,12 +72,12 @@ impl Ground {
         Ok(ground)
     }
 
-    /// A file of the folder.
+    /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Writes `config.yaml` with a new head and these objects.
+    /// Writes `config.yaml` with a new ServerConfiguration and these objects.
     pub fn configure(&self, objects: &str) -> Outcome<Ports> {
         let ports = Ports::free()?;
         std::fs::write(
@@ -87,7 +87,7 @@ impl Ground {
         Ok(ports)
     }
 
-    /// Where the hub is.
+    /// The address and the credentials of the hub.
     pub fn hub_access(&self) -> HubAccess {
         HubAccess {
             kubeconfig: Some(self.file("hub.kubeconfig")),
@@ -95,7 +95,7 @@ impl Ground {
         }
     }
 
-    /// An exchange's form, by a new token of the ServiceAccount.
+    /// The form of an exchange, with a new token of the ServiceAccount.
     pub fn form(&self, namespace: &str, service_account: &str, access: &str) -> Outcome<String> {
         let token = self
             .hub
@@ -136,7 +136,7 @@ impl Ground {
 }
 
 impl Stage {
-    /// Starts hub and broker.
+    /// Starts the hub and the broker.
     pub async fn start() -> Outcome<Self> {
         let ground = Ground::prepare(HubOptions::default()).await?;
         ground.hub.add_namespace(TENANT, &[]);
@@ -180,7 +180,7 @@ impl Stage {
         })
     }
 
-    /// Stops both.
+    /// Stops the hub and the broker.
     pub async fn stop(self) -> Outcome<()> {
         let _ = self.stop.send(());
         self.server.await??;
@@ -188,7 +188,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Where the token API is.
+    /// The URL of the token API.
     pub fn token_url(&self) -> String {
         format!("https://127.0.0.1:{}/v1/token", self.ports.api)
     }

@@ -1,4 +1,4 @@
-//! Ten thousand cold callers at once, with a hundred tokens, for one key.
+//! Ten thousand cold callers with a hundred tokens want one key at once.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -14,24 +14,24 @@ use super::process;
 use super::stage::{self, SELF, Stage, TENANT};
 use crate::Outcome;
 
-/// Tokens, and connections: each token has its own.
+/// The number of tokens, and of connections: each token has its own connection.
 const TOKENS: usize = 100;
-/// Callers with one token: as many as one HTTP/2 connection may have under way.
+/// The number of callers with one token: as many as one HTTP/2 connection may have in progress.
 const CALLERS: usize = 100;
 
-/// What came of it.
+/// The result of the stampede.
 pub struct Stampede {
-    /// Requests that were sent.
+    /// The number of requests that were sent.
     pub callers: usize,
-    /// Different tokens.
+    /// The number of different tokens.
     pub tokens: usize,
-    /// Answers by status.
+    /// The number of responses by status.
     pub answers: BTreeMap<u16, u64>,
     /// TokenRequests that reached the hub.
     pub token_requests: u64,
     /// TokenReviews that reached the hub.
     pub token_reviews: u64,
-    /// How long the answers took; the last one is the whole.
+    /// The response times. The last one is the duration of the whole stampede.
     pub time: AnswerTime,
 }
 
@@ -48,10 +48,9 @@ struct Came {
     time: AnswerTime,
 }
 
-/// Sends them from a child process and counts at the hub.
+/// Sends the requests from a child process, and counts at the hub.
 pub async fn measure(stage: &Stage) -> Outcome<Stampede> {
-    // The audience is checked once an hour by a canary of its own; that is done before the counting
-    // begins.
+    // The canary checks the audience once an hour. Make it do so before the counting begins.
     stage
         .exchange(
             &stage.ground.client()?,
@@ -82,7 +81,7 @@ pub async fn measure(stage: &Stage) -> Outcome<Stampede> {
     })
 }
 
-/// The child's side.
+/// Runs the child's side.
 pub fn main() -> Outcome<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
@@ -100,8 +99,8 @@ async fn send(order: &Order) -> Outcome<Came> {
         .iter()
         .map(|_| stage::client(&order.ca_pem))
         .collect::<Outcome<_>>()?;
-    // Connected beforehand by a request that asks the hub nothing: the stampede is not about
-    // handshakes.
+    // Connect beforehand with a request that causes no call to the hub, because the stampede does
+    // not measure handshakes.
     for client in &clients {
         client.get(&order.url).send().await?.bytes().await?;
     }

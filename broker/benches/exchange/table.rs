@@ -1,22 +1,22 @@
-//! A table, for the terminal and for Markdown.
+//! Formats a table for the terminal and for Markdown.
 
 use std::fmt::Write;
 
-/// The first column is text, the others are numbers.
+/// A table whose first column is text, and whose other columns are numbers.
 pub struct Table {
-    /// Of the columns.
+    /// The titles of the columns.
     pub head: Vec<&'static str>,
-    /// Each as long as the head.
+    /// The rows, each as long as the head.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Aligned by spaces.
+    /// The table as text, aligned with spaces.
     pub fn text(&self) -> String {
         self.render("  ", "", |_, width| "-".repeat(width))
     }
 
-    /// A pipe table.
+    /// The table in Markdown.
     pub fn markdown(&self) -> String {
         self.render(" | ", "| ", |column, width| {
             if column == 0 {

@@ -1,4 +1,4 @@
-//! Requests a second against an empty handler of the same listener, in turns.
+//! Measures requests per second, alternating with an empty handler of the same listener.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,35 +21,36 @@ use crate::Outcome;
 
 const CONNECTIONS: usize = 64;
 const ROUNDS: usize = 15;
-/// Turns of each subject in a round. Many and short: on a machine with neighbours, what is compared
-/// must be close in time.
+/// The number of turns of each subject in a round. They are many and short: on a shared machine,
+/// compared measurements must be close in time.
 const TURNS: usize = 8;
 const WARM_UP: Duration = Duration::from_millis(20);
 const DURATION: Duration = Duration::from_millis(100);
 
-/// One thing that was measured.
+/// One measured subject.
 pub struct Subject {
-    /// What it is.
+    /// Its name in the tables.
     pub name: &'static str,
-    /// One for each round.
+    /// One sample for each round.
     pub samples: Vec<Sample>,
-    /// The empty handler that it is held against, by its place in the list.
+    /// The index of the empty handler that it is compared with.
     pub empty: Option<usize>,
-    /// The size of its answer.
+    /// The size of its response.
     pub size: Size,
     load: Load,
 }
 
-/// One round of one subject: all of its turns together.
+/// The result of one round of one subject, over all of its turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Answers per second.
+    /// The responses per second.
     pub rate: f64,
-    /// Half of the answers took no longer, in the middle one of its turns; microseconds.
+    /// The median response time in its median turn, in microseconds.
     pub p50: f64,
-    /// 99 of 100 took no longer.
+    /// The response time that 99 of 100 did not exceed, in microseconds.
     pub p99: f64,
-    /// This process's CPU time per answer in microseconds; nothing where the system does not tell.
+    /// This process's CPU time per response in microseconds; `None` where the system does not
+    /// report it.
     pub cpu: Option<f64>,
 }
 
@@ -126,10 +127,10 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Subject>> {
     Ok(exchanges.into_iter().chain(documents).collect())
 }
 
-/// All rounds of these subjects.
+/// Runs all rounds of these subjects.
 async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
     let count = subjects.len();
-    // Forwards and backwards in turn, so that a slow drift of the machine favours nobody.
+    // Alternate forwards and backwards, so that a slow drift of the machine favours no subject.
     let turns = (0..ROUNDS * TURNS).flat_map(|turn| {
         (0..count).map(move |place| {
             if turn % 2 == 0 {
@@ -161,7 +162,7 @@ async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
     empty_audit_log(stage)
 }
 
-/// A token for each connection, as the Pods of a Deployment have.
+/// The requests of all connections, each with its own token, like those of a Deployment's Pods.
 fn exchange_requests(stage: &Stage, service_account: &str, access: &str) -> Outcome<Vec<String>> {
     let request = |_| {
         let form = stage.ground.form(TENANT, service_account, access)?;
@@ -175,7 +176,7 @@ fn exchange_requests(stage: &Stage, service_account: &str, access: &str) -> Outc
     (0..CONNECTIONS).map(request).collect()
 }
 
-/// Asks once, so that the size of the answer is known and whatever must be minted is.
+/// Sends one request, so that the size of the response is known and every required token is minted.
 async fn probe(
     stage: &Stage,
     port: u16,
@@ -211,14 +212,14 @@ async fn probe(
     })
 }
 
-/// A handler that reads the same request and gives an answer of the same length on the wire, with
-/// nothing in between.
+/// A handler that reads the same request and returns a response of the same length on the wire,
+/// without other work.
 async fn empty(stage: &Stage, like: &Subject, name: &'static str) -> Outcome<Subject> {
     let short = serve_bytes(stage, 1).await?;
     let head = probe(stage, short.port(), like.load.requests.clone(), name)
         .await?
         .size;
-    // The length of the body may itself need some digits more.
+    // The header with the length of the body may itself need more digits.
     let total = like.size.head + like.size.body;
     let digits = total.to_string().len() - head.body.to_string().len();
     let address = serve_bytes(stage, total - head.head - digits).await?;
@@ -248,8 +249,8 @@ async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
     Ok(address)
 }
 
-/// The log is opened for appending, so that cutting it off keeps the disk's share small and changes
-/// nothing else.
+/// Truncates the audit log. The log is opened for appending, so truncating it only keeps disk use
+/// small.
 fn empty_audit_log(stage: &Stage) -> Outcome<()> {
     Ok(std::fs::OpenOptions::new()
         .write(true)

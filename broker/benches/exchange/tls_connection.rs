@@ -1,5 +1,5 @@
-//! One keep-alive HTTP/1.1 connection over TLS: as little work as a client can do, since it shares
-//! the machine with the server.
+//! One keep-alive HTTP/1.1 connection over TLS. It does as little work as possible, because the
+//! client shares the machine with the server.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
@@ -12,23 +12,23 @@ use tokio::net::TcpStream;
 
 use crate::Outcome;
 
-/// See the module.
+/// A keep-alive HTTP/1.1 connection over TLS.
 pub struct TlsConnection {
     stream: TcpStream,
     tls: ClientConnection,
     answer: Vec<u8>,
 }
 
-/// The size of one answer on the wire, before encryption.
+/// The size of one response on the wire, before encryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Status line and headers, with the empty line.
+    /// The length of the status line and the headers, with the empty line.
     pub head: usize,
-    /// The body.
+    /// The length of the body.
     pub body: usize,
 }
 
-/// A configuration that trusts this CA alone and speaks HTTP/1.1.
+/// A TLS configuration that trusts this CA alone and uses HTTP/1.1.
 pub fn trusting(ca_pem: &str) -> Outcome<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     roots
@@ -42,7 +42,7 @@ pub fn trusting(ca_pem: &str) -> Outcome<Arc<ClientConfig>> {
 }
 
 impl TlsConnection {
-    /// Connects and shakes hands.
+    /// Connects and completes the handshake.
     pub async fn open(address: SocketAddr, config: Arc<ClientConfig>) -> Outcome<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -62,7 +62,7 @@ impl TlsConnection {
         Ok(connection)
     }
 
-    /// Sends a request and reads the whole answer. Anything but 200 is an error.
+    /// Sends a request and reads the whole response. Any status except 200 is an error.
     pub async fn ask(&mut self, request: &[u8]) -> Outcome<Size> {
         self.send(request).await?;
         self.answer().await
@@ -74,7 +74,7 @@ impl TlsConnection {
         self.flush().await
     }
 
-    /// Reads one whole answer. Anything but 200 is an error.
+    /// Reads one whole response. Any status except 200 is an error.
     pub async fn answer(&mut self) -> Outcome<Size> {
         self.answer.clear();
         loop {
@@ -127,7 +127,7 @@ fn read_some<'a>(tls: &mut ClientConnection, chunk: &'a mut [u8]) -> io::Result<
     }
 }
 
-/// The size of the answer, once all of it is there.
+/// The size of the response, once all of it has arrived.
 fn complete(answer: &[u8]) -> Outcome<Option<Size>> {
     let Some(head) = answer
         .windows(4)
@@ -153,7 +153,7 @@ fn complete(answer: &[u8]) -> Outcome<Option<Size>> {
     Ok((answer.len() >= head + body).then_some(Size { head, body }))
 }
 
-/// The socket as rustls wants it.
+/// The socket with the traits that rustls requires.
 struct Socket<'a>(&'a TcpStream);
 
 impl Read for Socket<'_> {

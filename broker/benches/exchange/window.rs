@@ -1,5 +1,5 @@
-//! The time that a load measures: one window for all of its threads, opened once every one of them
-//! is connected.
+//! The measured time of a load: one window for all of its threads, which opens once all of them are
+//! connected.
 
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 use super::process;
 use crate::Outcome;
 
-/// Said once the measured time begins, and once it ends.
+/// The line that is printed when the measured time begins.
 pub const BEGINS: &str = "begins";
-/// See [`BEGINS`].
+/// The line that is printed when the measured time ends.
 pub const ENDS: &str = "ends";
 
-/// From when to when answers count.
+/// The time in which responses count.
 #[derive(Clone, Copy)]
 pub struct Window {
-    /// Nothing before counts.
+    /// Nothing before this time counts.
     pub from: Instant,
-    /// Nothing answered after counts.
+    /// No response after this time counts.
     pub until: Instant,
 }
 
-/// Where the threads of a load wait for each other.
+/// The point where the threads of a load wait for each other.
 pub struct Start {
     connected: Barrier,
     window: OnceLock<Window>,
 }
 
 impl Start {
-    /// For so many threads, and the one that measures.
+    /// A start for this many threads and the one that measures.
     pub fn of(threads: usize) -> Self {
         Self {
             connected: Barrier::new(threads + 1),
@@ -36,14 +36,16 @@ impl Start {
         }
     }
 
-    /// Called by a thread that is connected, or could not be: waits until the window is known.
+    /// Waits until the window is known. Each thread calls it once it is connected, or has failed to
+    /// connect.
     pub fn ready(&self) -> Outcome<Window> {
         self.connected.wait();
         self.connected.wait();
         Ok(*self.window.get().ok_or("there is no window")?)
     }
 
-    /// Opens the window `warm_up` after the last thread is ready, and says when it begins and ends.
+    /// Opens the window `warm_up` after the last thread is ready, and prints when it begins and
+    /// ends.
     pub fn measure(&self, warm_up: Duration, duration: Duration) -> Outcome<()> {
         self.connected.wait();
         let from = process::now() + warm_up;

@@ -1,4 +1,4 @@
-//! What Keyferry asked of the hub, from the hub's audit log.
+//! Keyferry's calls to the hub, from the hub's audit log.
 
 use std::collections::BTreeMap;
 
@@ -11,35 +11,36 @@ use crate::Outcome;
 /// Keyferry's account on the hub.
 const ACCOUNT: &str = "system:serviceaccount:keyferry-system:keyferry";
 
-/// One answered request.
+/// One answered request to the hub.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
     pub verb: String,
-    /// Such as `secrets` or `serviceaccounts/token`; the path of what is no object.
+    /// The resource, such as `secrets` or `serviceaccounts/token`; for a request without an object,
+    /// its path.
     pub resource: String,
     /// The namespace of the object, if it has one.
     pub namespace: String,
-    /// The object's name, if the request has it.
+    /// The name of the object, if the request contains it.
     pub name: String,
-    /// The HTTP status of the answer.
+    /// The HTTP status of the response.
     pub code: u64,
-    /// When the request came, in seconds since the epoch.
+    /// The time of the request, in seconds since the epoch.
     pub at: f64,
 }
 
-/// What kind of load a call is.
+/// The kind of load that a call causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// It reads.
+    /// A read.
     Read,
-    /// It has something stored.
+    /// A write: the hub stores something.
     Write,
     /// A TokenRequest, TokenReview or SubjectAccessReview: nothing is stored.
     Token,
 }
 
-/// Everything so far.
+/// All calls so far.
 pub fn so_far(plane: &ControlPlane) -> Outcome<Vec<Call>> {
     Ok(plane
         .audit_events()?
@@ -72,7 +73,7 @@ impl Call {
         })
     }
 
-    /// What kind of load it is.
+    /// The kind of load that the call causes.
     pub fn kind(&self) -> Kind {
         match self.verb.as_str() {
             "get" | "list" | "watch" => Kind::Read,
@@ -83,14 +84,13 @@ impl Call {
         }
     }
 
-    /// Whether it is for the accesses with short-lived tokens.
+    /// Whether the call is for the accesses with short-lived tokens.
     pub fn is_short_lived(&self) -> bool {
         self.namespace == SHORT
     }
 }
 
-/// How many of each kind, verb and resource there are, and how many of them the hub did not carry
-/// out.
+/// The number of calls by kind, verb and resource, and how many of them the hub did not execute.
 pub fn counted<'a>(
     calls: impl IntoIterator<Item = &'a Call>,
 ) -> BTreeMap<(Kind, String, String), (usize, usize)> {

@@ -1,5 +1,5 @@
-//! The exec plugin as kubectl runs it, with its token in the cache, beside `kubectl create token`:
-//! each a whole process.
+//! Compares the exec plugin as kubectl runs it, with a cached token, with `kubectl create token`.
+//! Each run is a whole process.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -17,12 +17,13 @@ use super::process::now;
 use super::spread::Spread;
 use crate::Outcome;
 
-/// Timed processes of each program, in turns.
+/// The number of timed processes of each program, which alternate.
 const RUNS: usize = 100;
-/// Processes that are weighed and not timed: looking at them takes time.
+/// The number of processes whose memory is measured. They are not timed, because reading their
+/// memory takes time.
 const WEIGHED: usize = 10;
 
-/// Two programs.
+/// The figures of the two programs.
 pub struct Credential {
     /// `keyferry credential`.
     pub keyferry: Program,
@@ -30,15 +31,15 @@ pub struct Credential {
     pub kubectl: Program,
 }
 
-/// Whole processes of one program.
+/// Measurements of whole processes of one program.
 pub struct Program {
     /// Milliseconds from the start of a process to its end.
     pub took: Option<Spread>,
-    /// The most resident memory that was seen of one, in KiB.
+    /// The highest resident memory of any process, in KiB.
     pub resident: Option<u64>,
 }
 
-/// Runs both again and again.
+/// Runs both programs repeatedly.
 pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
     let folder = tempfile::tempdir()?;
     let caller = folder.path().join("caller");
@@ -145,8 +146,7 @@ fn time(mut command: Command) -> Outcome<f64> {
     }
 }
 
-/// The system forgets a process's peak with the process, so it is read again and again until it
-/// ends.
+/// The system discards a process's peak when the process ends, so it is read repeatedly until then.
 fn weigh(command: impl Fn() -> Command) -> Outcome<Option<u64>> {
     let mut most = None;
     for _ in 0..WEIGHED {

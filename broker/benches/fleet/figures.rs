@@ -1,4 +1,4 @@
-//! All that one run measured.
+//! All measurements of one run.
 
 use std::time::Duration;
 
@@ -7,60 +7,60 @@ use super::credential::Credential;
 use super::revoke::Revoked;
 use super::spread::Spread;
 
-/// See the module.
+/// All measurements of one run.
 pub struct Figures {
-    /// Where it ran.
+    /// The machine of the run.
     pub machine: String,
-    /// Accesses that were made at once.
+    /// The number of accesses that were created at once.
     pub accesses: usize,
-    /// From the first to ready.
+    /// From the first create until all are ready.
     pub rise: Rise,
     /// A fleet that is ready.
     pub steady: Steady,
-    /// From the answer to a create until the access is ready, one access after the other, in
-    /// seconds.
+    /// The seconds from the response to a create until the access is ready, for one access after
+    /// the other.
     pub newcomers: Option<Spread>,
     /// The exec plugin.
     pub credential: Credential,
-    /// An entry of `allow[]` that is taken out.
+    /// The removal of an entry of `allow[]`.
     pub revoked: Revoked,
-    /// Keyferry's process, in the order of time.
+    /// Keyferry's process, in order of time.
     pub process: Vec<Process>,
 }
 
-/// From nothing to ready.
+/// How the fleet becomes ready.
 pub struct Rise {
     /// From the first create to the last.
     pub making: Duration,
     /// From the last create to the last `Ready`.
     pub until_ready: Duration,
-    /// For each access from the answer to its create until it was ready, in seconds, sorted.
+    /// For each access, the seconds from the response to its create until it was ready, sorted.
     pub each: Vec<f64>,
-    /// What Keyferry asked of the hub for it.
+    /// Keyferry's calls to the hub in this time.
     pub calls: Vec<Call>,
 }
 
-/// A fleet that is watched.
+/// A ready fleet that is watched.
 pub struct Steady {
-    /// How long.
+    /// How long it was watched.
     pub watched: Duration,
-    /// What Keyferry asked of the hub meanwhile.
+    /// Keyferry's calls to the hub in this time.
     pub calls: Vec<Call>,
-    /// TokenRequests for each key and lifetime of ten minutes: the lifetime by the time between two
-    /// requests of one key.
+    /// TokenRequests for each key in a lifetime of ten minutes, calculated as the lifetime divided
+    /// by the time between two requests of one key.
     pub per_lifetime: Option<Spread>,
-    /// From how many pairs of requests.
+    /// The number of pairs of requests for that figure.
     pub intervals: usize,
 }
 
-/// Keyferry's process at some time.
+/// Keyferry's process at one point in time.
 pub struct Process {
-    /// At which.
+    /// The name of the point in time.
     pub when: &'static str,
     /// Resident memory in KiB.
     pub resident: Option<u64>,
-    /// CPU time since the row before.
+    /// The CPU time since the previous row.
     pub cpu: Option<Duration>,
-    /// Time since the row before.
+    /// The time since the previous row.
     pub elapsed: Duration,
 }

@@ -17,12 +17,12 @@ use super::process::now;
 use super::seen::{self, ACCESSES, TARGET_CLUSTERS};
 use crate::Outcome;
 
-/// Requests of this benchmark that are under way at once.
+/// The number of concurrent requests of this benchmark.
 const AT_ONCE: usize = 32;
-/// How long the hub may take to know its policies.
+/// How long the hub may take until its policies are active.
 const POLICY_ACTIVE: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// A hub with the shipped installation, and its Keyferry.
 pub struct Hub {
     /// The hub.
     pub plane: Arc<ControlPlane>,
@@ -32,7 +32,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Everything but TargetAccesses.
+    /// Starts and creates everything except TargetAccesses.
     pub async fn start() -> Outcome<Self> {
         let built = std::env::var_os("KEYFERRY_BIN")
             .unwrap_or_else(|| env!("CARGO_BIN_EXE_keyferry").into());
@@ -43,7 +43,8 @@ impl Hub {
         let spec = ControlPlaneSpec {
             controller_manager: true,
             audit_log: true,
-            // A log that begins anew at 100 MB would lose what is counted.
+            // The audit log must not rotate at the usual 100 MB, because the calls in it are
+            // counted.
             extra_args: vec!["--audit-log-maxsize=2000".to_owned()],
             ..ControlPlaneSpec::named("hub")
         };
@@ -79,12 +80,12 @@ impl Hub {
         self.ground.binary().path()
     }
 
-    /// Where the real binaries are.
+    /// The real binaries.
     pub fn parts(&self) -> &Parts {
         self.ground.parts()
     }
 
-    /// Keyferry's process.
+    /// The process ID of Keyferry.
     pub fn keyferry(&self) -> Outcome<u32> {
         self.broker
             .process()
@@ -92,7 +93,7 @@ impl Hub {
             .ok_or_else(|| "Keyferry has ended".into())
     }
 
-    /// Makes all of them, several at once; `made` is called for each when the hub has it.
+    /// Creates all accesses, several at once. Calls `made` for each one once the hub has it.
     pub async fn make(&self, accesses: &[Access], made: impl Fn(&Access)) -> Outcome<()> {
         let one = |access: &Access| {
             let (path, object) = (
@@ -116,7 +117,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Changes whom a target allows.
+    /// Changes the `allow[]` of a target.
     pub async fn allow(&self, target: usize, allow: &Value) -> Outcome<()> {
         let path = format!("{TARGET_CLUSTERS}/{}", plan::target(target));
         self.plane
@@ -126,7 +127,7 @@ impl Hub {
         Ok(())
     }
 
-    /// The status of an access that is not ready, to say what keeps it.
+    /// The status of an access that is not ready, to report what blocks it.
     pub async fn first_unready(&self) -> Outcome<Option<Value>> {
         let all = self.plane.admin().get(ACCESSES).await?;
         let items = all["items"].as_array().cloned().unwrap_or_default();
@@ -136,8 +137,8 @@ impl Hub {
             .map(|access| access["status"]["conditions"].clone()))
     }
 
-    /// Targets that answer and refuse whoever is not allowed there: the hub itself, which takes
-    /// none of these audiences.
+    /// Creates targets that respond and refuse accounts that they do not allow. Their address is
+    /// the hub itself, which accepts none of these audiences.
     async fn make_targets(&self) -> Outcome<()> {
         for index in 0..TARGETS {
             let name = plan::target(index);
@@ -154,8 +155,8 @@ impl Hub {
     }
 }
 
-/// A hub that has just got the policies refuses every TokenRequest until it knows the kind of their
-/// parameter.
+/// Waits until the hub knows the kind of its policies' parameter. A hub with new policies refuses
+/// every TokenRequest until then.
 async fn until_protected(plane: &ControlPlane) -> Outcome<()> {
     let end = now() + POLICY_ACTIVE;
     loop {

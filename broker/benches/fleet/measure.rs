@@ -1,4 +1,4 @@
-//! One fleet from nothing to ready, watched, added to, and taken from.
+//! Measures one fleet: creates it, watches it, adds accesses, and revokes some.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -15,9 +15,9 @@ use super::seen::{ACCESSES, Seen, TARGET_CLUSTERS, WRITTEN};
 use super::spread::Spread;
 use crate::Outcome;
 
-/// How long everything together may take to be ready.
+/// How long all accesses together may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// How long the process is left alone before it is weighed.
+/// How long the process is idle before its memory is read.
 const REST: Duration = Duration::from_secs(5);
 /// The lifetime of the short-lived tokens, in seconds.
 const SHORT_LIFETIME: f64 = 600.0;
@@ -74,7 +74,7 @@ pub async fn all(plan: Plan) -> Outcome<Figures> {
 }
 
 async fn rise(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Rise> {
-    // The short-lived ones first, so that their renewals fall into the time of watching.
+    // Create the short-lived ones first, so that they are renewed while the fleet is watched.
     let everything: Vec<Access> = plan::short_lived()
         .into_iter()
         .chain(accesses.iter().cloned())
@@ -138,8 +138,8 @@ async fn watched(hub: &Hub, plan: Plan) -> Outcome<Steady> {
     })
 }
 
-/// For each two TokenRequests of one short-lived key that follow each other, how many of them there
-/// are in a lifetime.
+/// For each two successive TokenRequests of one short-lived key, how many such requests fit into a
+/// lifetime.
 fn per_lifetime(calls: &[Call]) -> Vec<f64> {
     let mut requests: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for call in calls
@@ -174,7 +174,7 @@ async fn newcomers(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Optio
     Ok(Spread::of(each))
 }
 
-/// Looks at a process now and then.
+/// The memory and CPU time of a process at several times.
 struct Weighed {
     id: u32,
     at: Instant,

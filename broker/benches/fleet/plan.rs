@@ -1,4 +1,4 @@
-//! How many objects there are, and what each of them is.
+//! The number of objects, and the content of each.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 
-/// TargetClusters.
+/// The number of TargetClusters.
 pub const TARGETS: usize = 40;
-/// Namespaces, each with one ServiceAccount for all its accesses.
+/// The number of namespaces, each with one ServiceAccount for all its accesses.
 pub const TENANTS: usize = 100;
-/// Accesses beside the others, with tokens of ten minutes and a ServiceAccount each, so that the
-/// hub's audit log tells their keys apart.
+/// The number of additional accesses with tokens of ten minutes. Each has its own ServiceAccount,
+/// so that the hub's audit log distinguishes their keys.
 pub const SHORT_LIVED: usize = 20;
-/// Accesses that are made one after the other when all others stand.
+/// The number of accesses that are created one after the other when all others are ready.
 pub const NEWCOMERS: usize = 20;
 /// The ServiceAccount of each tenant.
 pub const ACCOUNT: &str = "reconciler";
-/// The access of each tenant that callers may ask for tokens too.
+/// The access of each tenant for which callers may also request tokens.
 pub const OFFERED: &str = "access-0";
 /// The namespace of the accesses with short-lived tokens.
 pub const SHORT: &str = "short-lived";
 
-/// See the module.
+/// The size of a fleet, and how long to watch it.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Accesses of each tenant.
+    /// The number of accesses of each tenant.
     pub per_tenant: usize,
-    /// How long a fleet that is ready is watched.
+    /// How long a ready fleet is watched.
     pub watched: Duration,
 }
 
@@ -44,7 +44,7 @@ pub struct Access {
 }
 
 impl Plan {
-    /// By the arguments of the command.
+    /// Reads the plan from the arguments of the command.
     pub fn of(arguments: &[String]) -> Outcome<Self> {
         let number = |name: &str, usual: u64| -> Outcome<u64> {
             let at = arguments.iter().position(|argument| argument == name);
@@ -68,8 +68,8 @@ impl Plan {
         })
     }
 
-    /// The accesses that are made at once: for half of them a Secret with a token is written, for
-    /// the others a ConfigMap for Flux.
+    /// The accesses that are created at once. For half of them Keyferry writes a Secret with a
+    /// token, for the others a ConfigMap for Flux.
     pub fn accesses(self) -> Vec<Access> {
         let of = |tenant: usize| {
             (0..self.per_tenant).map(move |index| {
@@ -84,8 +84,8 @@ impl Plan {
         (0..TENANTS).flat_map(of).collect()
     }
 
-    /// Those that are made later. Their ServiceAccounts have not had a token for these targets
-    /// before.
+    /// The accesses that are created later. Their ServiceAccounts have had no token for these
+    /// targets before.
     pub fn newcomers(self) -> Vec<Access> {
         (0..NEWCOMERS)
             .map(|index| {
@@ -100,7 +100,7 @@ impl Plan {
     }
 }
 
-/// Those with tokens of ten minutes.
+/// The accesses with tokens of ten minutes.
 pub fn short_lived() -> Vec<Access> {
     let one = |index: usize| Access {
         namespace: SHORT.to_owned(),
@@ -119,17 +119,17 @@ pub fn short_lived_account(index: usize) -> String {
     format!("reconciler-{index}")
 }
 
-/// A tenant's namespace.
+/// The namespace of a tenant.
 pub fn tenant(index: usize) -> String {
     format!("tenant-{index}")
 }
 
-/// A TargetCluster's name.
+/// The name of a TargetCluster.
 pub fn target(index: usize) -> String {
     format!("cluster-{index}")
 }
 
-/// What every TargetCluster allows.
+/// The `allow[]` of every TargetCluster.
 pub fn allow() -> Value {
     let deliveries = ["HTTP", "Exec", "FluxConfigMap", "KubeConfigSecret"];
     let namespaces: Vec<String> = (0..TENANTS).map(tenant).collect();
@@ -168,7 +168,7 @@ impl Access {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The number of its target.
+    /// The index of its target.
     pub fn target(&self) -> usize {
         self.target
     }
@@ -189,7 +189,7 @@ impl Access {
             .is_some_and(|delivery| delivery["type"] == "KubeConfigSecret")
     }
 
-    /// The object.
+    /// The TargetAccess object.
     pub fn object(&self) -> Value {
         json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",

@@ -1,4 +1,4 @@
-//! The figures in words and tables.
+//! Formats the figures as text and tables.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ const HOUR: f64 = 3600.0;
 /// The default lifetime of a token in a Secret, in hours.
 const LIFETIME_HOURS: f64 = 12.0;
 
-/// For the terminal.
+/// The report for the terminal.
 pub fn text(figures: &Figures) -> String {
     render(figures, Table::text)
 }
 
-/// For `docs/benchmarks.md`.
+/// The report for `docs/benchmarks.md`.
 pub fn markdown(figures: &Figures) -> String {
     render(figures, Table::markdown)
 }
@@ -196,7 +196,8 @@ fn steady(watched: &[&Call], figures: &Figures) -> Table {
     }
 }
 
-/// What a renewal costs, measured by short-lived tokens, and what it comes to with the usual ones.
+/// The cost of a renewal, measured with short-lived tokens and extrapolated to the default
+/// lifetime.
 fn renewal(figures: &Figures) -> Table {
     let short: Vec<&Call> = figures
         .steady
@@ -212,13 +213,13 @@ fn renewal(figures: &Figures) -> Table {
         .iter()
         .filter(|call| call.kind() == Kind::Write)
         .count();
-    // A time of watching below seven minutes holds no renewal.
+    // Less than seven minutes of watching contains no renewal.
     let each = (renewals > 0).then(|| writes as f64 / renewals as f64);
     let shown = |figure: Option<f64>, decimals: usize| {
         figure.map_or("-".to_owned(), |figure| format!("{figure:.decimals$}"))
     };
     let secrets = figures.accesses.div_ceil(2) as f64;
-    // A renewal comes after 77.5 to 80 % of a lifetime, by chance.
+    // A renewal happens at a random time after 77.5 to 80 % of a lifetime.
     let an_hour = secrets / (LIFETIME_HOURS * 0.7875);
     let lifetimes = figures.steady.per_lifetime.map_or("-".to_owned(), |it| {
         format!("{:.2} / {:.2} / {:.2}", it.least, it.median, it.most)

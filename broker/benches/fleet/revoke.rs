@@ -1,4 +1,4 @@
-//! How soon an entry of `allow[]` that is taken out is felt.
+//! Measures how soon the removal of an entry of `allow[]` takes effect.
 
 use std::time::{Duration, Instant};
 
@@ -14,23 +14,23 @@ use crate::Outcome;
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);
 
-/// From the answer to the change of the TargetCluster, in seconds.
+/// The times after the response to the change of the TargetCluster, in seconds.
 pub struct Revoked {
-    /// How many accesses the entry had let in.
+    /// The number of accesses that the entry had allowed.
     pub accesses: usize,
-    /// To the first refusal of the token API.
+    /// The time to the first refusal of the token API.
     pub refused: f64,
-    /// To the first TokenRequest that the hub's admission policy denies, whoever makes it.
+    /// The time to the first TokenRequest that the hub's admission policy denies, for any client.
     pub denied: f64,
-    /// To the deletion of the first object.
+    /// The time to the deletion of the first object.
     pub first_deleted: f64,
-    /// To the deletion of the last.
+    /// The time to the deletion of the last object.
     pub last_deleted: f64,
-    /// Until every access says so.
+    /// The time until the status of every access reports it.
     pub told: f64,
 }
 
-/// Takes out the entry that lets all tenants use the first target.
+/// Removes the entry that lets all tenants use the first target.
 pub async fn measure(
     hub: &Hub,
     accesses: &[Access],
@@ -125,7 +125,7 @@ pub async fn measure(
     })
 }
 
-/// When it first held.
+/// The time when the check was first true.
 async fn until(end: Instant, mut holds: impl AsyncFnMut() -> Outcome<bool>) -> Outcome<Instant> {
     while !holds().await? {
         if now() > end {

@@ -1,4 +1,4 @@
-//! What a watch of the hub has shown of a kind of objects, and when.
+//! Records what a watch of the hub has shown of one kind of objects, and when.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,13 +13,13 @@ use tokio::task::JoinHandle;
 use super::process::now;
 use crate::Outcome;
 
-/// All TargetClusters.
+/// The API path of all TargetClusters.
 pub const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
-/// All TargetAccesses.
+/// The API path of all TargetAccesses.
 pub const ACCESSES: &str = "/apis/keyferry.dev/v1alpha1/targetaccesses";
-/// The namespaces of Keyferry's kinds.
+/// The API path of the namespaces of Keyferry's kinds.
 pub const NAMESPACES: &str = "/apis/keyferry.dev/v1alpha1/namespaces";
-/// Secrets, and ConfigMaps, that Keyferry has written.
+/// The API paths of the Secrets and ConfigMaps that Keyferry has written.
 pub const WRITTEN: [&str; 2] = [
     "/api/v1/secrets?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dkeyferry",
     "/api/v1/configmaps?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dkeyferry",
@@ -27,23 +27,23 @@ pub const WRITTEN: [&str; 2] = [
 
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What was seen of one object.
+/// What the watch has shown of one object.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sighting {
-    /// Since when it has been ready. An object without conditions is ready when it is there.
+    /// Since when it has been ready. An object without conditions is ready as soon as it exists.
     pub ready: Option<Instant>,
-    /// Since when it has not been ready, or not been there, having been it before.
+    /// Since when it has been no longer ready, or no longer existing, after it was ready.
     pub ended: Option<Instant>,
 }
 
-/// See the module.
+/// A running watch of a collection, and what it has shown.
 pub struct Seen {
     objects: Arc<Mutex<HashMap<String, Sighting>>>,
     task: JoinHandle<()>,
 }
 
 impl Seen {
-    /// Watches a collection until it is dropped.
+    /// Starts to watch a collection. Dropping the value ends the watch.
     pub fn watch(plane: &ControlPlane, collection: &str) -> Self {
         let objects: Arc<Mutex<HashMap<String, Sighting>>> = Arc::default();
         let (seen, admin, collection) = (
@@ -53,8 +53,8 @@ impl Seen {
         );
         let task = tokio::spawn(async move {
             let mut version = String::new();
-            // A busy hub ends the watch of whoever reads too slowly. Nothing is missed: the next
-            // one begins where it ended.
+            // A busy hub ends the watch of a client that reads too slowly. No event is missed,
+            // because the next watch continues where the last one ended.
             loop {
                 let _ = follow(&admin, &collection, &mut version, &seen).await;
                 tokio::time::sleep(LOOK).await;
@@ -63,12 +63,12 @@ impl Seen {
         Self { objects, task }
     }
 
-    /// What was seen of an object.
+    /// What the watch has shown of an object.
     pub fn of(&self, id: &str) -> Sighting {
         self.objects().get(id).copied().unwrap_or_default()
     }
 
-    /// How many are ready.
+    /// The number of ready objects.
     pub fn ready(&self) -> usize {
         self.objects()
             .values()
@@ -76,7 +76,7 @@ impl Seen {
             .count()
     }
 
-    /// Waits until something holds of what was seen.
+    /// Waits until a check of what the watch has shown is true.
     pub async fn until(
         &self,
         limit: Duration,
@@ -170,7 +170,7 @@ fn note(seen: &Mutex<HashMap<String, Sighting>>, event: &Value) {
     }
 }
 
-/// Whether the condition `Ready` holds, where the kind has conditions.
+/// Whether the condition `Ready` is true, if the kind has conditions.
 pub fn is_ready(object: &Value) -> bool {
     if object["apiVersion"] != "keyferry.dev/v1alpha1" {
         return true;

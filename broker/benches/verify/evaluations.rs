@@ -1,5 +1,5 @@
-//! Keyferry's own evaluations: from the token's text to the user or the reason, signature and CEL
-//! included, files compiled before.
+//! Keyferry's own evaluations: from the token's text to the user or the reason, including signature
+//! and CEL. The files are compiled beforehand.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub fn rate(work: &Work) -> Outcome<f64> {
         }
     }
     let rate = evaluations as f64 / start.elapsed().as_secs_f64();
-    // What is measured must be the real thing: some are let in, and not all.
+    // Guard against measuring nothing: some tokens must be accepted, but not all.
     if accepted == 0 || accepted == evaluations {
         Err("the tokens are not evaluated".into())
     } else {

@@ -1,5 +1,5 @@
 //! kube-apiserver's own authenticator, in a process that reads questions as lines: each file once,
-//! with its tokens over and over.
+//! with its tokens repeated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::Outcome;
 use crate::process;
 use crate::work::{File, NOW, Work};
 
-/// Which one.
+/// The name and version of the authenticator.
 pub const NAME: &str = "k8s.io/apiserver 0.36.6 (one question at a time)";
-/// So many tokens in a question that compiling its file does not count for much; what is left of
-/// that is taken off.
+/// The number of tokens in a question: enough that compiling its file hardly matters. The remaining
+/// share is subtracted.
 const TOKENS: usize = 4000;
 
-/// See the module.
+/// A running authenticator of kube-apiserver.
 pub struct Peer {
     runtime: Runtime,
     oracle: Oracle,
 }
 
 impl Peer {
-    /// Builds it, where that was not done before.
+    /// Starts the authenticator, and builds it if necessary.
     pub fn start() -> Result<Self, String> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -41,8 +41,8 @@ impl Peer {
         Ok(Self { runtime, oracle })
     }
 
-    /// Evaluations per second of the process: one question at a time, the time without tokens taken
-    /// off.
+    /// Evaluations per second of the process: one question at a time, with the time of questions
+    /// without tokens subtracted.
     pub fn rate(&mut self, work: &Work) -> Outcome<f64> {
         let (mut evaluations, mut time) = (0_usize, Duration::ZERO);
         for file in &work.files {

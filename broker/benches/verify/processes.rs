@@ -1,4 +1,4 @@
-//! The built binary on a shipped file, from its start to its end.
+//! Measures the built binary on a shipped file, from its start to its exit.
 
 use std::process::{Command, Stdio};
 
@@ -13,17 +13,17 @@ const ROUNDS: usize = 5;
 /// `USER_HZ` of Linux, the unit of the times in `/proc/self/stat`.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Runs of one command.
+/// The runs of one command.
 pub struct Subject {
     /// The command.
     pub name: &'static str,
-    /// Milliseconds of each run, by the clock.
+    /// The wall-clock milliseconds of each run.
     pub times: Vec<f64>,
-    /// Milliseconds of CPU time of all runs; nothing where there is no `/proc`.
+    /// The milliseconds of CPU time of all runs; `None` where there is no `/proc`.
     pub cpu: Option<f64>,
 }
 
-/// Rounds in turn, so that a busy neighbour meets all.
+/// Runs the commands alternately, so that other load on the machine affects all of them.
 pub fn measure() -> Outcome<Vec<Subject>> {
     let file = auth_configs::folder()
         .join("several-hubs.yaml")
@@ -64,7 +64,7 @@ pub fn measure() -> Outcome<Vec<Subject>> {
             for _ in 0..RUNS / ROUNDS {
                 times.push(run(program, arguments)?);
             }
-            // The first round reads the binary from disk.
+            // Do not count the first round, which reads the binary from disk.
             if round > 0 {
                 subject.cpu = subject
                     .cpu
@@ -93,11 +93,11 @@ fn run(program: &str, arguments: &[&str]) -> Outcome<f64> {
     }
 }
 
-/// Milliseconds of CPU time of all children that have ended.
+/// The milliseconds of CPU time of all children that have exited.
 fn cpu_of_children() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Counted from the end of the program's name, which may hold anything: cutime is the 16th
-    // field, cstime the 17th.
+    // Count from the end of the program's name, which may contain any characters: cutime is the
+    // 16th field, cstime the 17th.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(13)?.parse::<f64>().ok()? + fields.get(14)?.parse::<f64>().ok()?;
     Some(ticks / TICKS_PER_SECOND * 1000.0)

@@ -1,14 +1,14 @@
-//! What is evaluated: every shipped file with the tokens of its own vectors, signed.
+//! The evaluated input: every shipped file with the signed tokens of its own vectors.
 
 use keyferry_integration::auth_configs::{self, VectorSigner};
 use serde_json::Value;
 
 use crate::Outcome;
 
-/// 2026-09-21, the only clock here.
+/// 2026-09-21, the only time that this benchmark uses.
 pub const NOW: i64 = 1_790_000_000;
 
-/// See the module.
+/// All files with their tokens, and the keys of all issuers.
 pub struct Work {
     /// The files.
     pub files: Vec<File>,
@@ -16,11 +16,11 @@ pub struct Work {
     pub keys: Value,
 }
 
-/// One file.
+/// One configuration file with its tokens.
 pub struct File {
-    /// As a target reads it.
+    /// The text of the file, as a target reads it.
     pub config: String,
-    /// Issuers, and where their documents are.
+    /// The issuers, and the URLs of their documents.
     pub issuers: Vec<(String, Option<String>)>,
     /// The tokens.
     pub tokens: Vec<String>,
@@ -59,7 +59,7 @@ impl Work {
         })
     }
 
-    /// How many tokens there are.
+    /// The number of tokens.
     pub fn tokens(&self) -> usize {
         self.files.iter().map(|file| file.tokens.len()).sum()
     }

@@ -41,7 +41,7 @@ pub enum JsonError {
     #[error("JSON text is not UTF-8")]
     NotUtf8,
     /// The outermost value is not an object.
-    #[error("JSON text is no object")]
+    #[error("JSON text is not an object")]
     NotAnObject,
     /// Objects and arrays nested too deeply.
     #[error("JSON text is nested more than {0} levels deep")]

@@ -19,7 +19,7 @@ const PRINTED_NAMES: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServingCertificateError {
     /// The certificate cannot be read.
-    #[error("the first certificate is no X.509 certificate")]
+    #[error("the first certificate is not an X.509 certificate")]
     NotX509,
     /// The certificate has expired.
     #[error("the certificate expired at {0}")]

@@ -20,7 +20,7 @@ pub(super) struct AgentArgs {
     /// The TargetAccesses. One is written into DIR itself, several each into DIR/NAMESPACE/NAME.
     #[arg(required = true, value_name = "ACCESS")]
     accesses: Vec<String>,
-    /// Namespace on the hub: of the accesses, where it is not written with them.
+    /// Namespace on the hub: of the accesses that are given without one.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
     /// The directory, best one in memory.
@@ -35,7 +35,7 @@ pub(super) struct AgentArgs {
     /// Do it once, and exit: write the files.
     #[arg(long, conflicts_with = "check")]
     once: bool,
-    /// Only check, and exit: whether every token is there and has not ended. For a startup probe.
+    /// Only check, and exit: whether every token exists and has not expired. For a startup probe.
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -107,7 +107,7 @@ pub(super) fn check(args: &AgentArgs) -> ExitCode {
             Ok(token) => match token_agent::expiry(&token) {
                 Some(expires) if expires > now => continue,
                 Some(expires) => format!("it ended at {expires}"),
-                None => "it is no token".to_owned(),
+                None => "it is not a token".to_owned(),
             },
         };
         return ui::fail(

@@ -34,15 +34,14 @@ pub(super) struct CanIArgs {
     /// are not built: pipe `kubectl kustomize DIR` into -f -.
     #[arg(short, long, value_name = "PATH")]
     filename: Option<PathBuf>,
-    /// Namespace at the target: of what is asked about; of objects, where they name none, it is
-    /// default.
+    /// Namespace at the target: of what is checked; for objects without one, it is default.
     #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
     target_namespace: Option<String>,
     /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
     /// helmrelease/NAME, or a short name of these; without it, the flags alone.
     #[arg(long, value_name = "KIND/NAME")]
     from: Option<StartArg>,
-    /// Namespace on the hub: of what is started from.
+    /// Namespace on the hub: of the starting object.
     #[arg(
         short,
         long,
@@ -218,7 +217,7 @@ async fn can_apply(
         }
     };
     if objects.is_empty() {
-        return Err("there is no object to ask about".to_owned());
+        return Err("there is no object to check".to_owned());
     }
     let calls = calls(&plan).await?;
     let user = user(&calls, &plan).await?;

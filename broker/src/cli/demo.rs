@@ -15,7 +15,7 @@ use super::ui;
 
 #[derive(Args)]
 pub(super) struct DemoArgs {
-    /// Do it once, and exit: show the steps, instead of staying up for you to try.
+    /// Do it once, and exit: show the steps, without keeping the servers running.
     #[arg(long)]
     once: bool,
 }

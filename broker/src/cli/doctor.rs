@@ -19,7 +19,7 @@ pub(super) struct DoctorArgs {
     /// helmrelease/NAME, or a short name of these; without it, the flags alone.
     #[arg(value_name = "KIND/NAME")]
     start: Option<StartArg>,
-    /// Namespace on the hub: of what is started from.
+    /// Namespace on the hub: of the starting object.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
@@ -27,8 +27,8 @@ pub(super) struct DoctorArgs {
     /// The target's AuthenticationConfiguration.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<std::path::PathBuf>,
-    /// The target's Kubernetes release, like 1.33 or v1.33.4: where it does not say it to the
-    /// anonymous.
+    /// The target's Kubernetes release, like 1.33 or v1.33.4: if it does not report it to anonymous
+    /// clients.
     #[arg(long = "kubernetes", value_name = "VERSION", help_heading = TARGET)]
     target_version: Option<keyferry_trust::Minor>,
     /// A kubeconfig of a user who may create tokenreviews at the target.

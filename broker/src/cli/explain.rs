@@ -211,8 +211,8 @@ fn mentions(found: &[Explanation]) -> String {
         .map(|code| vec![code.reason.to_owned(), summary(&code.cause)])
         .collect();
     format!(
-        "That is no reason code. These mention it; keyferry explain CODE says more, and keyferry \
-         doctor finds which one it is:\n{}",
+        "That is not a reason code. These mention it; keyferry explain CODE says more, and \
+         keyferry doctor finds which one it is:\n{}",
         ui::table(&rows)
     )
 }

@@ -23,22 +23,22 @@ use crate::publication::{KeyRecords, PublishError, Publisher, PublisherParts};
 
 #[derive(Args)]
 pub(super) struct ExportArgs {
-    /// Folder to write to. It is made if it is not there, and belongs to one issuer for good.
+    /// Folder to write to. It is created if missing, and holds the documents of one issuer only.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// Keyferry's configuration file: publicURL, hub.issuer and discovery.maxAge of its
-    /// ServerConfiguration count.
+    /// ServerConfiguration are used.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
-    /// The https origin under which targets will reach the files, in the place of publicURL.
+    /// The https origin under which targets will reach the files, instead of publicURL.
     #[arg(long, env = "KEYFERRY_PUBLIC_URL", value_name = "URL")]
     public_url: Option<String>,
-    /// Go on: read the hub every 15 s and write what changed, until a signal. A failure leaves the
-    /// files as they are.
+    /// Keep running: read the hub every 15 s and write changes, until a signal. A failure does not
+    /// change the files.
     #[arg(long)]
     watch: bool,
-    /// Write what the hub lists now, without the record of a running Keyferry: revoked keys and
-    /// keys that are held are not known then.
+    /// Write what the hub lists now, without the record of a running Keyferry: revoked keys, and
+    /// withdrawn keys that are still needed, are then unknown.
     #[arg(long)]
     without_record: bool,
     #[command(flatten)]

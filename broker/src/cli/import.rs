@@ -19,7 +19,7 @@ pub(super) struct ImportArgs {
     /// The target's audience: one that no other target has.
     #[arg(long, value_name = "TEXT")]
     audience: String,
-    /// The TargetCluster's name, where it is not to be that of the cluster.
+    /// The TargetCluster's name, if it differs from the cluster's.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Context of the kubeconfig: without it, its current one.
@@ -28,7 +28,7 @@ pub(super) struct ImportArgs {
     /// The key of a Secret; without it, value, value.yaml or kubeconfig.
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// The access provider of a ClusterProfile, where there are several.
+    /// The access provider of a ClusterProfile, if it has several.
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
 }

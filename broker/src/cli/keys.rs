@@ -46,7 +46,7 @@ pub(super) struct KeysArgs {
 
 #[derive(Subcommand)]
 enum KeysCommand {
-    /// Ask the servers to let the next key of a target's own issuer sign. It has been published
+    /// Make the next key of a target's managed issuer the signing key. It has been published
     /// already, so no token is lost.
     Rotate(rotate::RotateArgs),
 }
@@ -55,7 +55,7 @@ enum KeysCommand {
 enum Output {
     /// Columns.
     Table,
-    /// What happened, oldest first.
+    /// Events, oldest first.
     Timeline,
     /// A JSON object.
     Json,

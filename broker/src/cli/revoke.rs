@@ -55,7 +55,7 @@ pub(super) struct RevokeArgs {
     #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
     keyferry_namespace: String,
     /// Keyferry's configuration file: its targets, or those of the hub's objects where it says
-    /// `objects: CustomResources`, are made to forget the key.
+    /// `objects: CustomResources`, are forced to reload their keys.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// A token that the key signed, as proof: its target must accept it before and refuse it

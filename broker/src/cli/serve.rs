@@ -20,11 +20,11 @@ pub(super) struct ServeArgs {
     /// TargetAccesses.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
-    /// Let targets have `issuer: Keyferry`: an issuer and a key set of their own, kept in Secrets
-    /// of Keyferry's namespace.
+    /// Allow targets with `issuer: Keyferry`: a managed issuer with its own key set, stored in a
+    /// Secret of Keyferry's namespace.
     #[arg(long, env = "KEYFERRY_ENABLE_KEYFERRY_ISSUER", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_keyferry_issuer: Option<bool>,
-    /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own; before
+    /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own; overrides
     /// clusterResourceNamespace of the file.
     #[arg(long, env = "KEYFERRY_CLUSTER_RESOURCE_NAMESPACE", value_name = "NAMESPACE", value_parser = namespace)]
     cluster_resource_namespace: Option<Namespace>,

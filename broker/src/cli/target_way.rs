@@ -85,8 +85,8 @@ pub(super) struct WayArgs {
     /// The target's audience: the one that it accepts.
     #[arg(long, value_name = "TEXT", help_heading = TARGET)]
     audience: Option<String>,
-    /// Where the target reads the issuer's discovery document: without it, where the start says, or
-    /// below the issuer.
+    /// Where the target reads the issuer's discovery document: without it, where the starting
+    /// object says, or below the issuer.
     #[arg(long, value_name = "URL", help_heading = TARGET)]
     discovery_url: Option<String>,
     /// CA certificates of the server of the discovery document.
@@ -98,7 +98,7 @@ pub(super) struct WayArgs {
     /// CA certificates of the target.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_certificate_authority: Option<PathBuf>,
-    /// The name in the target's certificate, where it is not the address's.
+    /// The name in the target's certificate, if it differs from the address.
     #[arg(long, value_name = "NAME", help_heading = TARGET)]
     tls_server_name: Option<String>,
     /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given
@@ -109,10 +109,10 @@ pub(super) struct WayArgs {
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_token_file: Option<PathBuf>,
     /// The hub's name: every user name at the target must begin with it and a colon. Without it,
-    /// that of --config counts.
+    /// the one of --config is used.
     #[arg(long, value_name = "NAME", help_heading = TARGET)]
     hub_name: Option<String>,
-    /// Issue and send tokens also where a tenant's Secret or ConfigMap leads to a target that is no
+    /// Also issue and send tokens if a tenant's Secret or ConfigMap names a target that is not a
     /// listed TargetCluster.
     #[arg(long, help_heading = TARGET)]
     allow_unlisted_target: bool,

@@ -30,7 +30,7 @@ pub(super) struct TrustArgs {
     /// The TargetCluster of --config; without --config, a name for what is printed.
     #[arg(value_name = "TARGET", required_unless_present = "from_oidc_flags")]
     target: Option<String>,
-    /// Keyferry's configuration file: for everything that the flags below do not say.
+    /// Keyferry's configuration file: for all values that the flags below do not set.
     #[arg(long, value_name = "FILE", requires = "target")]
     config: Option<PathBuf>,
     /// The hub's issuer: the iss of its tokens, byte for byte.
@@ -46,13 +46,13 @@ pub(super) struct TrustArgs {
     /// The target's audience: its only one.
     #[arg(long, value_name = "TEXT")]
     audience: Option<String>,
-    /// What stands before users and groups of the hub, like `hub:`.
+    /// The prefix of the hub's users and groups, like `hub:`.
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
     /// A ServiceAccount of the hub that may use the target; may be given again.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service_account)]
     allow: Vec<ServiceAccount>,
-    /// The longest life of a token.
+    /// The maximum lifetime of a token.
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
     max_lifetime: Option<Duration>,
     /// The form of the target's distribution.

@@ -51,7 +51,7 @@ pub(super) struct VerifyArgs {
     /// for.
     #[arg(long, value_name = "TEXT", requires = "service_account")]
     audience: Option<String>,
-    /// How long that token would live.
+    /// The lifetime of that token.
     #[arg(long, value_name = "DURATION", default_value = "1h", requires = "service_account", value_parser = super::trust::lifetime)]
     lifetime: std::time::Duration,
     /// The hub's issuer: the iss of that token; without it, the one that the file names.
@@ -64,20 +64,20 @@ pub(super) struct VerifyArgs {
     #[arg(long = "own-issuer", value_name = "URL")]
     own_issuers: Vec<String>,
     /// The hub's name: the user name must begin with it and a colon. Without it, only a name
-    /// without any prefix is seen to be wrong.
+    /// without any prefix is reported as wrong.
     #[arg(long, value_name = "NAME", conflicts_with = "batch")]
     hub_name: Option<String>,
     /// The issuer's key set, as its jwks_uri gives it. Without keys, signatures are not checked.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "batch"])]
     jwks: Option<PathBuf>,
-    /// Read the issuer's discovery document and keys from where the target would. The only use of
+    /// Read the issuer's discovery document and keys from where the target would. Nothing else uses
     /// the network.
     #[arg(long, conflicts_with = "batch")]
     live: bool,
-    /// As if it were this time, in RFC 3339.
+    /// Verify as of this time, in RFC 3339.
     #[arg(long, value_name = "TIME", conflicts_with = "batch")]
     at: Option<Timestamp>,
-    /// Cases as JSON lines, from a file or - for standard input; a report per line comes out.
+    /// Cases as JSON lines, from a file or - for standard input; one report per line is printed.
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     batch: Option<PathBuf>,
     /// Output format.
@@ -89,7 +89,7 @@ pub(super) struct VerifyArgs {
 enum Output {
     /// For people.
     Text,
-    /// A JSON object, whose form stays.
+    /// A JSON object with a stable schema.
     Json,
 }
 

@@ -19,13 +19,12 @@ pub(super) struct WhoamiArgs {
     /// helmrelease/NAME, or a short name of these; without it, the flags alone.
     #[arg(value_name = "KIND/NAME")]
     start: Option<StartArg>,
-    /// Namespace on the hub: of what is started from.
+    /// Namespace on the hub: of the starting object.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
     way: WayArgs,
-    /// The target's AuthenticationConfiguration: says what it predicts beside what the target
-    /// answers.
+    /// The target's AuthenticationConfiguration: shows its prediction beside the target's answer.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<PathBuf>,
     /// Output format.

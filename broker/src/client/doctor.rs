@@ -31,7 +31,7 @@ use crate::ports::HubError;
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
     /// The given CA certificates are not valid.
-    #[error("reading the CA certificates of {0}: they are no PEM certificates")]
+    #[error("reading the CA certificates of {0}: they are not PEM certificates")]
     Authority(&'static str),
     /// The address is not valid.
     #[error("reading the address {0:?}: it is not an https URL")]

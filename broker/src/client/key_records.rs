@@ -20,7 +20,7 @@ pub enum KeysError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The namespace has no key journal: Keyferry has not run there.
-    #[error("looking for the record of keys: namespace {0} has none; Keyferry has not run there")]
+    #[error("reading the record of keys: namespace {0} has none; Keyferry has not run there")]
     None(Namespace),
     /// The journal's seal is missing or wrong, so it is not trusted.
     #[error(

@@ -103,13 +103,15 @@ impl ServerAddress {
             .body(form);
         let received = self.send(request).await?;
         let wrong = |problem: &str| self.problem_of(&received, problem);
-        let answer: TokenAnswer =
-            serde_json::from_slice(&received.body).map_err(|_| wrong("its answer is no token"))?;
+        let answer: TokenAnswer = serde_json::from_slice(&received.body)
+            .map_err(|_| wrong("its answer is not a token"))?;
         // From here on, the response contains a token and nothing that could control a terminal.
         let sound = UnverifiedJwt::parse(answer.access_token.expose_secret()).is_ok()
             && answer.token_type == "Bearer";
         if !sound || answer.expires_in > lifetime::MAX.as_secs() {
-            return Err(wrong("its answer is no bearer token with a sensible life"));
+            return Err(wrong(
+                "its answer is not a bearer token with a valid lifetime",
+            ));
         }
         let cluster = answer
             .keyferry_cluster
@@ -143,7 +145,7 @@ impl ServerAddress {
             .bearer_auth(caller.expose_secret());
         let answer = self.send(request).await?;
         let text = std::str::from_utf8(&answer.body)
-            .map_err(|_| self.problem_of(&answer, "its answer is no kubeconfig"))?;
+            .map_err(|_| self.problem_of(&answer, "its answer is not a kubeconfig"))?;
         received_kubeconfig::read(text, access).map_err(|error| self.problem_of(&answer, error))
     }
 

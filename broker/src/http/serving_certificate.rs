@@ -157,7 +157,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
     let metadata = std::fs::metadata(path).map_err(|error| unread(&error))?;
     // Anything else, such as a named pipe, could block the start for ever.
     if !metadata.is_file() {
-        return Err(wrong(path, "it is no regular file", "name a file"));
+        return Err(wrong(path, "it is not a regular file", "name a file"));
     }
     if metadata.len() > MAX_BYTES {
         return Err(wrong(
@@ -258,7 +258,7 @@ mod tests {
         };
         let error = Files::read(&nowhere).err().unwrap();
         assert!(
-            error.to_string().contains("it is no regular file") && error.absent().is_none(),
+            error.to_string().contains("it is not a regular file") && error.absent().is_none(),
             "{error}"
         );
         let absent = TlsFiles {

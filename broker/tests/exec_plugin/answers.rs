@@ -16,7 +16,7 @@ async fn an_answer_that_is_no_token_is_refused() {
     let setup = Setup::start().await;
     let exec_info = info("v1", setup.cluster());
     setup.answer(|| Html("<h1>please log in</h1>").into_response());
-    assert!(failed(setup.run(&[], &exec_info).await).contains("its answer is no token"));
+    assert!(failed(setup.run(&[], &exec_info).await).contains("its answer is not a token"));
     let now = jiff::Timestamp::now().as_second();
     let without = |member: &str| {
         let mut answer = good(&token(600), 540);
@@ -35,10 +35,10 @@ async fn an_answer_that_is_no_token_is_refused() {
         ),
         (good(&jwt(&json!({})), 540), "or no expiry"),
         (good(&token(600), 0), "less than 10 s to go"),
-        (good("not-a-token", 540), "no bearer token"),
-        (good(&token(600), 10_000_000), "sensible life"),
-        (with("token_type", json!("DPoP")), "no bearer token"),
-        (without("expires_in"), "its answer is no token"),
+        (good("not-a-token", 540), "not a bearer token"),
+        (good(&token(600), 10_000_000), "valid lifetime"),
+        (with("token_type", json!("DPoP")), "not a bearer token"),
+        (without("expires_in"), "its answer is not a token"),
         (
             without("keyferry_cluster"),
             "does not report the target's address",

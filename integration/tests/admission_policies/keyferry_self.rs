@@ -156,7 +156,8 @@ pub(super) async fn secrets(stage: Arc<Stage>) -> TestResult {
                 .await;
             must_be_denied("an apply", applied, SECRETS)?;
         }
-        // The types that Keyferry writes, and a change of another owner's Secret to the token type.
+        // The types that Keyferry writes pass. A token Secret of another owner may not be changed
+        // to another account.
         for of_type in ["Opaque", "cluster.x-k8s.io/secret"] {
             let name = of_type.to_lowercase().replace(['.', '/'], "-");
             must_pass(

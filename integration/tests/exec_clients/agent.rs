@@ -106,7 +106,7 @@ pub(crate) async fn an_agent_writes_and_keeps_what_it_wrote(world: Arc<World>) -
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        said.contains("401 invalid_token") && said.contains("what was written before stays"),
+        said.contains("401 invalid_token") && said.contains("the previous token stays"),
         "{said}"
     );
     assert!(

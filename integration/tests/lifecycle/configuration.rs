@@ -35,7 +35,7 @@ pub(super) async fn a_bad_one_changes_nothing(world: Arc<World>) -> TestResult {
         let log = broker.log()?;
         let error = errors(log.get(logged..).unwrap_or_default());
         assert!(
-            error.contains("the configuration in force stays")
+            error.contains("the active configuration stays")
                 && error.contains("ConfigurationInvalid"),
             "{}: {error}",
             mistake.name

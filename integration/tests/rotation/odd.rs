@@ -270,8 +270,8 @@ async fn read_anew(stage: &Stage, proxy: &ChaosProxy) -> TestResult {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // The response is on its way. The next reading must be far enough away that the key does not
-    // count as seen only for a moment.
+    // The response is on its way. Wait, so that the next reading of a candidate key is clearly
+    // later than this one.
     tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(())
 }

@@ -22,8 +22,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Place {
     pub(crate) world: OnHub,
-    /// The Keyferry with a configuration file, for the other tenant at the other target. It needs
-    /// its own audience: the hub's admission policy would refuse one that is declared on the hub.
+    /// The Keyferry with a configuration file, for the other tenant at the other target. It could
+    /// not use an audience that is declared on the hub: the hub's admission policy would refuse
+    /// those tokens.
     pub(crate) by_file: Broker,
 }
 

@@ -39,7 +39,7 @@ pub enum CaBundleError {
     #[error("certificate {0} of `ca.crt` is not base64")]
     NotBase64(usize),
     /// The bytes are not an X.509 certificate.
-    #[error("certificate {0} of `ca.crt` is no X.509 certificate")]
+    #[error("certificate {0} of `ca.crt` is not an X.509 certificate")]
     NotX509(usize),
     /// The certificate is not a CA by RFC 5280 section 4.2.1.9.
     #[error(

@@ -68,7 +68,7 @@ impl DeliveryType {
             .map(|(_, delivery)| *delivery)
             .ok_or_else(|| {
                 let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
-                format!("is no delivery; there are {}", names.join(", "))
+                format!("is not a delivery; there are {}", names.join(", "))
             })
     }
 }
@@ -342,7 +342,7 @@ fn choice<T: Copy + Default>(
             let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
             check.wrong(
                 path,
-                format!("{text:?} is no choice"),
+                format!("{text:?} is not a valid value"),
                 format!("use {}", words.join(" or ")),
             );
             T::default()

@@ -164,7 +164,7 @@ fn term(requirement: Requirement, path: &str, check: &mut Check<'_>) -> Option<T
         _ => {
             check.wrong(
                 &format!("{path}.operator"),
-                format!("{operator:?} is no operator"),
+                format!("{operator:?} is not an operator"),
                 "use In, NotIn, Exists or DoesNotExist",
             );
             None

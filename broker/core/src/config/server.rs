@@ -376,7 +376,7 @@ pub(super) fn read(
         Some(other) => {
             check.wrong(
                 "objects",
-                format!("{other:?} is no place for objects"),
+                format!("{other:?} is not a source of objects"),
                 "use File or CustomResources",
             );
             None

@@ -365,7 +365,7 @@ fn read_issuer(issuer: &str, check: &mut Check<'_>) -> Option<TokenIssuer> {
         _ => {
             check.wrong(
                 "spec.issuer",
-                format!("{issuer:?} is no issuer"),
+                format!("{issuer:?} is not an issuer type"),
                 "use Hub or Keyferry",
             );
             None

@@ -128,7 +128,7 @@ fn read(text: &str) -> Result<OidcFlags, String> {
         .into_iter();
     while let Some(word) = words.next() {
         let Some(flag) = word.strip_prefix("--") else {
-            return Err(wrong(format!("{word:?} is no flag")));
+            return Err(wrong(format!("{word:?} is not a flag")));
         };
         let (name, value) = match flag.split_once('=') {
             Some((name, value)) => (name.to_owned(), value.to_owned()),
@@ -150,7 +150,7 @@ fn read(text: &str) -> Result<OidcFlags, String> {
             "oidc-required-claim" => {
                 let (claim, required) = value
                     .split_once('=')
-                    .ok_or_else(|| wrong("--oidc-required-claim is no claim=value".to_owned()))?;
+                    .ok_or_else(|| wrong("--oidc-required-claim is not claim=value".to_owned()))?;
                 flags
                     .required_claims
                     .insert(claim.trim().to_owned(), required.trim().to_owned());

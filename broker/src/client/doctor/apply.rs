@@ -170,7 +170,7 @@ async fn served(calls: &TargetCalls, kind: &Kind) -> Result<Served, String> {
     let name = format!("{} of {}", kind.kind, kind.api_version);
     // A tenant can write this, in the inventory of a Kustomization, so it must not change the path.
     if !is_api_version(&kind.api_version) {
-        return Err(format!("{name}: it is no apiVersion"));
+        return Err(format!("{name}: it is not an apiVersion"));
     }
     let list = calls
         .get_json(&path)

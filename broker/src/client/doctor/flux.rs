@@ -94,7 +94,7 @@ pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name:
             return Plan {
                 problem: Some(problem(
                     Code::FluxReferenceUnusable,
-                    "spec.serviceAccountName is no name of a ServiceAccount",
+                    "spec.serviceAccountName is not the name of a ServiceAccount",
                 )),
                 ..plan
             };
@@ -176,7 +176,7 @@ async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, 
     };
     // A tenant can write this name: in a path, it could lead to another namespace.
     let Ok(map_name) = ObjectName::new(name) else {
-        plan.problem = unusable("it is no name of a ConfigMap".to_owned());
+        plan.problem = unusable("it is not the name of a ConfigMap".to_owned());
         return;
     };
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{map_name}");
@@ -258,7 +258,7 @@ impl Identity {
             format!("https://{address}")
         };
         let url = url::Url::parse(&with_scheme)
-            .map_err(|_| format!("its address {address:?} is no URL"))?;
+            .map_err(|_| format!("its address {address:?} is not a URL"))?;
         if url.scheme() != "https" {
             return Err(format!("its address {address:?} is not https"));
         }

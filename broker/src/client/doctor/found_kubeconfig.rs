@@ -21,7 +21,7 @@ pub struct FoundKubeconfig {
 /// # Errors
 /// The problem, without any content of the kubeconfig.
 pub fn read(text: &str) -> Result<FoundKubeconfig, &'static str> {
-    let all = Kubeconfig::from_yaml(text).map_err(|_| "it is no kubeconfig")?;
+    let all = Kubeconfig::from_yaml(text).map_err(|_| "it is not a kubeconfig")?;
     let current = all
         .current_context
         .as_deref()

@@ -103,7 +103,7 @@ pub async fn calls(plan: &Plan) -> Result<TargetCalls, String> {
     }
     let token = plan
         .secret()
-        .ok_or("reading the token: it is no signed JWT")?;
+        .ok_or("reading the token: it is not a signed JWT")?;
     TargetCalls::new(target, Some(token))
         .await
         .map_err(|error| error.to_string())

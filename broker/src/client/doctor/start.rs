@@ -410,7 +410,7 @@ pub(super) async fn read_secret(
     let Ok(name) = ObjectName::new(name) else {
         plan.problem = Some(problem(
             Code::FluxReferenceUnusable,
-            format!("{name:?} is no name of a Secret"),
+            format!("{name:?} is not the name of a Secret"),
         ));
         return;
     };
@@ -444,7 +444,7 @@ pub(super) async fn read_secret(
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok());
     match text
-        .ok_or("it is no text")
+        .ok_or("it is not text")
         .and_then(|text| found_kubeconfig::read(&text))
     {
         Ok(found) => {

@@ -272,7 +272,7 @@ impl TargetCalls {
             .await
         {
             Fetched::Answer(Answer { status: 200, body }) => serde_json::from_slice(&body)
-                .map_err(|_| "the target's answer is no JSON".to_owned()),
+                .map_err(|_| "the target's answer is not JSON".to_owned()),
             other => Err(odd(&other)),
         }
     }

@@ -259,7 +259,7 @@ async fn a_policy_that_lets_through_is_a_gap_though_its_objects_are_as_shipped()
             .pairing
             .gap()
             .unwrap()
-            .contains("minted a token for an audience that nobody may have")
+            .contains("minted a token for an audience that no caller may request")
     );
     assert!(bench.told());
     *bench.hub.refusal.lock().unwrap() = Some(HubError::Unreachable("away".to_owned()));

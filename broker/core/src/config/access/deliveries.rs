@@ -194,7 +194,7 @@ fn argo_cd(
                 Some(other) => {
                     check.wrong(
                         &format!("{path}.argoCD.form"),
-                        format!("{other:?} is no choice"),
+                        format!("{other:?} is not a valid value"),
                         "use Exec or BearerToken",
                     );
                     ArgoCdForm::Exec

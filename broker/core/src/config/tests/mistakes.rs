@@ -486,8 +486,8 @@ fn of_an_issuer_and_a_lifetime() {
     };
     check(vec![
         issuer("Keyferry", "not enabled", "--enable-keyferry-issuer"),
-        issuer("hub", "no issuer", "use Hub or Keyferry"),
-        issuer("''", "no issuer", "use Hub"),
+        issuer("hub", "not an issuer type", "use Hub or Keyferry"),
+        issuer("''", "not an issuer type", "use Hub"),
         target_issuer("kubernetes/serviceaccount", "not an https URL"),
         target_issuer("https://a.example.com?x", "query"),
         default("9m59s", "shorter than 10m", "10m to 24h"),
@@ -610,13 +610,13 @@ fn of_an_allow_rule() {
         rule(
             "namespaces: [a]\nserviceAccounts: [a]\ndeliveries: [http] #here",
             "spec.allow[0].deliveries[0]",
-            "no delivery; there are ArgoCDSecret",
+            "not a delivery; there are ArgoCDSecret",
             "exact",
         ),
         rule(
             "namespaces: [a]\nserviceAccounts: [a]\ndeliveries: ['*'] #here",
             "spec.allow[0].deliveries[0]",
-            "no delivery",
+            "not a delivery",
             "patterns are not allowed",
         ),
         rule(
@@ -716,7 +716,7 @@ fn of_a_selector() {
         term(
             "key: access.keyferry.dev/x, operator: in, values: [a]",
             "spec.allow[0].namespaceSelector.matchExpressions[0].operator",
-            "no operator",
+            "not an operator",
             "DoesNotExist",
         ),
         term(
@@ -862,21 +862,21 @@ fn of_an_access() {
             "deletionPolicy: Drain",
             "deletionPolicy: Orphan #here",
             "spec.deletionPolicy",
-            "no choice",
+            "not a valid value",
             "Drain or Immediate",
         ),
         case(
             "probe: Report",
             "probe: Require #here",
             "spec.probe",
-            "is no choice",
+            "is not a valid value",
             "Off or Report",
         ),
         case(
             "probe: Report",
             "probe: Sometimes #here",
             "spec.probe",
-            "no choice",
+            "not a valid value",
             "Off or Report",
         ),
         case(
@@ -896,7 +896,7 @@ fn of_an_access() {
         delivery(
             "name: a\ntype: Http #here",
             "spec.deliveries[0].type",
-            "no delivery",
+            "not a delivery",
             "HTTP or Exec",
         ),
         delivery(
