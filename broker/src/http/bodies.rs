@@ -6,7 +6,7 @@ use super::shares::{Limits, Pool, Sources, Taken};
 use crate::source::Source;
 
 /// Limit for all requests together, in KiB. Ten thousand callers at once take 60 MiB.
-const ALL: u32 = 96 * 1024;
+pub(super) const ALL: u32 = 96 * 1024;
 /// Limit for the requests of one source, in KiB.
 const OF_SOURCE: u32 = ALL / 4;
 /// A source that uses at most this much, which is one request of the greatest size, may use the

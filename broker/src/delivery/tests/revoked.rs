@@ -138,7 +138,7 @@ async fn an_object_out_of_reach_that_is_no_longer_allowed_is_reported_too() {
     assert_eq!(key_ids(&bench).1, Some(old));
     let access = bench.objects.object(ACCESS).unwrap();
     let message = access["status"]["deliveries"][0]["message"].as_str();
-    assert!(message.unwrap().contains("its token may still stand in it"));
+    assert!(message.unwrap().contains("its token may still be in it"));
 }
 
 #[tokio::test]
