@@ -1149,7 +1149,7 @@ fn stand_in_the_order_of_place_path_problem_fix() {
     let found = mistakes_of(&edited("issuer: Hub", "issuer: X"));
     assert_eq!(
         found[0].to_string(),
-        "line 38: TargetCluster/staging: spec.issuer: \"X\" is no issuer; use Hub or Keyferry"
+        "line 38: TargetCluster/staging: spec.issuer: \"X\" is not an issuer type; use Hub or Keyferry"
     );
     let found = mistakes_of(&edited("probe: Report", "probe: X"));
     assert!(
