@@ -118,14 +118,14 @@ pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
 /// The file cannot be read.
 pub fn inline_commands(document: &Path) -> std::io::Result<Vec<(usize, ShellCommand)>> {
     let text = std::fs::read_to_string(document)?;
-    let mut protected = false;
+    let mut fenced = false;
     let mut commands = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim_start().starts_with("```") {
-            protected = !protected;
+            fenced = !fenced;
             continue;
         }
-        if protected {
+        if fenced {
             continue;
         }
         for code in line.split('`').skip(1).step_by(2) {

@@ -91,7 +91,11 @@ impl Deliveries {
                 "it is immutable, and finalizers of others keep it".to_owned(),
             ));
         }
-        tracing::info!(object = %place, "an object was deleted");
+        if held.has_finalizers() {
+            tracing::info!(object = %place, "an object was emptied; finalizers of others keep it");
+        } else {
+            tracing::info!(object = %place, "an object was deleted");
+        }
         Ok(Removal::Gone(held.expires_at()))
     }
 
