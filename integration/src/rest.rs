@@ -136,6 +136,15 @@ impl RestClient {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Whether an object exists at a path.
+    pub async fn exists(&self, path: &str) -> Result<bool, RestError> {
+        match self.get(path).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.status() == Some(404) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// POSTs an object to its collection, or to a subresource.
     pub async fn create(&self, path: &str, object: &Value) -> Result<Value, RestError> {
         self.object(Method::POST, path, Some(("application/json", object)))

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use keyferry_integration::flux::until_ready;
 use keyferry_integration::rbac::apply_manifests;
-use keyferry_integration::rest::RestClient;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::on_hub::until_gone;
 use keyferry_integration::world::shipped;
 
 use crate::fleet::{D2, GUEST, commit, kustomization, until_object};
@@ -54,7 +54,7 @@ pub(crate) async fn a_tenant_comes_and_goes(d2: Arc<D2>) -> TestResult {
     commit(platform, &emptied).await?;
     until_gone(hub.admin(), &apps).await?;
     assert!(
-        !is_there(target.admin(), BELONGINGS).await?,
+        !target.admin().exists(BELONGINGS).await?,
         "the target ends clean"
     );
     // Its object remained for pruning, but only as long as something uses it.
@@ -106,28 +106,5 @@ fn replaced(text: &str, needle: &str, by: &str) -> Result<String, TestError> {
         Ok(text.replace(needle, by))
     } else {
         Err(format!("the shipped file does not hold {needle}").into())
-    }
-}
-
-async fn until_gone(client: &RestClient, path: &str) -> Result<(), TestError> {
-    let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while is_there(client, path).await? {
-        if std::time::Instant::now() > limit {
-            return Err(format!(
-                "{path} is still there after a minute: {}",
-                client.get(path).await?
-            )
-            .into());
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    Ok(())
-}
-
-async fn is_there(client: &RestClient, path: &str) -> Result<bool, TestError> {
-    match client.get(path).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.status() == Some(404) => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }

@@ -8,14 +8,13 @@ use keyferry_integration::flux::{
 };
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::on_hub::{RECONCILER, access_path, audience, has_condition};
+use keyferry_integration::world::on_hub::{
+    RECONCILER, access_path, audience, has_condition, until_gone,
+};
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::stage::{
-    Stage, access, access_to, config_map_path, declare, is_there, until, until_gone, user,
-    who_applied,
-};
+use crate::stage::{Stage, access, access_to, config_map_path, declare, until, user, who_applied};
 
 const TENANT: &str = "tenant-b";
 
@@ -42,14 +41,14 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
         "the target knows who came"
     );
     assert!(
-        !is_there(other.admin(), &config_map_path(name)).await?,
+        !other.admin().exists(&config_map_path(name)).await?,
         "nothing is at the other target"
     );
 
     hub.admin().delete(&spec.path()).await?;
     until_gone(hub.admin(), &spec.path()).await?;
     assert!(
-        !is_there(target.admin(), &config_map_path(name)).await?,
+        !target.admin().exists(&config_map_path(name)).await?,
         "the target ends clean"
     );
     Ok(())
@@ -78,18 +77,16 @@ pub(crate) async fn of_a_deleted_target_still_prunes(stage: Arc<Stage>) -> TestR
     );
     until(hub.admin(), &access_path(TENANT, name), "draining", drains).await?;
     assert!(
-        is_there(
-            hub.admin(),
-            &format!("/api/v1/namespaces/{TENANT}/configmaps/{name}")
-        )
-        .await?,
+        hub.admin()
+            .exists(&format!("/api/v1/namespaces/{TENANT}/configmaps/{name}"))
+            .await?,
         "Flux has what it needs"
     );
 
     hub.admin().delete(&spec.path()).await?;
     until_gone(hub.admin(), &spec.path()).await?;
     assert!(
-        !is_there(target.admin(), &config_map_path(name)).await?,
+        !target.admin().exists(&config_map_path(name)).await?,
         "the target ends clean"
     );
     hub.admin().delete(&access_path(TENANT, name)).await?;
@@ -124,7 +121,7 @@ pub(crate) async fn with_anothers_address_gets_nowhere(stage: Arc<Stage>) -> Tes
     )
     .await?;
     refused?;
-    assert!(!is_there(anothers.admin(), &config_map_path(name)).await?);
+    assert!(!anothers.admin().exists(&config_map_path(name)).await?);
     assert!(who_applied(anothers, name)?.is_empty());
     Ok(())
 }

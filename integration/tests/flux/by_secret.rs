@@ -5,12 +5,9 @@ use std::sync::Arc;
 use keyferry_integration::flux::{GitSource, KubeConfigRef, KustomizationSpec, until_ready};
 use keyferry_integration::git_server::Repository;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::on_hub::{access_path, secret_path};
+use keyferry_integration::world::on_hub::{access_path, secret_path, until_gone};
 
-use crate::stage::{
-    Stage, access, config_map, config_map_path, is_there, until_applied, until_gone, user,
-    who_applied,
-};
+use crate::stage::{Stage, access, config_map, config_map_path, until_applied, user, who_applied};
 
 const TENANT: &str = "tenant-a";
 
@@ -30,7 +27,7 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
         "the target knows who came"
     );
     assert!(
-        !is_there(other.admin(), &config_map_path(name)).await?,
+        !other.admin().exists(&config_map_path(name)).await?,
         "nothing is at the other target"
     );
 
@@ -48,7 +45,7 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
     tokio::try_join!(hub.admin().delete(&both[0]), hub.admin().delete(&both[1]))?;
     until_gone(hub.admin(), &spec.path()).await?;
     assert!(
-        !is_there(target.admin(), &config_map_path(name)).await?,
+        !target.admin().exists(&config_map_path(name)).await?,
         "the target ends clean"
     );
     // Nothing names the Secret any more, so its token must not remain stored for its 12 hours.

@@ -17,14 +17,13 @@ use keyferry_integration::pki::TestCa;
 use keyferry_integration::relay::Relay;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::{
-    access_path, has_condition, renew_with_lifetime, secret_path,
+    access_path, has_condition, renew_with_lifetime, secret_path, until_gone,
 };
 use keyferry_integration::world::put_secret;
 use serde_json::Value;
 
 use crate::stage::{
-    Stage, access_to, config_map, config_map_path, declare, until_applied, until_gone, user,
-    who_applied,
+    Stage, access_to, config_map, config_map_path, declare, until_applied, user, who_applied,
 };
 
 const TARGET: &str = "target-renewed";

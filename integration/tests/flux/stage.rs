@@ -8,7 +8,7 @@ use keyferry_integration::fleet::FleetError;
 use keyferry_integration::flux::{Flux, FluxSpec, KustomizationSpec, until_ready};
 use keyferry_integration::git_server::{GitServer, Repository};
 use keyferry_integration::parts::Minor;
-use keyferry_integration::rest::{RestClient, RestError};
+use keyferry_integration::rest::RestClient;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path, audience};
 use keyferry_integration::world::{Broker, Ground, TrustingTarget, put_secret, until_trusted};
@@ -260,27 +260,6 @@ pub(crate) async fn until(
             return Err(format!("{path} is not {wanted} after 30 s, but {object}").into());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-/// Waits until an object no longer exists.
-pub(crate) async fn until_gone(client: &RestClient, path: &str) -> Result<(), TestError> {
-    let limit = Instant::now() + Duration::from_secs(30);
-    while is_there(client, path).await? {
-        if Instant::now() > limit {
-            return Err(format!("{path} is still there after 30 s").into());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Ok(())
-}
-
-/// Whether an object exists.
-pub(crate) async fn is_there(client: &RestClient, path: &str) -> Result<bool, RestError> {
-    match client.get(path).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.status() == Some(404) => Ok(false),
-        Err(error) => Err(error),
     }
 }
 
