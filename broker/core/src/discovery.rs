@@ -3,11 +3,28 @@
 //! A hub's `jwks_uri` is not kept. It names an address that its cluster can reach, and following it
 //! would let the responding server choose where we send requests.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use crate::json::{JsonError, JsonLimits, MAX_JSON_DEPTH, read_object};
 use crate::jwks::PublicKeySet;
 use crate::jwt::SigningAlgorithm;
+
+/// The path of the provider metadata.
+pub const METADATA_PATH: &str = "/.well-known/openid-configuration";
+/// The media type of the provider metadata.
+pub const METADATA_TYPE: &str = "application/json";
+/// The path of the key set.
+pub const KEYS_PATH: &str = "/openid/v1/jwks";
+/// The media type of the key set (RFC 7517 section 8.5.2).
+pub const KEYS_TYPE: &str = "application/jwk-set+json";
+
+/// The `Cache-Control` value of all documents. It is explicit, so that verifiers need not guess,
+/// and the same in every response.
+pub fn cache_control(max_age: Duration) -> String {
+    format!("public, max-age={}", max_age.as_secs())
+}
 
 /// The longest upstream document that is read, in bytes.
 pub const MAX_DISCOVERY_BYTES: usize = 64 * 1024;

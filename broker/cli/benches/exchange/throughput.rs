@@ -1,0 +1,259 @@
+//! Measures requests per second, alternating with an empty handler of the same listener.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::Response;
+use axum::routing::any;
+use keyferry_core::config::{Listener, TlsFiles};
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::reload_signal::ReloadSignal;
+use keyferry_server::http::listener::{Bounds, TlsListener};
+
+use super::driver::{Turn, Turns};
+use super::generator::{Load, Order};
+use super::spread::Spread;
+use super::stage::{DELEGATE, SELF, Stage, TENANT};
+use super::tls_connection::{self, Size, TlsConnection};
+use crate::Outcome;
+
+const CONNECTIONS: usize = 64;
+const ROUNDS: usize = 15;
+/// The number of turns of each subject in a round. They are many and short: on a shared machine,
+/// compared measurements must be close in time.
+const TURNS: usize = 8;
+const WARM_UP: Duration = Duration::from_millis(20);
+const DURATION: Duration = Duration::from_millis(100);
+
+/// One measured subject.
+pub struct Subject {
+    /// Its name in the tables.
+    pub name: &'static str,
+    /// One sample for each round.
+    pub samples: Vec<Sample>,
+    /// The index of the empty handler that it is compared with.
+    pub empty: Option<usize>,
+    /// The size of its response.
+    pub size: Size,
+    load: Load,
+}
+
+/// The result of one round of one subject, over all of its turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// The responses per second.
+    pub rate: f64,
+    /// The median response time in its median turn, in microseconds.
+    pub p50: f64,
+    /// The response time that 99 of 100 did not exceed, in microseconds.
+    pub p99: f64,
+    /// This process's CPU time per response in microseconds; `None` where the system does not
+    /// report it.
+    pub cpu: Option<f64>,
+}
+
+impl Sample {
+    fn of(turns: &[Turn]) -> Option<Self> {
+        let answers = turns.iter().map(|turn| turn.answered.count).sum::<u64>() as f64;
+        let cpu: Option<Duration> = turns.iter().map(|turn| turn.cpu).sum();
+        let middle = |time: fn(&Turn) -> f64| Some(Spread::of(turns.iter().map(time))?.median);
+        Some(Self {
+            rate: answers / (DURATION.as_secs_f64() * turns.len() as f64),
+            p50: middle(|turn| turn.answered.time.p50)?,
+            p99: middle(|turn| turn.answered.time.p99)?,
+            cpu: cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / answers.max(1.0)),
+        })
+    }
+}
+
+/// Measures all subjects.
+pub async fn measure(stage: &Stage) -> Outcome<Vec<Subject>> {
+    let exchange = probe(
+        stage,
+        stage.ports.api,
+        exchange_requests(stage, SELF, "warm")?,
+        "exchange, the ServiceAccount itself",
+    )
+    .await?;
+    let delegated = probe(
+        stage,
+        stage.ports.api,
+        exchange_requests(stage, DELEGATE, "delegated")?,
+        "exchange, delegated caller",
+    )
+    .await?;
+    let get = |path: &str| vec![format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")];
+    let jwks = probe(stage, stage.ports.discovery, get("/openid/v1/jwks"), "JWKS").await?;
+    let metadata = probe(
+        stage,
+        stage.ports.discovery,
+        get("/.well-known/openid-configuration"),
+        "discovery document",
+    )
+    .await?;
+    let empty_post = empty(
+        stage,
+        &exchange,
+        "empty handler, as many bytes as an exchange",
+    )
+    .await?;
+    let empty_get = empty(stage, &jwks, "empty handler, as many bytes as the JWKS").await?;
+    let mut exchanges = [
+        empty_post,
+        Subject {
+            empty: Some(0),
+            ..exchange
+        },
+        Subject {
+            empty: Some(0),
+            ..delegated
+        },
+    ];
+    let mut documents = [
+        empty_get,
+        Subject {
+            empty: Some(3),
+            ..jwks
+        },
+        Subject {
+            empty: Some(3),
+            ..metadata
+        },
+    ];
+    take_turns(stage, &mut exchanges).await?;
+    take_turns(stage, &mut documents).await?;
+    Ok(exchanges.into_iter().chain(documents).collect())
+}
+
+/// Runs all rounds of these subjects.
+async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
+    let count = subjects.len();
+    // Alternate forwards and backwards, so that a slow drift of the machine favours no subject.
+    let turns = (0..ROUNDS * TURNS).flat_map(|turn| {
+        (0..count).map(move |place| {
+            if turn % 2 == 0 {
+                place
+            } else {
+                count - 1 - place
+            }
+        })
+    });
+    let order = Order {
+        loads: subjects
+            .iter()
+            .map(|subject| subject.load.clone())
+            .collect(),
+        turns: turns.collect(),
+    };
+    let mut measured = Turns::start(&order).await?;
+    for round in order.turns.chunks(TURNS * count) {
+        let mut turns = vec![Vec::new(); count];
+        for index in round {
+            empty_audit_log(stage)?;
+            let turn = measured.next().await?;
+            turns.get_mut(*index).ok_or("a turn of nobody")?.push(turn);
+        }
+        for (subject, turns) in subjects.iter_mut().zip(&turns) {
+            subject.samples.extend(Sample::of(turns));
+        }
+    }
+    empty_audit_log(stage)
+}
+
+/// The requests of all connections, each with its own token, like those of a Deployment's Pods.
+fn exchange_requests(stage: &Stage, service_account: &str, access: &str) -> Outcome<Vec<String>> {
+    let request = |_| {
+        let form = stage.ground.form(TENANT, service_account, access)?;
+        let head = "POST /v1/token HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: \
+            application/x-www-form-urlencoded\r\n";
+        Ok(format!(
+            "{head}content-length: {}\r\n\r\n{form}",
+            form.len()
+        ))
+    };
+    (0..CONNECTIONS).map(request).collect()
+}
+
+/// Sends one request, so that the size of the response is known and every required token is minted.
+async fn probe(
+    stage: &Stage,
+    port: u16,
+    requests: Vec<String>,
+    name: &'static str,
+) -> Outcome<Subject> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut connection =
+        TlsConnection::open(address, tls_connection::trusting(&stage.ground.ca_pem)?).await?;
+    let size = connection
+        .ask(
+            requests
+                .first()
+                .ok_or("there is nothing to send")?
+                .as_bytes(),
+        )
+        .await?;
+    let load = Load {
+        address,
+        ca_pem: stage.ground.ca_pem.clone(),
+        requests,
+        connections: CONNECTIONS,
+        warm_up: WARM_UP,
+        duration: DURATION,
+        pause: Duration::ZERO,
+    };
+    Ok(Subject {
+        name,
+        samples: Vec::new(),
+        empty: None,
+        size,
+        load,
+    })
+}
+
+/// A handler that reads the same request and returns a response of the same length on the wire,
+/// without other work.
+async fn empty(stage: &Stage, like: &Subject, name: &'static str) -> Outcome<Subject> {
+    let short = serve_bytes(stage, 1).await?;
+    let head = probe(stage, short.port(), like.load.requests.clone(), name)
+        .await?
+        .size;
+    // The header with the length of the body may itself need more digits.
+    let total = like.size.head + like.size.body;
+    let digits = total.to_string().len() - head.body.to_string().len();
+    let address = serve_bytes(stage, total - head.head - digits).await?;
+    probe(stage, address.port(), like.load.requests.clone(), name).await
+}
+
+async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
+    let tls = TlsFiles {
+        certificate: stage.ground.file("tls.crt"),
+        key: stage.ground.file("tls.key"),
+    };
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = Listener {
+        address,
+        tls,
+        connections_per_address: None,
+    };
+    let listener = TlsListener::bind(&listener, Bounds::TOKENS, None, Metrics::default())?;
+    let address = listener.address()?;
+    let answer = Bytes::from(vec![b'x'; bytes]);
+    let handler = any(async move |_: Bytes| Response::new(Body::from(answer.clone())));
+    let routes = Router::new()
+        .route("/v1/token", handler.clone())
+        .route("/openid/v1/jwks", handler);
+    // It ends with this process.
+    tokio::spawn(listener.serve(routes, ReloadSignal::never()));
+    Ok(address)
+}
+
+/// Truncates the audit log. The log is opened for appending, so truncating it only keeps disk use
+/// small.
+fn empty_audit_log(stage: &Stage) -> Outcome<()> {
+    Ok(std::fs::OpenOptions::new()
+        .write(true)
+        .open(stage.ground.file("audit.jsonl"))?
+        .set_len(0)?)
+}

@@ -1,0 +1,353 @@
+//! `keyferry token` and `keyferry kubeconfig`: through a server, or directly with a configuration
+//! file.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_core::audience::Audience;
+use keyferry_core::name::{AccessName, Namespace, ObjectName};
+use keyferry_core::received_kubeconfig::{self, ReceivedKubeconfig};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+
+use super::client_config::Beside;
+use super::{HubArgs, SERVER, by_flag, ui};
+use keyferry_client::caller_token::{self, CallerTokenSource};
+use keyferry_client::direct::Direct;
+use keyferry_client::server::ServerAddress;
+use keyferry_client::{ClientError, UsableToken};
+
+/// Which access, and how to get at it.
+#[derive(Args)]
+pub(super) struct AccessArgs {
+    #[command(flatten)]
+    named: NamedArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Keyferry's configuration file: work without a server, by this file and your own rights on
+    /// the hub.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Which access, where the client may name it instead.
+#[derive(Args)]
+pub(super) struct MaybeNamedArgs {
+    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: clusterName of the
+    /// cluster's exec extension].
+    access: Option<String>,
+    /// Namespace on the hub: of the access.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+}
+
+/// Which access.
+#[derive(Args)]
+pub(super) struct NamedArgs {
+    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME.
+    access: String,
+    /// Namespace on the hub: of the access.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+}
+
+/// Where a server is, and who calls it.
+#[derive(Args, Clone)]
+pub(super) struct ServerArgs {
+    /// The Keyferry server's https URL.
+    #[arg(long, env = "KEYFERRY_SERVER", value_name = "URL", help_heading = SERVER)]
+    pub(super) server: Option<String>,
+    /// CA certificates of the Keyferry server.
+    #[arg(long, env = "KEYFERRY_CERTIFICATE_AUTHORITY", value_name = "FILE", help_heading = SERVER)]
+    pub(super) certificate_authority: Option<PathBuf>,
+    /// The caller's own token, for the Keyferry server.
+    #[arg(long, env = "KEYFERRY_TOKEN_FILE", value_name = "FILE", help_heading = SERVER)]
+    pub(super) token_file: Option<PathBuf>,
+    /// A ServiceAccount of the hub: mint the caller's token for it, in the access's namespace,
+    /// through a hub kubeconfig.
+    #[arg(long, env = "KEYFERRY_SERVICE_ACCOUNT", value_name = "NAME", help_heading = SERVER)]
+    pub(super) service_account: Option<String>,
+    /// The audience of the caller's token: callerAudience of the server [default: keyferry.dev].
+    #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE", value_name = "TEXT", help_heading = SERVER)]
+    pub(super) caller_audience: Option<String>,
+    /// Your own file with the server, its CA and your token's file [default:
+    /// $XDG_CONFIG_HOME/keyferry/client.yaml].
+    #[arg(long, env = "KEYFERRY_CLIENT_CONFIG", value_name = "FILE", help_heading = SERVER)]
+    pub(super) client_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) hub: HubArgs,
+}
+
+#[derive(Args)]
+pub(super) struct TokenArgs {
+    #[command(flatten)]
+    access: AccessArgs,
+    /// Output format: what is printed.
+    #[arg(short, long, value_enum, default_value_t = TokenOutput::Token)]
+    output: TokenOutput,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TokenOutput {
+    /// The token alone.
+    Token,
+    /// The token and how long it may be used.
+    Json,
+}
+
+/// The default audience of callers' tokens.
+pub(super) const CALLER_AUDIENCE: &str = "keyferry.dev";
+
+/// The access that the arguments name, and how to get its token.
+pub(super) struct Source {
+    pub(super) access: AccessName,
+    way: Way,
+}
+
+enum Way {
+    Server(ServerAddress, CallerTokenSource),
+    Direct(Direct),
+}
+
+/// A mistake in the arguments, and how to fix it.
+pub(super) struct UsageError {
+    pub(super) problem: String,
+    pub(super) hint: &'static str,
+}
+
+impl AccessArgs {
+    pub(super) fn source(&self) -> Result<Source, UsageError> {
+        source(self.named.name()?, &self.server, self.config.as_ref())
+    }
+
+    /// Returns the access and the server flags, for operations that need a server.
+    pub(super) fn through_server(&self) -> Result<(AccessName, &ServerArgs), UsageError> {
+        if self.config.is_some() {
+            let hint = "the exec plugin asks a server; give --server URL";
+            return Err(UsageError {
+                problem: "--config and --exec are both given".to_owned(),
+                hint,
+            });
+        }
+        Ok((self.named.name()?, &self.server))
+    }
+}
+
+/// Chooses how to reach one access: by a configuration file, else by a server from the flags or
+/// from the user's own file.
+pub(super) fn source(
+    access: AccessName,
+    server: &ServerArgs,
+    config: Option<&PathBuf>,
+) -> Result<Source, UsageError> {
+    let way = match config {
+        Some(_) if by_flag(server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER") => {
+            return Err(UsageError {
+                problem: "both --server and --config are given".to_owned(),
+                hint: "keep --server to ask a server, or --config to mint with your own rights on \
+                    the hub",
+            });
+        }
+        Some(config) => Way::Direct(Direct {
+            config: config.clone(),
+            hub: server.hub.access(),
+        }),
+        None => {
+            let reach = server.reach(Beside::Flags)?.ok_or_else(|| UsageError {
+                problem: "no server and no configuration file is named".to_owned(),
+                hint: "give --server URL, or --config FILE with a kubeconfig of the hub",
+            })?;
+            Way::Server(reach.server, reach.caller)
+        }
+    };
+    Ok(Source { access, way })
+}
+
+impl ServerArgs {
+    /// Returns the server that the flags name, and the source of the caller's token for it.
+    pub(super) fn calls(&self) -> Result<Option<(ServerAddress, CallerTokenSource)>, UsageError> {
+        let Some(url) = self.server.clone() else {
+            return Ok(None);
+        };
+        let address = ServerAddress {
+            url,
+            certificate_authority: self.certificate_authority.clone(),
+        };
+        let wrong = |what: &str, error: String| UsageError {
+            problem: format!("{what} {error}"),
+            hint: "see keyferry token --help",
+        };
+        let audience = self.caller_audience.as_deref().unwrap_or(CALLER_AUDIENCE);
+        let audience = Audience::new(audience)
+            .map_err(|error| wrong("--caller-audience", error.to_string()))?;
+        let service_account = self
+            .service_account
+            .as_deref()
+            .map(ObjectName::new)
+            .transpose();
+        let service_account =
+            service_account.map_err(|error| wrong("--service-account", error.to_string()))?;
+        let hub = self.hub.access();
+        let caller = CallerTokenSource {
+            token_file: self.token_file.clone(),
+            service_account,
+            audience: Some(audience),
+            hub,
+        };
+        Ok(Some((address, caller)))
+    }
+}
+
+impl MaybeNamedArgs {
+    /// Returns the access, if the arguments name one.
+    pub(super) fn name(&self) -> Result<Option<AccessName>, UsageError> {
+        self.access
+            .as_deref()
+            .map(|access| access_name(access, self.namespace.as_deref()))
+            .transpose()
+    }
+}
+
+impl NamedArgs {
+    pub(super) fn name(&self) -> Result<AccessName, UsageError> {
+        access_name(&self.access, self.namespace.as_deref())
+    }
+}
+
+/// Parses NAME with a namespace, NAMESPACE/NAME or NAMESPACE:NAME.
+pub(super) fn access_name(access: &str, namespace: Option<&str>) -> Result<AccessName, UsageError> {
+    let wrong = |problem: String| UsageError {
+        problem,
+        hint: "write NAME with -n NAMESPACE, or NAMESPACE/NAME",
+    };
+    let access = &with_slash(access);
+    if let Some(namespace) = namespace.filter(|_| !access.contains('/')) {
+        let namespace =
+            Namespace::new(namespace).map_err(|error| wrong(format!("the namespace {error}")))?;
+        let name =
+            ObjectName::new(access).map_err(|error| wrong(format!("the access's name {error}")))?;
+        return Ok(AccessName { namespace, name });
+    }
+    if !access.contains('/') {
+        return Err(wrong("the access's namespace is missing".to_owned()));
+    }
+    AccessName::parse(access).map_err(|error| wrong(format!("the access {error}")))
+}
+
+/// Rewrites `NAMESPACE:NAME` as `NAMESPACE/NAME`. Kubernetes names contain neither character.
+pub(super) fn with_slash(name: &str) -> String {
+    if name.contains('/') {
+        name.to_owned()
+    } else {
+        name.replacen(':', "/", 1)
+    }
+}
+
+impl Source {
+    /// Returns the server to ask, if there is one.
+    pub(super) fn server(&self) -> Option<&str> {
+        match &self.way {
+            Way::Server(server, _) => Some(&server.url),
+            Way::Direct(_) => None,
+        }
+    }
+
+    pub(super) async fn kubeconfig(&self) -> Result<SecretString, ClientError> {
+        match &self.way {
+            Way::Server(server, caller) => {
+                let token = caller_token::find(caller, self.access.namespace.as_str()).await?;
+                server.kubeconfig(&token, &self.access).await
+            }
+            Way::Direct(direct) => direct.kubeconfig(&self.access).await,
+        }
+    }
+
+    /// Fetches and parses the kubeconfig.
+    pub(super) async fn received(&self) -> Result<ReceivedKubeconfig, ClientError> {
+        let text = self.kubeconfig().await?;
+        Ok(received_kubeconfig::parse(
+            text.expose_secret(),
+            &self.access,
+        )?)
+    }
+
+    async fn token(&self) -> Result<UsableToken, ClientError> {
+        match &self.way {
+            Way::Server(server, caller) => {
+                let token = caller_token::find(caller, self.access.namespace.as_str()).await?;
+                server.token(&token, &self.access).await
+            }
+            Way::Direct(direct) => direct.token(&self.access).await,
+        }
+    }
+}
+
+pub(super) async fn token(args: TokenArgs) -> ExitCode {
+    let source = match args.access.source() {
+        Ok(source) => source,
+        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+    };
+    match source.token().await {
+        Ok(token) => match args.output {
+            TokenOutput::Token => ui::finish(token.token.expose_secret()),
+            TokenOutput::Json => {
+                ui::finish(&json!({ "token": token.token.expose_secret(), "expiresInSeconds": token.usable.as_secs() }).to_string())
+            }
+        },
+        Err(error) => ui::fail(&error.to_string(), hint(&error)),
+    }
+}
+
+/// Suggests what to try next.
+pub(super) fn hint(error: &ClientError) -> Option<&'static str> {
+    match error {
+        ClientError::Answer { error, .. }
+            if error == "invalid_target" || error == "access_denied" =>
+        {
+            Some(
+                "the server does not say whether the access exists; ask its admin for the audit \
+                 record of this request",
+            )
+        }
+        ClientError::Answer { error, .. }
+            if error == "invalid_request" || error == "invalid_token" =>
+        {
+            Some(
+                "the caller's token must be for Keyferry's audience alone (default keyferry.dev), \
+                 unexpired, and of a live ServiceAccount",
+            )
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::access_name;
+
+    #[test]
+    fn an_access_is_named_with_a_slash_a_colon_or_a_flag() {
+        let named = |access, namespace| {
+            access_name(access, namespace)
+                .map(|name| name.to_string())
+                .ok()
+        };
+        for (access, namespace) in [
+            ("tenant-a/prod", None),
+            ("tenant-a:prod", None),
+            ("prod", Some("tenant-a")),
+            ("tenant-a:prod", Some("b")),
+        ] {
+            assert_eq!(
+                named(access, namespace).as_deref(),
+                Some("tenant-a/prod"),
+                "{access}"
+            );
+        }
+        for access in ["prod", "tenant-a:b:c", "tenant-a/b:c", "a/b/c", ":prod"] {
+            assert_eq!(named(access, None), None, "{access}");
+        }
+    }
+}

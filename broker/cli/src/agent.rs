@@ -1,0 +1,213 @@
+//! `keyferry agent`: keeps token files fresh for programs that read files. It opens no port.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use keyferry_core::name::AccessName;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::access::{ServerArgs, Source, UsageError, access_name, hint, source};
+use super::ui;
+use keyferry_client::token_agent::{self, AgentParts, Round, RoundError};
+use keyferry_client::token_directory::{self, Rights, TokenDirectory};
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::random::SystemRandomness;
+
+#[derive(Args)]
+pub(super) struct AgentArgs {
+    /// The TargetAccesses. One is written into DIR itself, several each into DIR/NAMESPACE/NAME.
+    #[arg(required = true, value_name = "ACCESS")]
+    accesses: Vec<String>,
+    /// Namespace on the hub: of the accesses that are given without one.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+    /// The directory, best one in memory.
+    #[arg(long, env = "KEYFERRY_DIR", value_name = "DIR")]
+    dir: PathBuf,
+    /// Permission of the files: 0400, 0440, 0600 or 0640.
+    #[arg(long, env = "KEYFERRY_MODE", default_value = "0600", value_parser = mode)]
+    mode: u32,
+    /// Group of the files.
+    #[arg(long, env = "KEYFERRY_GROUP", value_name = "GID")]
+    group: Option<u32>,
+    /// Do it once, and exit: write the files.
+    #[arg(long, conflicts_with = "check")]
+    once: bool,
+    /// Only check, and exit: whether every token exists and has not expired. For a startup probe.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Keyferry's configuration file: work without a server, by this file and your own rights on
+    /// the hub.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    match text {
+        "0400" | "400" => Ok(0o400),
+        "0440" | "440" => Ok(0o440),
+        "0600" | "600" => Ok(0o600),
+        "0640" | "640" => Ok(0o640),
+        _ => Err(
+            "write 0400, 0440, 0600 or 0640: a token is for its user, and at most for one group"
+                .to_owned(),
+        ),
+    }
+}
+
+impl AgentArgs {
+    fn names(&self) -> Result<Vec<AccessName>, UsageError> {
+        let mut names = Vec::new();
+        for access in &self.accesses {
+            let name = access_name(access, self.namespace.as_deref())?;
+            if names.contains(&name) {
+                return Err(UsageError {
+                    problem: format!("the access {name} is given twice"),
+                    hint: "name each access once",
+                });
+            }
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    /// Returns the folders below DIR for one access.
+    fn below<'a>(&self, access: &'a AccessName) -> Vec<&'a str> {
+        if self.accesses.len() == 1 {
+            Vec::new()
+        } else {
+            vec![access.namespace.as_str(), access.name.as_str()]
+        }
+    }
+
+    /// Whether this is a probe, which only reads.
+    pub(super) fn is_check(&self) -> bool {
+        self.check
+    }
+}
+
+/// Runs the startup probe.
+pub(super) fn check(args: &AgentArgs) -> ExitCode {
+    let names = match args.names() {
+        Ok(names) => names,
+        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+    };
+    let now = SystemClock::start().now().wall;
+    for access in &names {
+        let place = args
+            .below(access)
+            .into_iter()
+            .fold(args.dir.clone(), |path, name| path.join(name));
+        let problem = match token_directory::read_token(&place) {
+            Err(error) => error.to_string(),
+            Ok(token) => match token_agent::expiry(&token) {
+                Some(expires) if expires > now => continue,
+                Some(expires) => format!("it ended at {expires}"),
+                None => "it is not a token".to_owned(),
+            },
+        };
+        return ui::fail(
+            &format!(
+                "checking the token of {access} in {}: {problem}",
+                place.display()
+            ),
+            None,
+        );
+    }
+    ExitCode::SUCCESS
+}
+
+pub(super) async fn run(args: AgentArgs) -> ExitCode {
+    let agents = match agents(&args) {
+        Ok(agents) => agents,
+        Err((problem, hint)) => return ui::fail(&problem, hint),
+    };
+    if args.once {
+        return once(agents).await;
+    }
+    let (mut terminate, mut interrupt) = match (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) {
+        (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
+        (Err(error), _) | (_, Err(error)) => {
+            return ui::fail(&format!("listening for signals: {error}"), None);
+        }
+    };
+    let all = agents.into_iter().map(|(parts, source)| async move {
+        token_agent::keep(parts, async || source.received().await, &report).await;
+    });
+    tokio::select! {
+        _ = futures::future::join_all(all) => ExitCode::FAILURE,
+        _ = terminate.recv() => ExitCode::SUCCESS,
+        _ = interrupt.recv() => ExitCode::SUCCESS,
+    }
+}
+
+/// Each access with its files and the source of its token; or the problem, and a hint.
+type Agents = Result<Vec<(AgentParts, Source)>, (String, Option<&'static str>)>;
+
+fn agents(args: &AgentArgs) -> Agents {
+    let usage = |usage: UsageError| (usage.problem, Some(usage.hint));
+    let rights = Rights {
+        mode: args.mode,
+        group: args.group,
+    };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let mut agents = Vec::new();
+    for access in args.names().map_err(usage)? {
+        let source = source(access.clone(), &args.server, args.config.as_ref()).map_err(usage)?;
+        let directory = TokenDirectory::open(&args.dir, &args.below(&access), rights)
+            .map_err(|error| (error.to_string(), None))?;
+        agents.push((
+            AgentParts {
+                access,
+                directory,
+                clock: Arc::clone(&clock),
+                random: Arc::new(SystemRandomness::default()),
+            },
+            source,
+        ));
+    }
+    Ok(agents)
+}
+
+async fn once(agents: Vec<(AgentParts, Source)>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for (parts, source) in agents {
+        let round = match source.received().await {
+            Ok(received) => token_agent::write(&parts, &received),
+            Err(error) => Err(error.into()),
+        };
+        report(&parts.access, &round);
+        if round.is_err() {
+            code = ExitCode::FAILURE;
+        }
+    }
+    code
+}
+
+fn report(access: &AccessName, round: &Result<Round, RoundError>) {
+    match round {
+        Ok(Round {
+            expires,
+            written: true,
+        }) => ui::note(&format!("{access}: written; the token ends at {expires}")),
+        Ok(_) => {}
+        Err(error) => {
+            let hint = if let RoundError::Client(error) = error {
+                hint(error)
+            } else {
+                None
+            };
+            ui::fail(
+                &format!("{access}: {error}; the previous token stays"),
+                hint,
+            );
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! `keyferry can-i`: whether a token, or the user that Flux impersonates with it, may do something
+//! at a target.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_trust::doctor::{Asked, Identity};
+use keyferry_trust::rights::{Need, binding, role_for, roles};
+use serde_json::{Value, json};
+
+use super::target_way::{StartArg, WayArgs, attributes};
+use super::{TARGET, ui};
+use keyferry_client::doctor::apply::{self, Applied, Found};
+use keyferry_client::doctor::identity::{calls, ignored};
+use keyferry_client::doctor::start::Plan;
+use keyferry_client::doctor::target_calls::TargetCalls;
+
+/// The exit code if the target could not be asked.
+const UNDETERMINED: u8 = 3;
+/// The largest standard input that is read.
+const MAX_INPUT: usize = 16 << 20;
+
+#[derive(Args)]
+pub(super) struct CanIArgs {
+    /// The verb; `apply` takes -f.
+    verb: String,
+    /// The resource, as RESOURCE[.GROUP][/SUBRESOURCE]; with `apply`, what to start from, as
+    /// --from.
+    #[arg(required_unless_present = "filename")]
+    resource: Option<String>,
+    /// With `apply`: a file, a folder of files, or - for standard input, with the objects that Flux
+    /// is to apply; without it, what a Kustomization has applied before, by its inventory. Overlays
+    /// are not built: pipe `kubectl kustomize DIR` into -f -.
+    #[arg(short, long, value_name = "PATH")]
+    filename: Option<PathBuf>,
+    /// Namespace at the target: of what is checked; for objects without one, it is default.
+    #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
+    target_namespace: Option<String>,
+    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
+    /// helmrelease/NAME, or a short name of these; without it, the flags alone.
+    #[arg(long, value_name = "KIND/NAME")]
+    from: Option<StartArg>,
+    /// Namespace on the hub: of the starting object.
+    #[arg(
+        short,
+        long,
+        alias = "from-namespace",
+        env = "KEYFERRY_NAMESPACE",
+        value_name = "NAMESPACE"
+    )]
+    namespace: Option<String>,
+    #[command(flatten)]
+    way: WayArgs,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// yes or no; for `apply`, Roles with what is missing and their bindings.
+    Text,
+    /// A JSON object.
+    Json,
+}
+
+pub(super) async fn run(args: CanIArgs) -> ExitCode {
+    let asked = match (&args.filename, &args.resource) {
+        (path, start) if args.verb == "apply" => {
+            can_apply(&args, path.as_deref(), start.as_deref()).await
+        }
+        (Some(_), _) => Err("a file is given, but the verb is not apply".to_owned()),
+        (None, Some(resource)) => can(&args, resource).await,
+        (None, None) => Err("neither a resource nor a file is given".to_owned()),
+    };
+    asked.unwrap_or_else(|problem| {
+        ui::fail(
+            &problem,
+            Some("keyferry doctor names the first step that fails"),
+        );
+        ExitCode::from(2)
+    })
+}
+
+async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
+    let plan = args
+        .way
+        .plan(args.from.as_ref(), args.namespace.as_deref())
+        .await?;
+    let calls = calls(&plan).await?;
+    let user = user(&calls, &plan).await?;
+    let wanted = attributes(&args.verb, resource, args.target_namespace.as_deref());
+    let asked = calls
+        .allowed(&wanted, plan.impersonated_user().as_deref())
+        .await;
+    let place = args
+        .target_namespace
+        .as_deref()
+        .map_or_else(|| "all namespaces".to_owned(), str::to_owned);
+    let (who, target) = (ui::plain(&user), plan.target_in_words());
+    let (verb, resource) = (&args.verb, ui::plain(resource));
+    let (word, code, detail) = match &asked {
+        Asked::Yes(_) => (
+            "yes",
+            ExitCode::SUCCESS,
+            format!("{who} may {verb} {resource} in {place} at {target}"),
+        ),
+        Asked::No(_) => (
+            "no",
+            ExitCode::FAILURE,
+            format!("{who} may not {verb} {resource} in {place} at {target}"),
+        ),
+        Asked::Unknown(why) => ("undetermined", ExitCode::from(UNDETERMINED), ui::plain(why)),
+        Asked::NotAsked | Asked::NothingYet(_) => {
+            ("undetermined", ExitCode::from(UNDETERMINED), String::new())
+        }
+    };
+    let text = match args.output {
+        Output::Json => {
+            let document = json!({
+                "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": (word != "yes").then_some(&detail), "user": user, "target": target,
+            });
+            document.to_string()
+        }
+        Output::Text => format!("{word}: {detail}"),
+    };
+    let printed = ui::result(&text);
+    if let (Output::Text, Asked::No(_)) = (args.output, &asked) {
+        let text = |name: &str| wanted[name].as_str().unwrap_or_default();
+        let resource = [text("resource"), text("subresource")]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("/");
+        let role = role_for(
+            args.target_namespace.as_deref(),
+            &[(text("group"), &resource, verb)],
+        );
+        ui::note(&format!(
+            "these would allow it; review and apply them at {target}:\n{}",
+            with_bindings(&[role], &user)
+        ));
+    }
+    Ok(if printed.is_ok() {
+        code
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Returns the user name that the target applies: the bearer's, or that of the impersonated
+/// ServiceAccount.
+async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, String> {
+    let name = |answer: Result<Value, Identity>| {
+        answer
+            .ok()
+            .and_then(|user| user["username"].as_str().map(str::to_owned))
+    };
+    let bearer = || "the bearer of the token".to_owned();
+    let Some(wanted) = plan.impersonated_user() else {
+        return Ok(name(calls.review(None).await).unwrap_or_else(bearer));
+    };
+    match name(calls.review(Some(&wanted)).await).and_then(|answered| ignored(&wanted, &answered)) {
+        Some(problem) => Err(format!(
+            "asking as {wanted}: {}: {}; fix: {}",
+            problem.cause.name(),
+            problem.detail,
+            problem.cause.fix()
+        )),
+        None => Ok(wanted),
+    }
+}
+
+/// Renders each role with its binding to the user, as YAML documents.
+fn with_bindings(roles: &[Value], user: &str) -> String {
+    let objects = roles
+        .iter()
+        .flat_map(|role| [role.clone(), binding(role, user)]);
+    let documents: Vec<String> = objects
+        .filter_map(|object| serde_saphyr::to_string(&object).ok())
+        .collect();
+    documents
+        .iter()
+        .map(|document| format!("---\n{}", document.trim_end()))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+async fn can_apply(
+    args: &CanIArgs,
+    path: Option<&std::path::Path>,
+    start: Option<&str>,
+) -> Result<ExitCode, String> {
+    let start = match (start, &args.from) {
+        (Some(_), Some(_)) => {
+            return Err("the starting object is given twice, before -f and by --from".to_owned());
+        }
+        (Some(start), None) => Some(start.parse::<StartArg>()?),
+        (None, from) => from.clone(),
+    };
+    let given = path.map(objects).transpose()?;
+    let mut plan = args
+        .way
+        .plan(start.as_ref(), args.namespace.as_deref())
+        .await?;
+    let Found { objects, unbuilt } = match (given, plan.inventory.take()) {
+        (Some(given), _) => given,
+        (None, Some(objects)) => Found {
+            objects,
+            ..Found::default()
+        },
+        (None, None) => {
+            let hint = "give them by -f PATH, or -f - for standard input, or start from a \
+                kustomization that has applied before";
+            return Err(format!("apply is asked about objects: {hint}"));
+        }
+    };
+    if objects.is_empty() {
+        return Err("there is no object to check".to_owned());
+    }
+    let calls = calls(&plan).await?;
+    let user = user(&calls, &plan).await?;
+    let place = args.target_namespace.as_deref().unwrap_or("default");
+    let mut applied =
+        apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;
+    // A kustomization's objects are unknown until it is built.
+    let not_built = |file: &std::path::PathBuf| {
+        format!(
+            "{} is not built here: pipe kubectl kustomize DIR into -f -",
+            file.display()
+        )
+    };
+    applied.unknown.extend(unbuilt.iter().map(not_built));
+    let code = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
+        (false, _) => ExitCode::FAILURE,
+        (true, false) => ExitCode::from(UNDETERMINED),
+        (true, true) => ExitCode::SUCCESS,
+    };
+    if args.output == Output::Json {
+        return Ok(ui::finish_json(&document(&applied, &user), code));
+    }
+    let printed = ui::result(&text(&applied, &user, &plan.target_in_words()));
+    Ok(if printed.is_ok() {
+        code
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn objects(path: &std::path::Path) -> Result<Found, String> {
+    if path != std::path::Path::new("-") {
+        return apply::objects(path);
+    }
+    let text = String::from_utf8(super::local_file::read(path, "the objects", MAX_INPUT)?).ok();
+    let objects = text
+        .and_then(|text| apply::objects_of(&text))
+        .ok_or("reading the objects from -: it is not YAML")?;
+    Ok(Found {
+        objects,
+        ..Found::default()
+    })
+}
+
+fn document(applied: &Applied, user: &str) -> Value {
+    let rows = |needs: &[Need]| {
+        let row = |need: &Need| json!({ "verb": need.verb, "group": need.group, "resource": need.resource, "name": need.name, "namespace": need.namespace });
+        needs.iter().map(row).collect::<Vec<_>>()
+    };
+    let answer = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
+        (false, _) => "no",
+        (true, false) => "undetermined",
+        (true, true) => "yes",
+    };
+    let roles = roles(&applied.missing);
+    let bindings: Vec<Value> = roles.iter().map(|role| binding(role, user)).collect();
+    json!({
+        "schema": "keyferry.dev/can-i-apply/v1", "answer": answer, "allowed": rows(&applied.allowed), "missing": rows(&applied.missing),
+        "undetermined": applied.unknown, "roles": roles, "bindings": bindings, "user": user,
+    })
+}
+
+fn text(applied: &Applied, user: &str, target: &str) -> String {
+    for why in &applied.unknown {
+        ui::note(&format!("undetermined: {}", why));
+    }
+    if applied.missing.is_empty() {
+        let word = if applied.unknown.is_empty() {
+            "yes"
+        } else {
+            "undetermined"
+        };
+        return format!(
+            "{word}: {} has {} right(s) at {target}",
+            ui::plain(user),
+            applied.allowed.len()
+        );
+    }
+    let count = applied.missing.len();
+    ui::note(&format!(
+        "no: {} lacks {count} right(s) at {target}; these would grant them; review and apply them \
+         there:",
+        ui::plain(user)
+    ));
+    with_bindings(&roles(&applied.missing), user)
+}

@@ -1,0 +1,212 @@
+//! Completion: a script for a shell, and candidates for kubectl, which calls its plugins for
+//! completion.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::builder::PossibleValue;
+use clap::{Arg, ArgAction, Args, Command};
+use clap_complete::Shell;
+
+use super::ui;
+
+/// The most words that are read.
+const MAX_WORDS: usize = 1000;
+/// The directives below the candidates (cobra's ShellCompDirective): file names may follow, or
+/// nothing else.
+const FILES: &str = ":0";
+const NO_FILES: &str = ":4";
+
+#[derive(Args)]
+pub(super) struct CompletionArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Prints the completion script of a shell.
+pub(super) fn run(args: &CompletionArgs, mut command: Command) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "keyferry", &mut script);
+    ui::finish(String::from_utf8_lossy(&script).trim_end())
+}
+
+/// Answers kubectl. `words` follow `kubectl keyferry`; the last one is still being typed.
+pub(super) fn answer_kubectl(words: impl Iterator<Item = OsString>, command: Command) -> ExitCode {
+    let words: Vec<String> = words
+        .take(MAX_WORDS)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    ui::finish(&candidates(&words, command).join("\n"))
+}
+
+/// Returns one candidate per line, with a tab before its description, and the directive last.
+fn candidates(words: &[String], mut command: Command) -> Vec<String> {
+    let Some((typed, before)) = words.split_last() else {
+        return vec![NO_FILES.to_owned()];
+    };
+    command.build();
+    let mut current = &command;
+    let mut waiting = None;
+    for word in before {
+        if waiting.take().is_some() {
+            continue;
+        }
+        match word.strip_prefix('-') {
+            // Arguments after `--` are for another program.
+            Some("-") => return vec![FILES.to_owned()],
+            Some(_) => {
+                waiting = flag(current, word).filter(|arg| takes_value(arg) && !word.contains('='))
+            }
+            None => current = current.find_subcommand(word).unwrap_or(current),
+        }
+    }
+    if let Some(arg) = waiting {
+        return values(arg, "", typed);
+    }
+    if let Some((name, value)) = typed.split_once('=').filter(|_| typed.starts_with("--")) {
+        return flag(current, name).map_or_else(
+            || vec![NO_FILES.to_owned()],
+            |arg| values(arg, &format!("{name}="), value),
+        );
+    }
+    if typed.starts_with('-') {
+        let flags = current
+            .get_arguments()
+            .filter(|arg| !arg.is_hide_set())
+            .filter_map(|arg| {
+                let name = format!("--{}", arg.get_long()?);
+                Some(described(&name, arg.get_help().map(ToString::to_string)))
+            });
+        return of(flags, typed, NO_FILES);
+    }
+    let commands = current.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let commands: Vec<String> = commands
+        .map(|sub| described(sub.get_name(), sub.get_about().map(ToString::to_string)))
+        .collect();
+    match current.get_positionals().next() {
+        Some(arg) if commands.is_empty() => values(arg, "", typed),
+        _ => of(commands.into_iter(), typed, NO_FILES),
+    }
+}
+
+fn flag<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
+    let name = word.split('=').next().unwrap_or_default();
+    command
+        .get_arguments()
+        .find(|arg| match name.strip_prefix("--") {
+            Some(long) => arg.get_long() == Some(long),
+            None => arg
+                .get_short()
+                .is_some_and(|short| name == format!("-{short}")),
+        })
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Set | ArgAction::Append)
+}
+
+/// Returns the known values of an argument, or the directive for file names.
+fn values(arg: &Arg, prefix: &str, typed: &str) -> Vec<String> {
+    let known: Vec<PossibleValue> = arg.get_possible_values();
+    let names = arg.get_value_names().unwrap_or_default();
+    let directive = if names
+        .iter()
+        .any(|name| matches!(name.as_str(), "FILE" | "DIR" | "PROGRAM"))
+    {
+        FILES
+    } else {
+        NO_FILES
+    };
+    let known = known.iter().map(|value| {
+        described(
+            &format!("{prefix}{}", value.get_name()),
+            value.get_help().map(ToString::to_string),
+        )
+    });
+    of(known, &format!("{prefix}{typed}"), directive)
+}
+
+fn described(name: &str, help: Option<String>) -> String {
+    let line: String = help
+        .as_deref()
+        .and_then(|help| help.lines().next())
+        .unwrap_or_default()
+        .replace('\t', " ");
+    if line.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}\t{line}")
+    }
+}
+
+fn of(candidates: impl Iterator<Item = String>, typed: &str, directive: &str) -> Vec<String> {
+    candidates
+        .filter(|candidate| candidate.starts_with(typed))
+        .chain([directive.to_owned()])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::candidates;
+    use crate::Cli;
+
+    fn names(words: &[&str]) -> Vec<String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let lines = candidates(&words, Cli::command());
+        lines
+            .iter()
+            .map(|line| line.split('\t').next().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn what_can_follow_is_listed() {
+        assert!(
+            names(&[""]).contains(&"token".to_owned())
+                && names(&[""]).contains(&"credential".to_owned())
+        );
+        assert_eq!(names(&["tok"]), ["token", ":4"]);
+        assert_eq!(
+            names(&["token", "--ser"]),
+            ["--server", "--service-account", ":4"]
+        );
+        assert_eq!(names(&["token", "-o", ""]), ["token", "json", ":4"]);
+        assert_eq!(names(&["token", "--output=j"]), ["--output=json", ":4"]);
+        assert_eq!(names(&["token", "--token-file", ""]), [":0"], "file names");
+        assert_eq!(names(&["import", ""]), [":0"]);
+        assert_eq!(
+            names(&["token", "-n", "tenant-a", "prod", "--output", "js"]),
+            ["json", ":4"]
+        );
+        assert_eq!(
+            names(&["exec", "a/b", "--", "kub"]),
+            [":0"],
+            "the words of another program"
+        );
+        assert_eq!(names(&["completion", "b"]), ["bash", ":4"]);
+    }
+
+    #[test]
+    fn no_words_make_it_fail() {
+        for words in [
+            &[][..],
+            &["--nothing", ""],
+            &["token", "--output=x=y"],
+            &["-"],
+            &["nothing", "a"],
+            &["--=", "="],
+            &["--", ""],
+        ] {
+            assert!(
+                names(words)
+                    .last()
+                    .is_some_and(|last| last.starts_with(':')),
+                "{words:?}"
+            );
+        }
+    }
+}

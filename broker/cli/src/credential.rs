@@ -1,0 +1,295 @@
+//! `keyferry credential`: the exec plugin of kubectl and client-go.
+//!
+//! With a cached token, a call reads a few files and prints. Network clients are created only when
+//! a token must be fetched.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_core::exec_credential::{self, EXEC_INFO, ExecInfo, NamedByCluster};
+use keyferry_core::jwt::UnverifiedJwt;
+use keyferry_core::name::AccessName;
+use keyferry_core::public_cluster::ClaimedCluster;
+use secrecy::ExposeSecret;
+use serde_json::Value;
+
+use super::access::{MaybeNamedArgs, ServerArgs, UsageError, hint};
+use super::client_config::{Beside, Reach, home_folder};
+use super::{local_file, ui};
+use keyferry_client::ClientError;
+use keyferry_client::caller_token;
+use keyferry_client::credential_cache::{CacheKey, CachedToken, CredentialCache};
+use keyferry_client::server::ClusterToken;
+use keyferry_hub::clock::{Clock, SystemClock};
+
+const MAX_CA_BYTES: usize = 1 << 20;
+
+#[derive(Args)]
+pub(super) struct CredentialArgs {
+    #[command(flatten)]
+    access: MaybeNamedArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Where tokens are kept between calls [default: $XDG_CACHE_HOME/keyferry/credentials].
+    #[arg(long, env = "KEYFERRY_CACHE_DIR", value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+/// A failure and a hint what to try next.
+struct Failure {
+    problem: String,
+    hint: Option<&'static str>,
+}
+
+impl From<UsageError> for Failure {
+    fn from(usage: UsageError) -> Self {
+        Self {
+            problem: usage.problem,
+            hint: Some(usage.hint),
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self {
+            problem: error.to_string(),
+            hint: hint(&error),
+        }
+    }
+}
+
+fn failure(problem: impl Into<String>, hint: &'static str) -> Failure {
+    Failure {
+        problem: problem.into(),
+        hint: Some(hint),
+    }
+}
+
+pub(super) fn run(args: &CredentialArgs) -> ExitCode {
+    let clock = SystemClock::start();
+    let answered = answer(args, &clock);
+    match answered {
+        Ok(answer) => ui::finish(answer.expose_secret()),
+        Err(Failure { problem, hint }) => ui::fail(&problem, hint),
+    }
+}
+
+fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretString, Failure> {
+    let argument = args.access.name()?;
+    let info = std::env::var_os(EXEC_INFO);
+    let info = ExecInfo::read(info.as_deref().map(std::os::unix::ffi::OsStrExt::as_bytes));
+    let info = info.map_err(|error| {
+        failure(
+            error.to_string(),
+            "kubectl and client-go set it; see docs/clients.md",
+        )
+    })?;
+    let reach = args.server.reach(Beside::File)?;
+    let mut reach = reach.ok_or_else(|| {
+        failure(
+            "no server is named",
+            "give --server URL, or write it into client.yaml",
+        )
+    })?;
+    // The client that runs the plugin may have the target's kubeconfig in KUBECONFIG, whose user is
+    // this plugin again.
+    reach.caller.hub.search.clear();
+    if info.cluster.is_none() && !reach.allow_unpinned_server {
+        return Err(failure(
+            format!("{EXEC_INFO} names no cluster, so the token could go to any server"),
+            "write provideClusterInfo: true into the exec stanza; for a client that cannot, \
+             allowUnpinnedServer into your own client file",
+        ));
+    }
+    let access = match argument {
+        Some(access) => access,
+        None => named_by_cluster(&info.named, &reach)?,
+    };
+    let token = through_cache(args, &access, &reach, info.cluster.as_ref(), clock)?;
+    let answer = exec_credential::answer(info.version, &token.token, token.expiration);
+    answer.map_err(|error| failure(error.to_string(), "run the command again"))
+}
+
+/// Returns the access that the cluster entry names. The author of the entry chooses among the
+/// caller's own accesses, and each token is only for its access's own target. So this is refused
+/// where the target server may be unnamed.
+fn named_by_cluster(named: &NamedByCluster, reach: &Reach) -> Result<AccessName, Failure> {
+    let fix =
+        "write the access into the exec stanza's arguments: keyferry credential NAMESPACE/NAME";
+    match named {
+        NamedByCluster::Access(_) if reach.allow_unpinned_server => Err(failure(
+            "with allowUnpinnedServer the access is not taken from the cluster's config",
+            fix,
+        )),
+        NamedByCluster::Access(access) => Ok(access.clone()),
+        NamedByCluster::Nothing => Err(failure(
+            "no access is named, neither by an argument nor by clusterName of the cluster's config",
+            fix,
+        )),
+        NamedByCluster::Unreadable => Err(failure(
+            "clusterName of the cluster's config is no <namespace>/<name>",
+            "a ClusterProfile that Keyferry writes has it",
+        )),
+    }
+}
+
+/// Returns a token from the cache, or fetches one. One process holds the lock and fetches; the
+/// others wait and then read its result.
+fn through_cache(
+    args: &CredentialArgs,
+    access: &AccessName,
+    reach: &Reach,
+    cluster: Option<&ClaimedCluster>,
+    clock: &SystemClock,
+) -> Result<CachedToken, Failure> {
+    let folder = args
+        .cache_dir
+        .clone()
+        .or_else(|| home_folder("XDG_CACHE_HOME", ".cache").map(|it| it.join("credentials")));
+    let cache =
+        folder.ok_or_else(|| "no cache is used: neither --cache-dir nor HOME is set".to_owned());
+    let cache = match cache.and_then(|folder| CredentialCache::open(&folder)) {
+        Ok(cache) => cache,
+        Err(why) => {
+            ui::note(&format!("keyferry: {why}"));
+            return fetch(access, reach, cluster, clock);
+        }
+    };
+    let key = key(access, reach, cluster);
+    if let Some(token) = cache.get(&key, clock.now().wall) {
+        return Ok(token);
+    }
+    let lock = cache.lock(&key);
+    match &lock {
+        Some(_) => {
+            if let Some(token) = cache.get(&key, clock.now().wall) {
+                return Ok(token);
+            }
+        }
+        None => {
+            ui::note("keyferry: another process holds the cache's lock; this one gets a new token")
+        }
+    }
+    let token = fetch(access, reach, cluster, clock)?;
+    if let Err(why) = cache.put(&key, &token, clock.now().wall) {
+        ui::note(&format!("keyferry: {why}"));
+    }
+    Ok(token)
+}
+
+/// Derives the cache key from everything that determines the token.
+fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> CacheKey {
+    let path = |path: Option<&std::path::Path>| {
+        path.map(|path| path.as_os_str().as_encoded_bytes().to_vec())
+    };
+    let text = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+    let authority = reach.server.certificate_authority.as_deref();
+    let claimed = |part: fn(&ClaimedCluster) -> &str| {
+        cluster.map(|cluster| part(cluster).as_bytes().to_vec())
+    };
+    let parts = [
+        text(Some(&access.to_string())),
+        text(Some(&reach.server.url)),
+        path(authority),
+        authority.and_then(|file| local_file::read(file, "CA certificates", MAX_CA_BYTES).ok()),
+        path(reach.token_file()),
+        reach.token_file().and_then(identity),
+        text(
+            reach
+                .caller
+                .service_account
+                .as_ref()
+                .map(|name| name.as_str()),
+        ),
+        text(
+            reach
+                .caller
+                .audience
+                .as_ref()
+                .map(|audience| audience.as_str()),
+        ),
+        path(reach.caller.hub.kubeconfig.as_deref()),
+        text(reach.caller.hub.context.as_deref()),
+        claimed(|cluster| &cluster.server),
+        claimed(|cluster| &cluster.tls_server_name),
+        claimed(|cluster| &cluster.certificate_authority_data),
+        claimed(|cluster| &cluster.proxy_url),
+        claimed(|cluster| {
+            if cluster.insecure_skip_tls_verify {
+                "insecure"
+            } else {
+                ""
+            }
+        }),
+        Some(rustix::process::geteuid().as_raw().to_be_bytes().to_vec()),
+    ];
+    CacheKey::of(&parts.each_ref().map(Option::as_deref))
+}
+
+/// Returns the caller that a token file claims. The same file may later contain another caller's
+/// token, as in the jobs of one runner.
+fn identity(file: &std::path::Path) -> Option<Vec<u8>> {
+    let token = caller_token::read(file).ok()?;
+    let token = UnverifiedJwt::parse(token.expose_secret()).ok()?;
+    let claims = token.claims();
+    let uid = claims
+        .get("kubernetes.io")
+        .and_then(|own| own.pointer("/serviceaccount/uid"))
+        .cloned();
+    let identity = [claims.get("iss").cloned(), claims.get("sub").cloned(), uid]
+        .map(|part| part.unwrap_or(Value::Null));
+    serde_json::to_vec(&identity).ok()
+}
+
+fn fetch(
+    access: &AccessName,
+    reach: &Reach,
+    cluster: Option<&ClaimedCluster>,
+    clock: &SystemClock,
+) -> Result<CachedToken, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| Failure {
+        problem: format!("starting: {error}"),
+        hint: None,
+    })?;
+    let fetched = runtime.block_on(async {
+        let caller = caller_token::find(&reach.caller, access.namespace.as_str()).await?;
+        reach.server.cluster_token(&caller, access).await
+    })?;
+    let ClusterToken {
+        token,
+        cluster: target,
+    } = fetched;
+    if let Some(claimed) = cluster {
+        let target = target.ok_or_else(|| {
+            failure(
+                "the server does not report the target's address, so it cannot be compared",
+                "update the Keyferry server",
+            )
+        })?;
+        target.is_what(claimed).map_err(|other| {
+            failure(
+                format!("the token for {access} is not printed: in the kubeconfig, {other}"),
+                "take the cluster from `keyferry kubeconfig --exec`",
+            )
+        })?;
+    }
+    let jwt = UnverifiedJwt::parse(token.token.expose_secret());
+    let expiration = jwt
+        .ok()
+        .and_then(|jwt| exec_credential::expiration(&jwt, token.usable, clock.now().wall));
+    let expiration = expiration.ok_or_else(|| {
+        failure(
+            "the server's token has less than 10 s to go by this machine's clock, or no expiry",
+            "correct the clocks",
+        )
+    })?;
+    Ok(CachedToken {
+        token: token.token,
+        expiration,
+    })
+}

@@ -1,0 +1,237 @@
+//! The steps of the demo. They show what each side sends, decoded and without signatures.
+
+use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
+use keyferry_core::jwt::UnverifiedJwt;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use super::DemoError;
+use super::screen::Screen;
+use super::stage::Stage;
+use keyferry_testing::FetchedDocument;
+
+/// Runs all steps once.
+pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
+    screen.step(
+        1,
+        "The hub issues the workload a token that only Keyferry accepts.",
+    )?;
+    screen.wire("TokenRequest for ServiceAccount tenant-a/reconciler")?;
+    show_token(screen, &stage.caller)?;
+
+    screen.step(2, "The workload exchanges it at Keyferry (RFC 8693).")?;
+    screen.wire("POST /v1/token  audience=tenant-a/prod  subject_token=(the token above)")?;
+    let (status, answer) = exchange(stage, &stage.caller).await?;
+    let token = answer["access_token"]
+        .as_str()
+        .map(|token| SecretString::from(token.to_owned()));
+    let token = token.ok_or(DemoError::Unexpected("the exchange gave no token"))?;
+    screen.outcome(&format!(
+        "{status} token_type={} expires_in={}",
+        text(&answer["token_type"]),
+        answer["expires_in"]
+    ))?;
+    show_token(screen, &token)?;
+
+    screen.step(
+        3,
+        "The target authenticates the workload with keys that it reads from Keyferry, not from the hub.",
+    )?;
+    let user = self_subject_review(stage, &token).await?;
+    for fetch in stage.target.fetches() {
+        let what = match fetch.document {
+            FetchedDocument::Discovery => "provider metadata",
+            FetchedDocument::Jwks => "key set",
+        };
+        let path = fetch
+            .url
+            .strip_prefix(&stage.discovery_url())
+            .unwrap_or(&fetch.url);
+        screen.wire(&format!("target -> Keyferry  GET {path}  ({what})"))?;
+    }
+    screen.wire("workload -> target  POST /apis/authentication.k8s.io/v1/selfsubjectreviews")?;
+    screen.outcome("201 the target sees this user:")?;
+    screen.facts(&[
+        ("username", text(&user["username"])),
+        ("groups", list(&user["groups"])),
+    ])?;
+
+    screen.step(
+        4,
+        "Another tenant asks for the same access and gets nothing.",
+    )?;
+    screen.wire(
+        "POST /v1/token  audience=tenant-a/prod  subject_token=(a token of tenant-b/reconciler)",
+    )?;
+    let (status, answer) = exchange(stage, &stage.intruder).await?;
+    screen.refusal(&format!(
+        "{status} {}: {}",
+        text(&answer["error"]),
+        text(&answer["error_description"])
+    ))?;
+    screen.facts(&[("why, in the audit log only", last_reason(stage)?)])?;
+
+    screen.step(5, "The issued token is accepted only by its target.")?;
+    screen.wire("workload -> hub  POST /apis/authentication.k8s.io/v1/selfsubjectreviews")?;
+    let status = hub_status(stage, &token).await?;
+    screen.refusal(&format!(
+        "{status} from the hub: the audience is the target's"
+    ))?;
+    Ok(())
+}
+
+/// Suggests commands to try while the demo runs.
+pub(super) fn try_next(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
+    let file = |name: &str| stage.file(name).display().to_string();
+    let server = format!(
+        "--server {} --certificate-authority {} --token-file {}",
+        stage.api_url(),
+        file("ca.crt"),
+        file("caller.token")
+    );
+    screen.line("\nThe demo runs until Ctrl-C. Try in another terminal:")?;
+    screen.command(&format!(
+        "keyferry targets --config {}",
+        file("config.yaml")
+    ))?;
+    screen.command(&format!("keyferry token tenant-a/prod {server}"))?;
+    screen.command(&format!("keyferry kubeconfig tenant-a/prod {server}"))?;
+    screen.command(&format!(
+        "keyferry exec tenant-a/prod {server} -- kubectl auth whoami"
+    ))?;
+    screen.command(&format!(
+        "keyferry token tenant-a/prod --config {} --kubeconfig {}",
+        file("config.yaml"),
+        file("hub.kubeconfig")
+    ))?;
+    screen.command(&format!(
+        "curl --cacert {} {}/openid/v1/jwks",
+        file("ca.crt"),
+        stage.discovery_url()
+    ))?;
+    screen.command(&format!("tail {}", file("audit.jsonl")))?;
+    Ok(())
+}
+
+fn show_token(screen: &Screen, token: &SecretString) -> Result<(), DemoError> {
+    let jwt = UnverifiedJwt::parse(token.expose_secret())
+        .map_err(|_| DemoError::Unexpected("a token could not be decoded"))?;
+    let claims = jwt.claims();
+    let claim = |name: &str| claims.get(name).cloned().unwrap_or_default();
+    let life = claim("exp")
+        .as_i64()
+        .zip(claim("iat").as_i64())
+        .map(|(exp, iat)| exp - iat)
+        .unwrap_or_default();
+    screen.facts(&[
+        ("alg", jwt.algorithm().as_str().to_owned()),
+        ("iss", text(&claim("iss"))),
+        ("sub", text(&claim("sub"))),
+        ("aud", list(&claim("aud"))),
+        ("life", format!("{life} s")),
+    ])?;
+    Ok(())
+}
+
+async fn exchange(stage: &Stage, subject: &SecretString) -> Result<(u16, Value), DemoError> {
+    let form = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("grant_type", GRANT_TYPE)
+        .append_pair("subject_token_type", TOKEN_TYPE_JWT)
+        .append_pair("audience", "tenant-a/prod")
+        .append_pair("subject_token", subject.expose_secret())
+        .finish();
+    let request = stage.http.post(format!("{}/v1/token", stage.api_url()));
+    let request = request
+        .header(
+            reqwest::header::CONTENT_TYPE,
+            "application/x-www-form-urlencoded",
+        )
+        .body(form);
+    let answer = request
+        .send()
+        .await
+        .map_err(|_| DemoError::Call("Keyferry"))?;
+    let status = answer.status().as_u16();
+    Ok((
+        status,
+        answer
+            .json()
+            .await
+            .map_err(|_| DemoError::Call("Keyferry"))?,
+    ))
+}
+
+async fn self_subject_review(stage: &Stage, token: &SecretString) -> Result<Value, DemoError> {
+    let (status, mut answer) = review(
+        stage.target.ca_pem(),
+        stage.target.url(),
+        token,
+        "the target",
+    )
+    .await?;
+    if status == 201 {
+        Ok(answer["status"]["userInfo"].take())
+    } else {
+        Err(DemoError::Unexpected("the target refused the token"))
+    }
+}
+
+async fn hub_status(stage: &Stage, token: &SecretString) -> Result<u16, DemoError> {
+    Ok(
+        review(stage.hub.ca_pem(), stage.hub.url(), token, "the hub")
+            .await?
+            .0,
+    )
+}
+
+async fn review(
+    ca_pem: &str,
+    url: &str,
+    token: &SecretString,
+    whom: &'static str,
+) -> Result<(u16, Value), DemoError> {
+    let failed = |_| DemoError::Call(whom);
+    let certificate = reqwest::Certificate::from_pem(ca_pem.as_bytes()).map_err(failed)?;
+    let http = reqwest::Client::builder()
+        .tls_certs_only([certificate])
+        .no_proxy()
+        .build()
+        .map_err(failed)?;
+    let request = http
+        .post(format!(
+            "{url}/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        ))
+        .bearer_auth(token.expose_secret())
+        .json(&json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" }));
+    let answer = request.send().await.map_err(failed)?;
+    let status = answer.status().as_u16();
+    Ok((status, answer.json().await.unwrap_or_default()))
+}
+
+fn last_reason(stage: &Stage) -> Result<String, DemoError> {
+    let log = std::fs::read_to_string(stage.file("audit.jsonl"))?;
+    let record: Option<Value> = log
+        .lines()
+        .next_back()
+        .and_then(|line| serde_json::from_str(line).ok());
+    let record = record.ok_or(DemoError::Unexpected("the audit log is empty"))?;
+    Ok(format!(
+        "{} {} {}",
+        text(&record["decision"]),
+        text(&record["reason"]),
+        text(&record["caller"])
+    ))
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn list(value: &Value) -> String {
+    value.as_array().map_or_else(
+        || text(value),
+        |items| items.iter().map(text).collect::<Vec<_>>().join(", "),
+    )
+}

@@ -1,0 +1,221 @@
+//! `keyferry doctor`: follows a token's path to a target, hop by hop, and names the first broken
+//! one.
+
+mod next;
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_trust::Code;
+use keyferry_trust::doctor::{Identity, Mode, Report, ReportedHop, Status, Verdict, examine};
+
+use super::target_way::{StartArg, WayArgs};
+use super::{TARGET, ui};
+use keyferry_client::doctor::gather;
+
+#[derive(Args)]
+pub(super) struct DoctorArgs {
+    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
+    /// helmrelease/NAME, or a short name of these; without it, the flags alone.
+    #[arg(value_name = "KIND/NAME")]
+    start: Option<StartArg>,
+    /// Namespace on the hub: of the starting object.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    way: WayArgs,
+    /// The target's AuthenticationConfiguration.
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    auth_config: Option<std::path::PathBuf>,
+    /// The target's Kubernetes release, like 1.33 or v1.33.4: if it does not report it to anonymous
+    /// clients.
+    #[arg(long = "kubernetes", value_name = "VERSION", help_heading = TARGET)]
+    target_version: Option<keyferry_trust::Minor>,
+    /// A kubeconfig of a user who may create tokenreviews at the target.
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    target_kubeconfig: Option<std::path::PathBuf>,
+    /// Context of --target-kubeconfig, instead of its current one.
+    #[arg(long, value_name = "NAME", requires = "target_kubeconfig")]
+    target_context: Option<String>,
+    /// What the user must be allowed, as VERB/RESOURCE or VERB/RESOURCE.GROUP; in
+    /// --target-namespace, else in all.
+    #[arg(long, value_name = "VERB/RESOURCE", help_heading = TARGET)]
+    needs: Vec<String>,
+    /// Namespace at the target: where the user must have rights.
+    #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
+    target_namespace: Option<String>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A line for each hop.
+    Table,
+    /// A JSON object.
+    Json,
+}
+
+/// The exit code if it is unknown whether, or where, the path is broken.
+const UNDETERMINED: u8 = 3;
+
+pub(super) async fn run(args: DoctorArgs) -> ExitCode {
+    match report(&args).await {
+        Ok((report, yaml)) => print(&report, yaml.as_deref(), args.output),
+        Err(problem) => {
+            ui::fail(&problem, None);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Returns the report, and the missing RBAC as YAML.
+async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), String> {
+    let plan = args
+        .way
+        .plan(args.start.as_ref(), args.namespace.as_deref())
+        .await?;
+    let start = plan.start.clone();
+    let auth_config = args
+        .auth_config
+        .as_deref()
+        .map(super::target_way::file)
+        .transpose()?;
+    let mut modes = vec![Mode::Network];
+    modes.extend(auth_config.is_some().then_some(Mode::Configuration));
+    modes.extend(
+        args.target_kubeconfig
+            .is_some()
+            .then_some(Mode::TargetKubeconfig),
+    );
+    let means = keyferry_client::doctor::Means {
+        auth_config,
+        minor: args.target_version,
+        target_kubeconfig: args.target_kubeconfig.clone(),
+        target_context: args.target_context.clone(),
+        needs: args
+            .needs
+            .iter()
+            .map(|need| super::target_way::need(need, args.target_namespace.as_deref()))
+            .collect::<Result<_, _>>()?,
+        target_namespace: args.target_namespace.clone(),
+    };
+    let acts_as = plan.impersonated_user();
+    let evidence = gather(plan, &means)
+        .await
+        .map_err(|error| error.to_string())?;
+    let mut report = Report::of(&start, modes, &examine(&evidence));
+    report.next = next::commands(&report, args.auth_config.as_deref());
+    let user = acts_as.or(match &evidence.target.identity {
+        Identity::Known(name) if !name.is_empty() => Some(name.clone()),
+        _ => None,
+    });
+    let lacks = report
+        .hops
+        .iter()
+        .any(|hop| hop.reason == Some(Code::NoRights.into()));
+    let yaml = user
+        .filter(|_| lacks)
+        .map(|user| next::rbac(&user, &means.needs, args.target_namespace.as_deref()));
+    Ok((report, yaml))
+}
+
+fn print(report: &Report, yaml: Option<&str>, output: Output) -> ExitCode {
+    let code = match report.verdict {
+        Verdict::Well => 0,
+        Verdict::Broken => 1,
+        Verdict::Undetermined => UNDETERMINED,
+    };
+    match output {
+        Output::Json => ui::finish_json(report, ExitCode::from(code)),
+        Output::Table => ui::finish_with(&table(report, yaml), code),
+    }
+}
+
+fn table(report: &Report, yaml: Option<&str>) -> String {
+    let word = |status| match status {
+        Status::Well => "ok",
+        Status::Warning => "warning",
+        Status::Broken => "BROKEN",
+        Status::Undetermined => "undetermined",
+        Status::NotAsked => "-",
+    };
+    let rows: Vec<Vec<String>> = report
+        .hops
+        .iter()
+        .map(|hop| {
+            vec![
+                format!("{:?}", hop.hop),
+                word(hop.status).to_owned(),
+                hop.reason.map_or("", |reason| reason.name()).to_owned(),
+                hop.detail.clone(),
+            ]
+        })
+        .collect();
+    let name = |hop: &ReportedHop| hop.reason.map_or("", |reason| reason.name());
+    let mut end = match (&report.broken, report.verdict) {
+        (Some(hop), _) => {
+            let fix = hop.fix.unwrap_or_default();
+            format!(
+                "the first broken hop is {:?}: {}: {}\nfix: {fix}",
+                hop.hop,
+                name(hop),
+                hop.detail
+            )
+        }
+        (None, Verdict::Well) => {
+            let warned: Vec<&ReportedHop> = report
+                .hops
+                .iter()
+                .filter(|hop| hop.status == Status::Warning)
+                .collect();
+            let fixes: Vec<String> = warned
+                .iter()
+                .map(|hop| {
+                    format!(
+                        "\nwarning: {:?}: {}\nfix: {}",
+                        hop.hop,
+                        name(hop),
+                        hop.fix.unwrap_or_default()
+                    )
+                })
+                .collect();
+            format!(
+                "every hop holds{}{}",
+                if warned.is_empty() {
+                    ""
+                } else {
+                    ", with warnings"
+                },
+                fixes.concat()
+            )
+        }
+        (None, _) => undetermined(report),
+    };
+    if let Some(yaml) = yaml {
+        end.push_str(&format!(
+            "\nthis binding would grant it; review and apply it at the target:\n{yaml}"
+        ));
+    }
+    for command in &report.next {
+        end.push_str(&format!("\nnext: {command}"));
+    }
+    format!("{}\n\n{end}", ui::table(&rows))
+}
+
+fn undetermined(report: &Report) -> String {
+    let refused = |hop: &&ReportedHop| {
+        hop.status == Status::Broken && hop.reason == Some(Code::TokenRefused.into())
+    };
+    if !report.hops.iter().any(|hop| refused(&hop)) {
+        return "undetermined: the hops above show what is missing".to_owned();
+    }
+    // The most frequent cause comes first.
+    "undetermined: the target refuses the token, and does not report why to the bearer. Likely, the most frequent first:\n\
+     - its AuthenticationConfiguration is not active: kube-apiserver was not started with it, or refused a change of it\n\
+     - issuer.audiences does not have the token's audience\n\
+     - issuer.url is not the token's iss byte for byte\n\
+     - certificateAuthority or discoveryURL is wrong, so that the target has no keys"
+        .to_owned()
+}

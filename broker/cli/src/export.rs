@@ -1,0 +1,188 @@
+//! `keyferry export`: writes the discovery documents as files.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use keyferry_core::config::{Overrides, ServerConfiguration};
+use keyferry_core::issuer::PublicUrl;
+use keyferry_core::lifetime;
+use keyferry_core::reason::Reason;
+
+use super::{HubArgs, serve, ui};
+use keyferry_controller::publish;
+use keyferry_hub::client::HubClient;
+use keyferry_hub::clock::SystemClock;
+use keyferry_hub::config_file;
+use keyferry_hub::issuer_documents::KubeIssuerDocuments;
+use keyferry_hub::key_record_store::{KeyRecordStore, RecordError};
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::secret_store::KubeSecretStore;
+use keyferry_issuer::export::{Export, ExportError};
+use keyferry_issuer::publication::{KeyRecords, PublishError, Publisher, PublisherParts};
+
+#[derive(Args)]
+pub(super) struct ExportArgs {
+    /// Folder to write to. It is created if missing, and holds the documents of one issuer only.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Keyferry's configuration file: publicURL, hub.issuer and discovery.maxAge of its
+    /// ServerConfiguration are used.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: PathBuf,
+    /// The https origin under which targets will reach the files, instead of publicURL.
+    #[arg(long, env = "KEYFERRY_PUBLIC_URL", value_name = "URL")]
+    public_url: Option<String>,
+    /// Keep running: read the hub every 15 s and write changes, until a signal. A failure does not
+    /// change the files.
+    #[arg(long)]
+    watch: bool,
+    /// Write what the hub lists now, without the record of a running Keyferry: revoked keys, and
+    /// withdrawn keys that are still needed, are then unknown.
+    #[arg(long)]
+    without_record: bool,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum RoundError {
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+}
+
+pub(super) async fn run(args: ExportArgs) -> ExitCode {
+    let exporter = match Exporter::of(&args).await {
+        Ok(exporter) => exporter,
+        Err(error) => return ui::fail(&error, None),
+    };
+    if args.watch {
+        serve::start_log();
+        tokio::select! {
+            () = exporter.follow() => ExitCode::FAILURE,
+            () = serve::stop_signal() => ExitCode::SUCCESS,
+        }
+    } else {
+        match exporter.round().await {
+            Ok(changed) => ui::finish(&summary(&args.folder, &changed)),
+            Err(error) => ui::fail(&error.to_string(), hint(&error)),
+        }
+    }
+}
+
+/// Everything that one round of the export needs.
+struct Exporter {
+    export: Export,
+    publisher: Publisher,
+    public_url: PublicUrl,
+    server: ServerConfiguration,
+}
+
+impl Exporter {
+    async fn of(args: &ExportArgs) -> Result<Self, String> {
+        let server = config_file::read(&args.config, Overrides::of_a_reader())
+            .map_err(|error| error.to_string())?
+            .server;
+        let public_url = match &args.public_url {
+            Some(text) => PublicUrl::new(text).map_err(|error| format!("--public-url {error}"))?,
+            None => server.public_url.clone(),
+        };
+        let export = Export::open(&args.folder).map_err(|error| error.to_string())?;
+        let records = if args.without_record {
+            KeyRecords::none()
+        } else {
+            let config = args
+                .hub
+                .access()
+                .config()
+                .await
+                .map_err(|error| error.to_string())?;
+            let client = HubClient::new(config).map_err(|error| error.to_string())?;
+            let secrets = KubeSecretStore::new(client, server.cluster_resource_namespace.clone());
+            KeyRecords::shared(KeyRecordStore::existing(Arc::new(secrets)))
+        };
+        let publisher = Publisher::new(PublisherParts {
+            source: Arc::new(KubeIssuerDocuments::new(
+                args.hub.access(),
+                server.hub_endpoints.clone(),
+            )),
+            public_url: public_url.clone(),
+            pinned: server.hub_issuer.clone(),
+            settle: lifetime::settle(server.max_age),
+            records,
+            clock: Arc::new(SystemClock::start()),
+            metrics: Metrics::default(),
+        });
+        Ok(Self {
+            export,
+            publisher,
+            public_url,
+            server,
+        })
+    }
+
+    /// Reads the hub once and writes what changed.
+    async fn round(&self) -> Result<Vec<String>, RoundError> {
+        self.publisher.refresh().await?;
+        self.publisher.sync().await?;
+        let published = self
+            .publisher
+            .reader()
+            .current()
+            .ok_or(PublishError::Lost)?;
+        Ok(self
+            .export
+            .write(&published, &self.public_url, self.server.max_age)?)
+    }
+
+    /// Repeats rounds for ever. Logs each cause of failure once, until a round succeeds.
+    async fn follow(&self) {
+        let mut failing = None;
+        loop {
+            match self.round().await {
+                Ok(changed) => {
+                    if failing.take().is_some() {
+                        tracing::info!("the export goes on");
+                    }
+                    if !changed.is_empty() {
+                        tracing::info!(?changed, "files were written");
+                    }
+                }
+                Err(error) => {
+                    let told = error.to_string();
+                    if failing.as_ref() != Some(&told) {
+                        tracing::error!(%error, hint = hint(&error), "the files stay as they are");
+                    }
+                    failing = Some(told);
+                }
+            }
+            tokio::time::sleep(publish::INTERVAL).await;
+        }
+    }
+}
+
+fn summary(folder: &Path, changed: &[String]) -> String {
+    if changed.is_empty() {
+        format!("{}: nothing changed", folder.display())
+    } else {
+        format!("{}: wrote {}", folder.display(), changed.join(", "))
+    }
+}
+
+fn hint(error: &RoundError) -> Option<&'static str> {
+    match error {
+        RoundError::Publish(error) if error.reason() == Reason::HubDiscoveryForbidden => {
+            Some("bind ClusterRole system:service-account-issuer-discovery to this user of the hub")
+        }
+        RoundError::Record(_) => Some(
+            "the record names revoked keys; --without-record exports what the hub lists now, \
+             including revoked keys",
+        ),
+        _ => None,
+    }
+}

@@ -1,0 +1,74 @@
+//! `keyferry import`: makes a TargetCluster from another tool's description of a cluster.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_core::audience::Audience;
+use keyferry_core::import::{self, Choice, MAX_IMPORT_BYTES};
+
+use super::{local_file, ui};
+use keyferry_hub::clock::{Clock, SystemClock};
+
+#[derive(Args)]
+pub(super) struct ImportArgs {
+    /// A kubeconfig, a Secret that holds one, a cluster Secret of Argo CD, or a ClusterProfile, as
+    /// YAML or JSON; - is standard input.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The target's audience: one that no other target has.
+    #[arg(long, value_name = "TEXT")]
+    audience: String,
+    /// The TargetCluster's name, if it differs from the cluster's.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Context of the kubeconfig: without it, its current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// The key of a Secret; without it, value, value.yaml or kubeconfig.
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// The access provider of a ClusterProfile, if it has several.
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+}
+
+pub(super) fn run(args: &ImportArgs) -> ExitCode {
+    let text = match local_file::read(&args.file, "the cluster", MAX_IMPORT_BYTES) {
+        Ok(bytes) => bytes,
+        Err(problem) => return ui::misuse(&problem, None),
+    };
+    let audience = match Audience::new(args.audience.as_str()) {
+        Ok(audience) => audience,
+        Err(error) => return ui::misuse(&format!("--audience {error}"), None),
+    };
+    let Ok(text) = String::from_utf8(text) else {
+        return ui::misuse(
+            &format!(
+                "reading the cluster from {}: it is not text in UTF-8",
+                args.file.display()
+            ),
+            None,
+        );
+    };
+    let choice = Choice {
+        context: args.context.as_deref(),
+        key: args.key.as_deref(),
+        provider: args.provider.as_deref(),
+    };
+    let now = SystemClock::start().now().wall;
+    let imported = import::read(&text, choice).and_then(|mut imported| {
+        let text = imported.render(args.name.as_deref(), &audience, now)?;
+        Ok((text, imported.dropped))
+    });
+    match imported {
+        Ok((text, dropped)) => {
+            if !dropped.is_empty() {
+                ui::note(&format!("left out: {}", dropped.join(", ")));
+            }
+            ui::note("no ServiceAccount may use the target yet; list them in spec.allow");
+            ui::finish(text.trim_end())
+        }
+        Err(error) => ui::fail(&format!("importing {}: {error}", args.file.display()), None),
+    }
+}

@@ -1,0 +1,61 @@
+//! `keyferry keys rotate`: makes the next key of a managed issuer sign.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_core::name::ObjectName;
+
+use crate::{HUB, HubArgs, ui};
+use keyferry_hub::client::HubClient;
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::issuer_keys::KubeIssuerKeys;
+use keyferry_hub::ports::HubError;
+
+#[derive(Args)]
+pub(crate) struct RotateArgs {
+    /// The TargetCluster, one with `issuer: Keyferry`.
+    #[arg(long, value_name = "NAME")]
+    target: String,
+    /// Keyferry's own namespace on the hub.
+    #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
+    keyferry_namespace: String,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+pub(super) async fn run(args: &RotateArgs) -> ExitCode {
+    match rotate(args).await {
+        Ok(text) => ui::finish(&text),
+        Err(problem) => ui::fail(&problem, None),
+    }
+}
+
+async fn rotate(args: &RotateArgs) -> Result<String, String> {
+    let target = ObjectName::new(args.target.clone())
+        .map_err(|error| format!("--target {:?} {error}", args.target))?;
+    let namespace = super::namespace(&args.keyferry_namespace)?;
+    let hub = args.hub.access();
+    ui::note(&format!(
+        "hub: {}",
+        hub.description().await.map_err(|error| error.to_string())?
+    ));
+    let config = hub.config().await.map_err(|error| error.to_string())?;
+    let client = HubClient::new(config).map_err(|error| error.to_string())?;
+    let request = SystemClock::start().now().wall.to_string();
+    match KubeIssuerKeys::new(client, namespace.clone())
+        .request_rotation(&target, &request)
+        .await
+    {
+        Ok(()) => Ok(format!(
+            "a rotation of the keys of {target} was requested: the next key signs within 10 s, or \
+             once it has been published for long enough"
+        )),
+        Err(HubError::NotFound(_)) => Err(format!(
+            "target {target} has no key set: there is no Secret keyferry-issuer-{target} in \
+             {namespace}"
+        )),
+        Err(error) => Err(format!(
+            "marking the Secret keyferry-issuer-{target} in {namespace}: {error}"
+        )),
+    }
+}

@@ -1,0 +1,82 @@
+//! `keyferry kubeconfig`: prints a kubeconfig with a token, or with the exec plugin, which fetches
+//! a token whenever a client needs one.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_core::kubeconfig::{self, ExecStanza};
+use secrecy::ExposeSecret;
+
+use super::access::{AccessArgs, UsageError, hint};
+use super::client_config::Beside;
+use super::ui;
+use keyferry_client::caller_token;
+
+#[derive(Args)]
+pub(super) struct KubeconfigArgs {
+    #[command(flatten)]
+    access: AccessArgs,
+    /// Without a token: the user is an exec stanza that runs `keyferry credential`.
+    #[arg(long)]
+    exec: bool,
+    /// The program that the exec stanza runs.
+    #[arg(
+        long,
+        requires = "exec",
+        default_value = "keyferry",
+        value_name = "PROGRAM"
+    )]
+    exec_command: String,
+}
+
+pub(super) async fn run(args: KubeconfigArgs) -> ExitCode {
+    if args.exec {
+        return with_exec(&args).await;
+    }
+    let source = match args.access.source() {
+        Ok(source) => source,
+        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+    };
+    match source.kubeconfig().await {
+        Ok(kubeconfig) => ui::finish(kubeconfig.expose_secret().trim_end()),
+        Err(error) => ui::fail(&error.to_string(), hint(&error)),
+    }
+}
+
+/// Exchanges once, only to learn where the target is; drops the token itself.
+async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
+    let reach = args.access.through_server().and_then(|(access, server)| {
+        let reach = server.reach(Beside::File)?;
+        let reach = reach.ok_or_else(|| UsageError {
+            problem: "no server is named".to_owned(),
+            hint: "give --server URL",
+        })?;
+        // Checked before any request: a stanza that cannot be written is a mistake in the
+        // arguments.
+        let arguments = reach.arguments(&access, server.client_config.as_deref())?;
+        Ok((access, reach, arguments))
+    });
+    let (access, reach, arguments) = match reach {
+        Ok(reach) => reach,
+        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+    };
+    let fetched = async {
+        let caller = caller_token::find(&reach.caller, access.namespace.as_str()).await?;
+        reach.server.cluster_token(&caller, &access).await
+    };
+    let cluster = match fetched.await {
+        Ok(fetched) => fetched.cluster,
+        Err(error) => return ui::fail(&error.to_string(), hint(&error)),
+    };
+    let Some(cluster) = cluster else {
+        return ui::fail(
+            "the server does not report the target's address",
+            Some("update the Keyferry server"),
+        );
+    };
+    let stanza = ExecStanza::new(args.exec_command.clone(), arguments, Vec::new());
+    match kubeconfig::with_exec(&cluster, &access, &stanza) {
+        Ok(text) => ui::finish(text.trim_end()),
+        Err(error) => ui::fail(&error.to_string(), None),
+    }
+}

@@ -1,0 +1,366 @@
+//! The command line. Flag names are kubectl's; a flag that says where something is can be a
+//! `KEYFERRY_*` variable too.
+
+mod access;
+mod admission_policies;
+mod agent;
+mod can_i;
+mod client_config;
+mod completion;
+mod crds;
+mod credential;
+#[cfg(feature = "demo")]
+mod demo;
+mod doctor;
+#[cfg(test)]
+mod documented;
+mod exec;
+mod explain;
+mod export;
+mod help;
+mod import;
+mod keys;
+mod kubeconfig;
+mod lint;
+mod local_file;
+mod minor;
+mod revoke;
+mod serve;
+mod target_way;
+mod targets;
+mod trust;
+pub mod ui;
+mod verify;
+mod whoami;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use keyferry_hub::client::HubAccess;
+
+/// Short-lived, audience-bound access from a hub cluster to generic Kubernetes clusters, without
+/// stored credentials.
+#[derive(Parser)]
+#[command(name = "keyferry", version, about, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the token API and the hub's discovery documents.
+    Serve(serve::ServeArgs),
+    /// Print a token for an access.
+    Token(access::TokenArgs),
+    /// Print a kubeconfig for an access.
+    Kubeconfig(kubeconfig::KubeconfigArgs),
+    /// Print an ExecCredential for an access: the exec plugin of kubectl and client-go.
+    Credential(credential::CredentialArgs),
+    /// Keep token files fresh, for programs that read files.
+    Agent(Box<agent::AgentArgs>),
+    /// Run a command with a kubeconfig for an access.
+    Exec(exec::ExecArgs),
+    /// Create a TargetCluster from a kubeconfig, a Secret of Flux, Cluster API or Argo CD, or a
+    /// ClusterProfile. Offline.
+    Import(import::ImportArgs),
+    /// List what a configuration file, or the objects of the hub, allow.
+    Targets(targets::TargetsArgs),
+    /// Show the hub's signing keys and their states; rotate those of managed issuers.
+    Keys(keys::KeysArgs),
+    /// Revoke a hub signing key permanently and force targets to reload their keys.
+    Revoke(revoke::RevokeArgs),
+    /// Check each step from an object or flags to the target, and name the first that fails.
+    Doctor(Box<doctor::DoctorArgs>),
+    /// Ask a target which user a token authenticates as.
+    Whoami(Box<whoami::WhoamiArgs>),
+    /// Ask a target whether a token may do something, or apply all objects of a folder.
+    CanI(Box<can_i::CanIArgs>),
+    /// Write the hub's discovery documents as files, for a bucket or a plain web server.
+    Export(export::ExportArgs),
+    /// Predict what a target's apiserver does with a token: the user, or the exact refusal.
+    /// Offline, without a cluster.
+    Verify(verify::VerifyArgs),
+    /// Find the errors and traps of AuthenticationConfiguration files. Offline, without a cluster.
+    Lint(lint::LintArgs),
+    /// Print what a target needs to trust a hub: its AuthenticationConfiguration, where it goes,
+    /// and RBAC.
+    Trust(Box<trust::TrustArgs>),
+    /// Print the CustomResourceDefinitions that the hub needs, or their reference. Offline.
+    Crds(crds::CrdsArgs),
+    /// Print the hub's admission policies filled in for this hub, or check that they are there and
+    /// refuse.
+    AdmissionPolicies(admission_policies::AdmissionPoliciesArgs),
+    /// Print a completion script for a shell.
+    Completion(completion::CompletionArgs),
+    /// Explain a reason code or a message: cause and fix. Offline.
+    Explain(explain::ExplainArgs),
+    /// Run the main flow on an embedded hub and target: no cluster needed.
+    #[cfg(feature = "demo")]
+    Demo(demo::DemoArgs),
+}
+
+/// Where the hub is.
+#[derive(Args, Clone)]
+struct HubArgs {
+    /// Kubeconfig of the hub: without it, KUBECONFIG and ~/.kube/config as kubectl reads them, then
+    /// the Pod's own ServiceAccount; serve and credential read neither.
+    #[arg(long, env = "KEYFERRY_KUBECONFIG", value_name = "FILE", help_heading = HUB)]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig: without it, its current one.
+    #[arg(long, env = "KEYFERRY_CONTEXT", value_name = "NAME", help_heading = HUB)]
+    context: Option<String>,
+}
+
+/// Heading of the flags that say where the hub is.
+const HUB: &str = "Hub";
+/// Heading of the flags that say which Keyferry server is asked, and as whom.
+const SERVER: &str = "Keyferry server";
+/// Heading of the flags about a target.
+const TARGET: &str = "Target";
+
+impl HubArgs {
+    /// Hub access for a person: the kubeconfig is found like kubectl finds it.
+    fn access(&self) -> HubAccess {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let search = kubeconfig_files(std::env::var_os("KUBECONFIG").as_deref(), home.as_deref());
+        HubAccess {
+            search,
+            ..self.named()
+        }
+    }
+
+    /// Hub access for services and for the exec plugin: from the flags and their variables, else
+    /// the Pod's. A client that runs the plugin may have the target's own kubeconfig in
+    /// `KUBECONFIG`, and the user there is that plugin again.
+    fn named(&self) -> HubAccess {
+        HubAccess {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            search: Vec::new(),
+        }
+    }
+}
+
+/// Returns the files that kubectl merges: those of `KUBECONFIG`, each once, or the default file if
+/// it exists.
+fn kubeconfig_files(variable: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for file in std::env::split_paths(variable.unwrap_or_default())
+        .filter(|file| !file.as_os_str().is_empty())
+    {
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        files.extend(
+            home.filter(|home| home.is_absolute())
+                .map(|home| home.join(".kube/config"))
+                .filter(|file| file.exists()),
+        );
+    }
+    files
+}
+
+/// Whether a value comes from a flag and not from its variable: a flag overrides the variable of
+/// another flag.
+fn by_flag(value: Option<&OsStr>, variable: &str) -> bool {
+    value.is_some_and(|value| std::env::var_os(variable).as_deref() != Some(value))
+}
+
+/// Runs the command line of this process. The program's name says whether kubectl calls it as a
+/// plugin, and for which command.
+pub fn main() -> ExitCode {
+    let program = std::env::args_os().next().map(PathBuf::from);
+    let called = program
+        .as_deref()
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    if called == "kubectl_complete-keyferry" {
+        return completion::answer_kubectl(std::env::args_os().skip(1), Cli::command());
+    }
+    let mut command = help::presented(Cli::command());
+    if called == "kubectl-keyferry" {
+        command = command.bin_name("kubectl keyferry");
+    }
+    let matches = command
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let command = match matches {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            // The exit below ends the process with clap's exit code for this kind of error.
+            let _ = error.print();
+            let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+            if let Some(hint) = help::hint(error.kind(), &words) {
+                ui::note(&format!("hint: {hint}"));
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    if let Some(code) = offline(&command) {
+        return code;
+    }
+    match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime.block_on(online(command)),
+        Err(error) => ui::fail(&format!("starting: {error}"), None),
+    }
+}
+
+/// Runs a command that only reads files and prints, without starting a runtime; returns `None` for
+/// all others. The exec plugin is included, since most of its calls do no more.
+fn offline(command: &Command) -> Option<ExitCode> {
+    match command {
+        Command::Credential(args) => Some(credential::run(args)),
+        Command::Agent(args) if args.is_check() => Some(agent::check(args)),
+        Command::Import(args) => Some(import::run(args)),
+        Command::Completion(args) => Some(completion::run(args, Cli::command())),
+        Command::Verify(args) => Some(verify::run(args)),
+        Command::Lint(args) => Some(lint::run(args)),
+        Command::Explain(args) => Some(explain::run(args)),
+        Command::Crds(args) => Some(crds::run(args)),
+        _ => None,
+    }
+}
+
+async fn online(command: Command) -> ExitCode {
+    match command {
+        Command::Serve(args) => serve::run(args).await,
+        Command::Token(args) => access::token(args).await,
+        Command::Kubeconfig(args) => kubeconfig::run(args).await,
+        Command::Agent(args) => agent::run(*args).await,
+        Command::Exec(args) => exec::run(args).await,
+        Command::Keys(args) => keys::run(args).await,
+        Command::Revoke(args) => revoke::run(args).await,
+        Command::Targets(args) => targets::run(args).await,
+        Command::Trust(args) => trust::run(&args).await,
+        Command::Doctor(args) => doctor::run(*args).await,
+        Command::Whoami(args) => whoami::run(*args).await,
+        Command::CanI(args) => can_i::run(*args).await,
+        Command::Export(args) => export::run(args).await,
+        Command::AdmissionPolicies(args) => admission_policies::run(args).await,
+        #[cfg(feature = "demo")]
+        Command::Demo(args) => demo::run(args).await,
+        command => offline(&command).unwrap_or(ExitCode::FAILURE),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ffi::OsStr;
+    use std::path::PathBuf;
+
+    use clap::CommandFactory;
+
+    use super::{Cli, kubeconfig_files};
+
+    /// Old spellings that are hidden: in the command that takes one, it has no other meaning.
+    const OLD_SPELLINGS: [(&str, &str); 9] = [
+        ("keys", "namespace"),
+        ("revoke", "namespace"),
+        ("rotate", "namespace"),
+        ("verify", "token-file"),
+        ("trust", "certificate-authority"),
+        ("doctor", "target"),
+        ("whoami", "target"),
+        ("can-i", "target"),
+        ("can-i", "from-namespace"),
+    ];
+
+    #[test]
+    fn kubeconfigs_are_found_as_kubectl_finds_them() {
+        let home = tempfile::tempdir().unwrap();
+        let files =
+            |variable: &str| kubeconfig_files(Some(OsStr::new(variable)), Some(home.path()));
+        assert_eq!(
+            files("/a:/b::/a"),
+            [PathBuf::from("/a"), PathBuf::from("/b")]
+        );
+        assert!(files("").is_empty(), "the default file is not there");
+        std::fs::create_dir(home.path().join(".kube")).unwrap();
+        let default = home.path().join(".kube/config");
+        std::fs::write(&default, "").unwrap();
+        assert_eq!(files(""), [default.as_path()]);
+        assert_eq!(kubeconfig_files(None, Some(home.path())), [default]);
+        assert_eq!(
+            files("/a"),
+            [PathBuf::from("/a")],
+            "the variable replaces the default"
+        );
+        assert!(kubeconfig_files(None, None).is_empty());
+    }
+
+    #[test]
+    fn a_kid_may_begin_with_a_hyphen() {
+        let parsed = Cli::command().try_get_matches_from(["keyferry", "revoke", "--kid", "-A5tjd"]);
+        let kid = parsed
+            .unwrap()
+            .subcommand()
+            .and_then(|(_, args)| args.get_one::<String>("kid").cloned());
+        assert_eq!(kid.as_deref(), Some("-A5tjd"));
+    }
+
+    /// Returns a flag's meaning, the part of its help before a colon; after it comes what this
+    /// command does with the flag.
+    fn meaning(argument: &clap::Arg) -> String {
+        let help = argument
+            .get_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let meaning = help
+            .split_once(": ")
+            .map_or(help.as_str(), |(meaning, _)| meaning);
+        meaning.trim_end_matches('.').to_owned()
+    }
+
+    #[test]
+    fn one_flag_name_has_one_meaning_over_all_commands() {
+        fn walk(
+            command: &clap::Command,
+            found: &mut BTreeMap<String, BTreeMap<String, Vec<String>>>,
+        ) {
+            for argument in command
+                .get_arguments()
+                .filter(|argument| !argument.is_positional())
+            {
+                let long = argument.get_long().map(|long| format!("--{long}"));
+                let short = argument.get_short().map(|short| format!("-{short}"));
+                let old = |alias: &&str| OLD_SPELLINGS.contains(&(command.get_name(), alias));
+                let aliases = argument.get_all_aliases().unwrap_or_default();
+                let aliases = aliases
+                    .iter()
+                    .filter(|alias| !old(alias))
+                    .map(|alias| format!("--{alias}"));
+                for name in long.into_iter().chain(short).chain(aliases) {
+                    found
+                        .entry(name)
+                        .or_default()
+                        .entry(meaning(argument))
+                        .or_default()
+                        .push(command.get_name().to_owned());
+                }
+            }
+            command
+                .get_subcommands()
+                .for_each(|command| walk(command, found));
+        }
+        let mut found = BTreeMap::new();
+        walk(&Cli::command(), &mut found);
+        assert!(found.len() > 50, "the tree was walked: {found:?}");
+        let several: Vec<_> = found
+            .iter()
+            .filter(|(_, meanings)| meanings.len() > 1)
+            .collect();
+        assert!(several.is_empty(), "{several:#?}");
+    }
+}

@@ -1,0 +1,172 @@
+//! `keyferry serve`: runs the server, or checks its configuration.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_core::config::Overrides;
+use keyferry_core::name::Namespace;
+use tracing_subscriber::EnvFilter;
+
+use super::{HubArgs, ui};
+use keyferry_hub::config_file;
+use keyferry_hub::reload_signal::{self, ReloadSignal};
+use keyferry_server::http::listener::{Bounds, check_certificate};
+use keyferry_server::serve::{ServeOptions, Server};
+
+#[derive(Args)]
+pub(super) struct ServeArgs {
+    /// Keyferry's configuration file: a ServerConfiguration, then TargetClusters and
+    /// TargetAccesses.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: PathBuf,
+    /// Allow targets with `issuer: Keyferry`: a managed issuer with its own key set, stored in a
+    /// Secret of Keyferry's namespace.
+    #[arg(long, env = "KEYFERRY_ENABLE_KEYFERRY_ISSUER", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    enable_keyferry_issuer: Option<bool>,
+    /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own; overrides
+    /// clusterResourceNamespace of the file.
+    #[arg(long, env = "KEYFERRY_CLUSTER_RESOURCE_NAMESPACE", value_name = "NAMESPACE", value_parser = namespace)]
+    cluster_resource_namespace: Option<Namespace>,
+    /// Only check, and exit: the configuration and the serving certificates.
+    #[arg(long)]
+    check: bool,
+    /// A directory that outlives the container: the last good record of keys, for a restart while
+    /// the hub is away.
+    #[arg(long, env = "KEYFERRY_STATE_DIR", value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+pub(super) async fn run(args: ServeArgs) -> ExitCode {
+    let overrides = Overrides {
+        enable_managed_issuers: args.enable_keyferry_issuer,
+        cluster_resource_namespace: args.cluster_resource_namespace.clone(),
+    };
+    if args.check {
+        return check(&args.config, overrides);
+    }
+    start_log();
+    let ServeArgs {
+        config,
+        state_dir,
+        hub,
+        ..
+    } = args;
+    let options = ServeOptions {
+        config,
+        hub: hub.named(),
+        state_dir,
+        overrides,
+        reload_signal: hang_ups(),
+    };
+    let outcome = match Server::bind(options).await {
+        Ok(server) => server.run(stop_signal()).await,
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ui::fail(&error.to_string(), None),
+    }
+}
+
+fn namespace(text: &str) -> Result<Namespace, String> {
+    Namespace::new(text).map_err(|error| format!("the namespace {error}"))
+}
+
+fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
+    match config_file::read(path, overrides) {
+        Ok(configuration) => {
+            for (access, target) in configuration.policy.dangling() {
+                ui::note(&format!(
+                    "warning: TargetAccess {access} names TargetCluster {target}, which the file \
+                     does not hold"
+                ));
+            }
+            let server = &configuration.server;
+            if server.public_url.is_example() {
+                ui::note(&format!(
+                    "warning: publicURL {} is the example's, which no target reaches; fix: write \
+                     the origin of your discovery listener, which targets pin",
+                    server.public_url
+                ));
+            }
+            for (listener, bounds, host) in [
+                (
+                    &server.discovery,
+                    Bounds::DOCUMENTS,
+                    Some(server.public_url.host()),
+                ),
+                (&server.api, Bounds::TOKENS, None),
+            ] {
+                match check_certificate(listener, bounds, host) {
+                    Ok(()) => {}
+                    // The file is often checked on another machine than the one that has the
+                    // certificates.
+                    Err(error) if error.absent().is_some() => {
+                        ui::note(&format!("warning: not checked: {error}"))
+                    }
+                    Err(error) => return ui::fail(&error.to_string(), None),
+                }
+            }
+            let policy = &configuration.policy;
+            ui::finish(&format!(
+                "{}: {} target(s), {} access(es), no mistakes",
+                path.display(),
+                policy.targets.len(),
+                policy.accesses.len()
+            ))
+        }
+        Err(error) => ui::fail(&error.to_string(), None),
+    }
+}
+
+/// The default log filter. The library of the hub's client would log each failed call a second
+/// time, without naming the call.
+const LOG: &str = "warn,kube_client::client::builder=off,keyferry=info";
+
+/// Starts logging: JSON lines on standard error, filtered by `KEYFERRY_LOG` as by `RUST_LOG`.
+/// Libraries log only warnings, because their finer levels may print requests.
+pub(super) fn start_log() {
+    let filter = EnvFilter::try_from_env("KEYFERRY_LOG").unwrap_or_else(|_| EnvFilter::new(LOG));
+    tracing_subscriber::fmt()
+        .json()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+/// Turns SIGHUP, which would otherwise end the process, into reload signals.
+fn hang_ups() -> ReloadSignal {
+    let (order, reload_signal) = reload_signal::channel();
+    #[cfg(unix)]
+    if let Ok(mut hang_ups) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())
+    {
+        tokio::spawn(async move {
+            while hang_ups.recv().await.is_some() {
+                tracing::info!(
+                    "SIGHUP: reloading the configuration, the hub's documents and all \
+                     certificates"
+                );
+                order.give();
+            }
+        });
+    }
+    reload_signal
+}
+
+/// Waits for SIGTERM or SIGINT.
+pub(super) async fn stop_signal() {
+    #[cfg(unix)]
+    {
+        let terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+        if let Ok(mut terminated) = terminated {
+            tokio::select! {
+                _ = terminated.recv() => return,
+                _ = tokio::signal::ctrl_c() => return,
+            }
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}

@@ -1,0 +1,387 @@
+//! The flags with which `doctor`, `whoami` and `can-i` find a target and a token for it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+use keyferry_core::audience::Audience;
+use keyferry_core::config::Overrides;
+use keyferry_core::name::{AccessName, Namespace, ObjectName};
+use keyferry_trust::doctor::Held;
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+
+use super::access::{ServerArgs, source, with_slash};
+use super::{TARGET, by_flag};
+use keyferry_client::direct::Direct;
+use keyferry_client::doctor::flux::{Kind, from_config_map, from_flux};
+use keyferry_client::doctor::start::{Permission, Plan, from_access, from_secret, from_target};
+use keyferry_client::doctor::{TargetAddress, found_kubeconfig};
+use keyferry_hub::config_file;
+use keyferry_hub::regular_file;
+
+/// The largest file that is read: a token, a CA bundle or a configuration is smaller.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// What to start from, as `KIND/NAME`.
+#[derive(Clone, Debug)]
+pub(super) struct StartArg {
+    kind: StartKind,
+    name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StartKind {
+    Access,
+    Target,
+    Secret,
+    ConfigMap,
+    Kustomization,
+    HelmRelease,
+}
+
+/// The accepted forms, for an error message.
+const STARTS: &str = "write targetaccess/NAME, targetcluster/NAME, secret/NAME, configmap/NAME, \
+    kustomization/NAME or helmrelease/NAME";
+
+impl FromStr for StartArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || STARTS.to_owned();
+        let (kind, name) = text.split_once('/').ok_or_else(wrong)?;
+        // As in kubectl: singular, plural or short name, in any case, and with or without the
+        // group.
+        let lower = kind.to_ascii_lowercase();
+        let kind = match lower.split('.').next().unwrap_or_default() {
+            "access" | "targetaccess" | "targetaccesses" | "tga" => StartKind::Access,
+            "target" | "targetcluster" | "targetclusters" | "tgt" => StartKind::Target,
+            "secret" | "secrets" => StartKind::Secret,
+            "configmap" | "configmaps" | "cm" => StartKind::ConfigMap,
+            "kustomization" | "kustomizations" | "ks" => StartKind::Kustomization,
+            "helmrelease" | "helmreleases" | "hr" => StartKind::HelmRelease,
+            _ => return Err(wrong()),
+        };
+        ObjectName::new(name).map_err(|error| format!("the name {error}"))?;
+        Ok(Self {
+            kind,
+            name: name.to_owned(),
+        })
+    }
+}
+
+#[derive(Args)]
+pub(super) struct WayArgs {
+    /// The key of the Secret; without it, value or value.yaml.
+    #[arg(long, value_name = "KEY")]
+    secret_key: Option<String>,
+    /// Keyferry's configuration file: with the access.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The hub's issuer: the iss of its tokens, which the target trusts.
+    #[arg(long, value_name = "URL", help_heading = TARGET)]
+    issuer: Option<String>,
+    /// The target's audience: the one that it accepts.
+    #[arg(long, value_name = "TEXT", help_heading = TARGET)]
+    audience: Option<String>,
+    /// Where the target reads the issuer's discovery document: without it, where the starting
+    /// object says, or below the issuer.
+    #[arg(long, value_name = "URL", help_heading = TARGET)]
+    discovery_url: Option<String>,
+    /// CA certificates of the server of the discovery document.
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    discovery_ca: Option<PathBuf>,
+    /// The target's address.
+    #[arg(long, alias = "target", value_name = "URL", help_heading = TARGET)]
+    target_address: Option<String>,
+    /// CA certificates of the target.
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    target_certificate_authority: Option<PathBuf>,
+    /// The name in the target's certificate, if it differs from the address.
+    #[arg(long, value_name = "NAME", help_heading = TARGET)]
+    tls_server_name: Option<String>,
+    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given
+    /// again.
+    #[arg(long = "own-issuer", value_name = "URL", help_heading = TARGET)]
+    target_issuer: Vec<String>,
+    /// The token for the target.
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    target_token_file: Option<PathBuf>,
+    /// The hub's name: every user name at the target must begin with it and a colon. Without it,
+    /// the one of --config is used.
+    #[arg(long, value_name = "NAME", help_heading = TARGET)]
+    hub_name: Option<String>,
+    /// Also issue and send tokens if a tenant's Secret or ConfigMap names a target that is not a
+    /// listed TargetCluster.
+    #[arg(long, help_heading = TARGET)]
+    allow_unlisted_target: bool,
+    /// The ServiceAccount that Flux impersonates at the target, as NAMESPACE/NAME or
+    /// system:serviceaccount:NAMESPACE:NAME.
+    #[arg(long = "as", value_name = "USER", help_heading = TARGET)]
+    impersonate: Option<String>,
+    /// Which server an access's kubeconfig is fetched from, in the place of --config, and as whom.
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl WayArgs {
+    /// Builds the plan of what to ask. Flags override the start.
+    pub(super) async fn plan(
+        &self,
+        start: Option<&StartArg>,
+        namespace: Option<&str>,
+    ) -> Result<Plan, String> {
+        self.check_server_flags(start)?;
+        if start.is_none() && by_flag(namespace.map(OsStr::new), "KEYFERRY_NAMESPACE") {
+            return Err("-n is the namespace on the hub of what is started from, and nothing is; fix: name it as KIND/NAME, or give \
+                        --target-namespace for a namespace at the target"
+                .to_owned());
+        }
+        let mut plan = match start {
+            Some(start) => self.started(start, namespace).await?,
+            None => Plan::named("flags"),
+        };
+        plan.issuer = self.issuer.clone().or(plan.issuer);
+        plan.hub_name = self.hub_name.clone().or(plan.hub_name).or_else(|| {
+            let configuration =
+                config_file::read(self.config.as_deref()?, Overrides::of_a_reader()).ok()?;
+            Some(configuration.server.hub_name)
+        });
+        if let Some(audience) = &self.audience {
+            plan.audiences = vec![audience.clone()];
+            if let Some(order) = &mut plan.to_issue {
+                order.audience = Audience::new(audience.as_str())
+                    .map_err(|error| format!("the audience {error}"))?;
+            }
+        }
+        plan.discovery_url = self.discovery_url.clone().or(plan.discovery_url);
+        plan.discovery_ca = self
+            .discovery_ca
+            .as_deref()
+            .map(file)
+            .transpose()?
+            .or(plan.discovery_ca);
+        plan.own_issuers.extend(self.target_issuer.iter().cloned());
+        if let Some(url) = &self.target_address {
+            // Replaces the whole target: a CA or proxy that a tenant wrote must not apply to the
+            // user's own address.
+            let ca_pem = plan
+                .target
+                .filter(|_| !plan.target_is_tenants)
+                .and_then(|target| target.ca_pem);
+            plan.target = Some(TargetAddress {
+                url: url.clone(),
+                ca_pem,
+                tls_server_name: self.tls_server_name.clone(),
+                proxy_url: None,
+            });
+            plan.target_is_tenants = false;
+        }
+        if let (Some(target), Some(path)) = (&mut plan.target, &self.target_certificate_authority) {
+            target.ca_pem = Some(file(path)?);
+        }
+        if let Some(path) = &self.target_token_file {
+            plan.held = Held::Token(file(path)?.trim_ascii().to_vec());
+            plan.to_issue = None;
+        }
+        if let Some(user) = &self.impersonate {
+            let short = with_slash(user.strip_prefix("system:serviceaccount:").unwrap_or(user));
+            let account = super::trust::service_account(&short);
+            let account = account.map_err(|error| {
+                format!("reading --as: {error}; write NAMESPACE/NAME of a ServiceAccount")
+            })?;
+            plan.impersonate = Some((account.namespace.to_string(), account.name.to_string()));
+        }
+        let permission = Permission {
+            unlisted_target: self.allow_unlisted_target,
+            audience: self.audience.is_some(),
+        };
+        Ok(plan
+            .admit(
+                self.config().map(PathBuf::as_path),
+                &self.server.hub.access(),
+                permission,
+            )
+            .await)
+    }
+
+    async fn started(&self, start: &StartArg, namespace: Option<&str>) -> Result<Plan, String> {
+        let hub = self.server.hub.access();
+        if start.kind == StartKind::Target {
+            return Ok(from_target(&start.name, self.config().map(PathBuf::as_path), &hub).await);
+        }
+        let namespace = namespace
+            .ok_or("the namespace of what is started from is missing: give -n NAMESPACE")?;
+        let namespace =
+            Namespace::new(namespace).map_err(|error| format!("the namespace {error}"))?;
+        Ok(match start.kind {
+            StartKind::Target => Plan::named("flags"),
+            StartKind::ConfigMap => from_config_map(&hub, &namespace, &start.name).await,
+            StartKind::Access => self.access(namespace, &start.name).await?,
+            StartKind::Secret => {
+                from_secret(&hub, &namespace, &start.name, self.secret_key.as_deref()).await
+            }
+            StartKind::Kustomization => {
+                from_flux(&hub, Kind::Kustomization, &namespace, &start.name).await
+            }
+            StartKind::HelmRelease => {
+                from_flux(&hub, Kind::HelmRelease, &namespace, &start.name).await
+            }
+        })
+    }
+
+    async fn access(&self, namespace: Namespace, name: &str) -> Result<Plan, String> {
+        let name = ObjectName::new(name).map_err(|error| format!("the access's name {error}"))?;
+        let access = AccessName { namespace, name };
+        let config = self.config().cloned();
+        let source = source(access.clone(), &self.server, config.as_ref())
+            .map_err(|usage| format!("{}; {}", usage.problem, usage.hint))?;
+        if let Some(url) = source.server() {
+            let kubeconfig = source
+                .kubeconfig()
+                .await
+                .map_err(|error| error.to_string())?;
+            let mut plan = Plan::named(format!("access/{access} at {url}"));
+            plan.take(
+                found_kubeconfig::read(kubeconfig.expose_secret())
+                    .map_err(|problem| format!("reading the server's kubeconfig: {problem}"))?,
+            );
+            return Ok(plan);
+        }
+        let config =
+            config.ok_or("the access's file is missing: give --config FILE, or --server URL")?;
+        Ok(from_access(
+            &access,
+            &Direct {
+                config,
+                hub: self.server.hub.access(),
+            },
+        )
+        .await)
+    }
+
+    /// Returns the configuration file, unless a flag names a server and only an environment
+    /// variable names the file.
+    fn config(&self) -> Option<&PathBuf> {
+        let server = by_flag(
+            self.server.server.as_deref().map(OsStr::new),
+            "KEYFERRY_SERVER",
+        );
+        let file = by_flag(
+            self.config.as_deref().map(Path::as_os_str),
+            "KEYFERRY_CONFIG",
+        );
+        self.config.as_ref().filter(|_| file || !server)
+    }
+
+    /// Refuses caller flags if no server is asked: the user then meant the flags of the target.
+    fn check_server_flags(&self, start: Option<&StartArg>) -> Result<(), String> {
+        if start.is_some_and(|start| start.kind == StartKind::Access) && self.config().is_none() {
+            return Ok(());
+        }
+        let path = |path: &Option<PathBuf>, variable| {
+            by_flag(path.as_deref().map(Path::as_os_str), variable)
+        };
+        let flags = [
+            (
+                "--server",
+                by_flag(
+                    self.server.server.as_deref().map(OsStr::new),
+                    "KEYFERRY_SERVER",
+                ),
+            ),
+            (
+                "--token-file",
+                path(&self.server.token_file, "KEYFERRY_TOKEN_FILE"),
+            ),
+            (
+                "--certificate-authority",
+                path(
+                    &self.server.certificate_authority,
+                    "KEYFERRY_CERTIFICATE_AUTHORITY",
+                ),
+            ),
+        ];
+        match flags.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(format!(
+                "{flag} is for a Keyferry server, and only access/NAME without --config is fetched from one; fix: the target's own flags are \
+                 --target-token-file and --target-certificate-authority"
+            )),
+        }
+    }
+}
+
+/// Reads a file, at most 1 MiB.
+pub(super) fn file(path: &Path) -> Result<Vec<u8>, String> {
+    regular_file::read(path, MAX_FILE_BYTES)
+        .map_err(|error| format!("reading {}: {error}", path.display()))
+}
+
+/// Parses `VERB/RESOURCE[.GROUP]` into the attributes of a review.
+pub(super) fn need(text: &str, namespace: Option<&str>) -> Result<Value, String> {
+    let (verb, resource) = text
+        .split_once('/')
+        .ok_or_else(|| format!("reading {text:?}: write VERB/RESOURCE"))?;
+    Ok(attributes(verb, resource, namespace))
+}
+
+/// Parses the attributes of a review as `kubectl auth can-i` does:
+/// `RESOURCE[.GROUP][/SUBRESOURCE]`.
+pub(super) fn attributes(verb: &str, resource: &str, namespace: Option<&str>) -> Value {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    json!({
+        "verb": verb, "resource": resource, "group": group, "subresource": subresource, "namespace": namespace.unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{StartArg, attributes, need};
+
+    #[test]
+    fn a_start_is_a_kind_and_a_name() {
+        for good in [
+            "access/a",
+            "secret/b",
+            "ks/c",
+            "helmrelease/d",
+            "targetaccess/a",
+            "tga/a",
+            "targetclusters/a",
+            "tgt/a",
+            "cm/a",
+        ] {
+            assert!(good.parse::<StartArg>().is_ok(), "{good}");
+        }
+        for good in [
+            "TargetAccess/a",
+            "targetaccesses.keyferry.dev/a",
+            "configmap/a",
+            "HelmRelease/d",
+        ] {
+            assert!(good.parse::<StartArg>().is_ok(), "{good}");
+        }
+        for bad in ["a", "pod/a", "secret/", "secret/a/b", "secret/A b"] {
+            assert!(bad.parse::<StartArg>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn resources_are_read_as_kubectl_does() {
+        let scale = attributes("patch", "deployments.apps/scale", Some("n"));
+        assert_eq!(
+            (scale["resource"].as_str(), scale["group"].as_str()),
+            (Some("deployments"), Some("apps"))
+        );
+        assert_eq!(
+            (scale["subresource"].as_str(), scale["namespace"].as_str()),
+            (Some("scale"), Some("n"))
+        );
+        assert_eq!(need("get/pods", None).unwrap()["verb"], "get");
+        assert!(need("get", None).is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! `keyferry targets`: lists what a configuration file or the hub's TargetClusters and
+//! TargetAccesses allow. The actual decision also depends on the hub's live ServiceAccounts and
+//! namespaces.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_core::config::{Configuration, ObjectSource, Overrides, Policy};
+use keyferry_core::on_paper::OnPaper;
+use serde::Serialize;
+
+use super::{HubArgs, ui};
+use keyferry_client::objects_of_hub::with_all_objects;
+use keyferry_hub::client::HubClient;
+use keyferry_hub::config_file;
+
+#[derive(Args)]
+pub(super) struct TargetsArgs {
+    /// Keyferry's configuration file: where it says `objects: CustomResources`, the objects of the
+    /// hub are listed.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: PathBuf,
+    /// Namespace on the hub: only accesses in it.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Output {
+    /// Columns.
+    Table,
+    /// A JSON array.
+    Json,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    namespace: String,
+    access: String,
+    service_account: String,
+    target: String,
+    address: String,
+    audience: String,
+    allowed: &'static str,
+}
+
+pub(super) async fn run(args: TargetsArgs) -> ExitCode {
+    let policy = match config_file::read(&args.config, Overrides::of_a_reader()) {
+        Ok(configuration) => match of_hub(configuration, &args.hub).await {
+            Ok(configuration) => configuration.policy,
+            Err(problem) => return ui::fail(&problem, None),
+        },
+        Err(error) => return ui::fail(&error.to_string(), None),
+    };
+    let rows: Vec<Row> = rows(&policy)
+        .filter(|row| {
+            args.namespace
+                .as_ref()
+                .is_none_or(|namespace| *namespace == row.namespace)
+        })
+        .collect();
+    match args.output {
+        Output::Json => ui::finish_json(&rows, ExitCode::SUCCESS),
+        Output::Table => {
+            let head = [
+                "NAMESPACE",
+                "ACCESS",
+                "SERVICEACCOUNT",
+                "TARGET",
+                "ADDRESS",
+                "AUDIENCE",
+                "ALLOWED",
+            ]
+            .map(str::to_owned)
+            .to_vec();
+            let lines = rows.into_iter().map(|row| {
+                vec![
+                    row.namespace,
+                    row.access,
+                    row.service_account,
+                    row.target,
+                    row.address,
+                    row.audience,
+                    row.allowed.to_owned(),
+                ]
+            });
+            ui::finish(&ui::table(
+                &std::iter::once(head).chain(lines).collect::<Vec<_>>(),
+            ))
+        }
+    }
+}
+
+/// Returns the configuration with the hub's objects as its policy, if it says that the objects are
+/// there.
+///
+/// # Errors
+/// A line: the hub cannot be asked.
+pub(super) async fn of_hub(
+    configuration: Configuration,
+    hub: &HubArgs,
+) -> Result<Configuration, String> {
+    if configuration.server.objects == ObjectSource::File {
+        return Ok(configuration);
+    }
+    let client = hub
+        .access()
+        .config()
+        .await
+        .and_then(HubClient::new)
+        .map_err(|error| error.to_string())?;
+    with_all_objects(configuration, &client)
+        .await
+        .map_err(|error| error.to_string())
+}
+
+fn rows(policy: &Policy) -> impl Iterator<Item = Row> {
+    policy.accesses.values().map(|access| {
+        let target = policy.targets.get(&access.target);
+        Row {
+            namespace: access.name.namespace.to_string(),
+            access: access.name.name.to_string(),
+            service_account: access.service_account.to_string(),
+            target: access.target.to_string(),
+            address: target
+                .map(|target| target.address.clone())
+                .unwrap_or_default(),
+            audience: target
+                .map(|target| target.audience.to_string())
+                .unwrap_or_default(),
+            allowed: OnPaper::of(policy, access).as_str(),
+        }
+    })
+}

@@ -1,0 +1,272 @@
+//! `keyferry trust`: prints what a target needs to trust a hub: the AuthenticationConfiguration,
+//! where to put it, and RBAC.
+
+mod distribution;
+mod given;
+mod merge;
+mod oidc_flags;
+mod rbac;
+mod target_rules;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use keyferry_core::config::{Configuration, Overrides};
+use keyferry_core::name::{Namespace, ObjectName};
+use keyferry_core::service_account::ServiceAccount;
+use keyferry_trust::Minor;
+use keyferry_trust::config::{self, MAX_BYTES};
+use keyferry_trust::lint::{Severity, lint};
+use keyferry_trust::validate::validate;
+
+use super::minor::MinorArgs;
+use super::{HubArgs, local_file, targets, ui};
+use keyferry_hub::config_file;
+
+#[derive(Args)]
+pub(super) struct TrustArgs {
+    /// The TargetCluster of --config; without --config, a name for what is printed.
+    #[arg(value_name = "TARGET", required_unless_present = "from_oidc_flags")]
+    target: Option<String>,
+    /// Keyferry's configuration file: for all values that the flags below do not set.
+    #[arg(long, value_name = "FILE", requires = "target")]
+    config: Option<PathBuf>,
+    /// The hub's issuer: the iss of its tokens, byte for byte.
+    #[arg(long, value_name = "URL")]
+    issuer: Option<String>,
+    /// Where the target reads the issuer's discovery document: without it, below the issuer.
+    #[arg(long, value_name = "URL")]
+    discovery_url: Option<String>,
+    /// CA certificates of the server of the discovery document: without it, the target uses the
+    /// roots of its system.
+    #[arg(long, alias = "certificate-authority", value_name = "FILE")]
+    discovery_ca: Option<PathBuf>,
+    /// The target's audience: its only one.
+    #[arg(long, value_name = "TEXT")]
+    audience: Option<String>,
+    /// The prefix of the hub's users and groups, like `hub:`.
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    /// A ServiceAccount of the hub that may use the target; may be given again.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service_account)]
+    allow: Vec<ServiceAccount>,
+    /// The maximum lifetime of a token.
+    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
+    max_lifetime: Option<Duration>,
+    /// The form of the target's distribution.
+    #[arg(long, value_enum, default_value_t = Format::Authn)]
+    format: Format,
+    #[command(flatten)]
+    minor: MinorArgs,
+    /// A ClusterRole of the target to bind to the users; without it, nothing is bound.
+    #[arg(long, value_name = "CLUSTERROLE")]
+    bind: Option<String>,
+    /// The ServiceAccount of the target that Flux is to impersonate there; --bind then binds to it.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service_account)]
+    flux_service_account: Option<ServiceAccount>,
+    /// An AuthenticationConfiguration to add to, byte for byte as it is.
+    #[arg(long, value_name = "FILE")]
+    merge: Option<PathBuf>,
+    /// The --oidc-* flags of the target's kube-apiserver, as one text: an entry that maps every
+    /// user as they do.
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
+    from_oidc_flags: Option<String>,
+    /// The file that --oidc-ca-file names, where it is on this machine.
+    #[arg(long, value_name = "FILE", requires = "from_oidc_flags")]
+    oidc_ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+/// The forms in which a target takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The AuthenticationConfiguration alone.
+    Authn,
+    /// kubeadm.
+    Kubeadm,
+    /// K3s.
+    K3s,
+    /// RKE2.
+    Rke2,
+    /// Talos 1.14 and newer.
+    Talos,
+    /// Talos before 1.14.
+    TalosLegacy,
+    /// kind.
+    Kind,
+    /// Cluster API with the kubeadm control plane provider.
+    Capi,
+}
+
+pub(super) async fn run(args: &TrustArgs) -> ExitCode {
+    let configuration = match configuration(args).await {
+        Ok(configuration) => configuration,
+        Err(problem) => return ui::fail(&problem, None),
+    };
+    match print(args, configuration.as_ref()) {
+        Ok(printed) => {
+            for note in &printed.notes {
+                ui::note(&format!("note: {note}"));
+            }
+            ui::finish(printed.text.trim_end())
+        }
+        Err(problem) => ui::fail(&problem, None),
+    }
+}
+
+/// The output, and notes for the user beside it.
+#[derive(Debug)]
+struct Printed {
+    text: String,
+    notes: Vec<String>,
+}
+
+/// Reads the configuration, with the TargetClusters of the hub if it says that the objects are
+/// there.
+async fn configuration(args: &TrustArgs) -> Result<Option<Configuration>, String> {
+    let Some(path) = &args.config else {
+        return Ok(None);
+    };
+    let configuration =
+        config_file::read(path, Overrides::of_a_reader()).map_err(|error| error.to_string())?;
+    targets::of_hub(configuration, &args.hub).await.map(Some)
+}
+
+fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Printed, String> {
+    let minor = args.minor.minor();
+    let mut notes = vec![format!("for {}", args.minor.told())];
+    let mut entries = Vec::new();
+    let mut own_issuers = Vec::new();
+    if let Some(flags) = &args.from_oidc_flags {
+        entries.push(oidc_flags::entry(
+            flags,
+            args.oidc_ca_file.as_deref(),
+            &mut notes,
+        )?);
+    }
+    let mut rbac = String::new();
+    if args.target.is_some() {
+        let given = given::read(args, configuration)?;
+        notes.extend(given.notes);
+        own_issuers.extend(given.own_issuer);
+        entries.push(given.rules.entry());
+        rbac = rbac::of(
+            &given.rules,
+            args.bind.as_deref(),
+            args.flux_service_account.as_ref(),
+        );
+    }
+    if rbac.is_empty() {
+        notes.push(
+            "no RBAC is printed: the target's admin decides what the users may do; --bind \
+            CLUSTERROLE binds one"
+                .to_owned(),
+        );
+    }
+    let file = match &args.merge {
+        Some(path) => {
+            let bytes = local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES)?;
+            let wrong = |problem| format!("adding to {}: {problem}", path.display());
+            let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+            merge::add(&text, &entries.concat(), minor).map_err(wrong)?
+        }
+        None => file(&entries.concat(), minor),
+    };
+    check(&file, minor, &own_issuers, &mut notes)?;
+    let text = distribution::print(args.format, &file, &rbac, minor, args.merge.is_some())?;
+    Ok(Printed { text, notes })
+}
+
+/// Renders an AuthenticationConfiguration with these entries.
+fn file(entries: &str, minor: Minor) -> String {
+    let version = if minor >= Minor::V1_34 {
+        "v1"
+    } else {
+        "v1beta1"
+    };
+    format!(
+        "apiVersion: apiserver.config.k8s.io/{version}\nkind: AuthenticationConfiguration\njwt:\n{}",
+        indented(entries, 2)
+    )
+}
+
+/// Fails if the target would refuse the file. Adds a note for each trap.
+fn check(
+    file: &str,
+    minor: Minor,
+    own_issuers: &[String],
+    notes: &mut Vec<String>,
+) -> Result<(), String> {
+    let loaded = config::load(file.as_bytes(), minor)
+        .map_err(|fault| format!("checking what would be printed: {fault}"))?;
+    validate(&loaded.configuration, minor, own_issuers).map_err(|invalid| {
+        let undetermined = invalid.undetermined.first().map(ToString::to_string);
+        let told = if invalid.errors.is_empty() {
+            undetermined.unwrap_or_default()
+        } else {
+            invalid.message()
+        };
+        format!("checking what would be printed: the target would refuse it: {told}")
+    })?;
+    for finding in lint(file.as_bytes(), minor, own_issuers) {
+        if finding.severity != Severity::Note {
+            let line = finding
+                .line
+                .map_or_else(String::new, |line| format!(" (line {line} of the file)"));
+            notes.push(format!(
+                "{} at {}{line}: {} Fix: {}",
+                finding.code,
+                finding.path,
+                finding.code.cause(),
+                finding.fix
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Indents every line that is not empty.
+fn indented(text: &str, by: usize) -> String {
+    let pad = " ".repeat(by);
+    text.lines()
+        .map(|line| {
+            if line.is_empty() {
+                "\n".to_owned()
+            } else {
+                format!("{pad}{line}\n")
+            }
+        })
+        .collect()
+}
+
+/// Quotes a text so that YAML reads it literally.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Parses `NAMESPACE/NAME`, or `NAMESPACE:NAME` as in a user name.
+pub(super) fn service_account(text: &str) -> Result<ServiceAccount, String> {
+    let text = super::access::with_slash(text);
+    let (namespace, name) = text.split_once('/').ok_or("write NAMESPACE/NAME")?;
+    let namespace = Namespace::new(namespace).map_err(|error| format!("the namespace: {error}"))?;
+    let name = ObjectName::new(name).map_err(|error| format!("the name: {error}"))?;
+    Ok(ServiceAccount { namespace, name })
+}
+
+/// Parses a duration like `1h` or `90m`, of whole seconds and at least one.
+pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a duration like 1h or 90m".to_owned();
+    let duration: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+    let duration = Duration::try_from(duration).map_err(|_| wrong())?;
+    if duration.as_secs() == 0 || duration.subsec_nanos() != 0 {
+        Err(wrong())
+    } else {
+        Ok(duration)
+    }
+}
+
+#[cfg(test)]
+mod tests;

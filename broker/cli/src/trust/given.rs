@@ -1,0 +1,190 @@
+//! Collects the inputs of the target rules: from the flags, else from Keyferry's configuration.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use keyferry_core::audience::Audience;
+use keyferry_core::ca_bundle::{CaBundle, MAX_CA_BUNDLE_BYTES};
+use keyferry_core::config::{AllowRule, Configuration, NamespaceRule, ObjectSource, TargetCluster};
+use keyferry_core::issuer::Issuer;
+use keyferry_core::service_account::ServiceAccount;
+
+use super::target_rules::{TargetRules, check_prefix};
+use super::{TrustArgs, local_file};
+use keyferry_hub::clock::{Clock, SystemClock};
+
+/// The default of `tokenLifetime.max`.
+const MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);
+
+/// The target rules, and notes about them.
+pub(super) struct Given {
+    pub(super) rules: TargetRules,
+    /// The target's own issuer, if the configuration states it.
+    pub(super) own_issuer: Option<String>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads the arguments, and what they lack from the configuration.
+///
+/// # Errors
+/// A line: what is missing, wrong, or cannot be read.
+pub(super) fn read(
+    args: &TrustArgs,
+    configuration: Option<&Configuration>,
+) -> Result<Given, String> {
+    let found = match configuration {
+        Some(configuration) => Some((configuration, target(configuration, args)?)),
+        None => None,
+    };
+    let mut notes = Vec::new();
+    let issuer = match (&args.issuer, found.and_then(|(configuration, _)| configuration.server.hub_issuer.as_ref())) {
+        (Some(issuer), _) => Issuer::new(issuer.as_str()).map_err(|error| format!("reading --issuer {issuer:?}: {error}"))?,
+        (None, Some(issuer)) => issuer.clone(),
+        (None, None) => return Err(
+            "finding the hub's issuer: neither the configuration, the hub's discovery document nor the TargetClusters' statuses say it; \
+                 fix: give --issuer, or hub.issuer in the configuration"
+                .to_owned(),
+        ),
+    };
+    if issuer.is_cluster_default() {
+        notes.push(format!(
+            "{} is the issuer that kubeadm, k3s and kind give every cluster: a target that has it \
+             itself refuses the entry; explain IssuerCollision",
+            issuer.as_str()
+        ));
+    }
+    let audience = match (&args.audience, found) {
+        (Some(audience), _) => Audience::new(audience.as_str())
+            .map_err(|error| format!("reading --audience {audience:?}: {error}"))?,
+        (None, Some((_, target))) => target.audience.clone(),
+        (None, None) => {
+            return Err("finding the target's audience: give --audience, or --config".to_owned());
+        }
+    };
+    let prefix = match (&args.prefix, found) {
+        (Some(prefix), _) => prefix.clone(),
+        (None, Some((configuration, _))) => format!("{}:", configuration.server.hub_name),
+        (None, None) => {
+            return Err("finding the prefix: give --prefix, like hub:, or --config".to_owned());
+        }
+    };
+    check_prefix(&prefix).map_err(|problem| format!("reading the prefix {prefix:?}: {problem}"))?;
+    let discovery_url = match (&args.discovery_url, found) {
+        (Some(url), _) => Some(url.clone()),
+        (None, Some((configuration, _))) => Some(configuration.server.public_url.discovery_url()),
+        (None, None) => None,
+    };
+    // An apiserver refuses a discoveryURL that equals the issuer's own URL. It reads the default
+    // path below that URL anyway.
+    let own_place = format!(
+        "{}/.well-known/openid-configuration",
+        issuer.as_str().trim_end_matches('/')
+    );
+    let rules = TargetRules {
+        issuer: issuer.as_str().to_owned(),
+        discovery_url: discovery_url.filter(|url| *url != own_place),
+        certificate_authority: args.discovery_ca.as_deref().map(certificates).transpose()?,
+        audience: audience.as_str().to_owned(),
+        prefix,
+        allow: allowed(args, found.map(|(_, target)| target), &mut notes)?,
+        max_lifetime: args
+            .max_lifetime
+            .or(found.map(|(_, target)| target.lifetime.max))
+            .unwrap_or(MAX_LIFETIME),
+    };
+    let own_issuer = found
+        .and_then(|(_, target)| target.target_issuer.as_ref())
+        .map(|issuer| issuer.as_str().to_owned());
+    Ok(Given {
+        rules,
+        own_issuer,
+        notes,
+    })
+}
+
+fn target<'a>(
+    configuration: &'a Configuration,
+    args: &TrustArgs,
+) -> Result<&'a TargetCluster, String> {
+    let name = args.target.as_deref().unwrap_or_default();
+    let targets = &configuration.policy.targets;
+    let found = targets
+        .iter()
+        .find(|(known, _)| known.as_str() == name)
+        .map(|(_, target)| target);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = targets.keys().map(|known| known.as_str()).collect();
+        let place = match configuration.server.objects {
+            ObjectSource::File => "the configuration",
+            ObjectSource::CustomResources => "the hub",
+        };
+        let known = if known.is_empty() {
+            "no usable TargetCluster".to_owned()
+        } else {
+            known.join(", ")
+        };
+        format!("finding TargetCluster {name:?}: {place} has {known}")
+    })
+}
+
+/// Returns the allowed ServiceAccounts, from the flags or else from the target's `allow`.
+fn allowed(
+    args: &TrustArgs,
+    target: Option<&TargetCluster>,
+    notes: &mut Vec<String>,
+) -> Result<BTreeSet<ServiceAccount>, String> {
+    if !args.allow.is_empty() {
+        return Ok(args.allow.iter().cloned().collect());
+    }
+    let Some(target) = target else {
+        return Err(
+            "finding the allowed ServiceAccounts: give --allow NAMESPACE/NAME, or --config"
+                .to_owned(),
+        );
+    };
+    let mut allow = BTreeSet::new();
+    for (
+        index,
+        AllowRule {
+            namespaces,
+            service_accounts,
+            ..
+        },
+    ) in target.allow.iter().enumerate()
+    {
+        match namespaces {
+            NamespaceRule::Named(names) => allow.extend(names.iter().flat_map(|namespace| {
+                service_accounts.iter().map(|name| ServiceAccount {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                })
+            })),
+            NamespaceRule::Selected(_) => notes.push(format!(
+                "allow[{index}] selects namespaces by their labels, which only the hub knows: it \
+                 is left out; list all ServiceAccounts with --allow to include it"
+            )),
+        }
+    }
+    if allow.is_empty() {
+        return Err(format!(
+            "finding the allowed ServiceAccounts: allow of TargetCluster {} names no \
+             ServiceAccount; give --allow",
+            target.name
+        ));
+    }
+    Ok(allow)
+}
+
+/// Reads the certificates of a file and encodes them again, so that nothing else of the file is
+/// printed.
+pub(super) fn certificates(path: &Path) -> Result<String, String> {
+    let bytes = local_file::read(path, "the CA certificates", MAX_CA_BUNDLE_BYTES)?;
+    let bundle = CaBundle::from_pem(&bytes, SystemClock::start().now().wall);
+    bundle.map(|bundle| bundle.to_pem()).map_err(|error| {
+        format!(
+            "reading the CA certificates from {}: {error}",
+            path.display()
+        )
+    })
+}

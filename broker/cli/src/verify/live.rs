@@ -1,0 +1,37 @@
+//! `--live`: fetches the keys from where the target would.
+
+use keyferry_trust::Code;
+use keyferry_trust::config::{Issuer, Undetermined};
+use keyferry_trust::verify::Keys;
+
+use keyferry_client::trusted_issuer::TrustedIssuer;
+
+pub(super) use keyferry_client::trusted_issuer::MAX_BODY;
+
+/// Reads the keys of one issuer.
+///
+/// # Errors
+/// [`Undetermined`]: the target may be able to read what this machine cannot, and the other way
+/// round.
+pub(super) fn fetch(issuer: &Issuer) -> Result<(Keys, String), Undetermined> {
+    let failed = |reason: String| Undetermined {
+        code: Code::IssuerNotRead,
+        reason,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| failed(format!("starting: {error}")))?;
+    let place = TrustedIssuer {
+        url: &issuer.url,
+        discovery_url: &issuer.discovery_url,
+        certificate_authority: &issuer.certificate_authority,
+    };
+    let body = runtime
+        .block_on(place.key_set())
+        .map_err(|error| failed(error.to_string()))?;
+    Ok((
+        Keys::none().with(issuer.url.clone(), &body),
+        format!("keys read now for {}", issuer.url),
+    ))
+}

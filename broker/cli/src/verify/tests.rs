@@ -1,0 +1,345 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: VerifyArgs,
+}
+
+const CONFIG: &str = r#"apiVersion: apiserver.config.k8s.io/v1beta1
+kind: AuthenticationConfiguration
+jwt:
+- issuer: {url: https://other, audiences: [a]}
+  claimMappings: {username: {claim: sub, prefix: "other:"}}
+- issuer: {url: https://hub, audiences: [https://prod]}
+  claimValidationRules:
+  - expression: "claims.sub in ['system:serviceaccount:tenant-a:reconciler']"
+    message: not allowed
+  claimMappings:
+    username: {claim: sub, prefix: "hub:"}
+"#;
+
+/// Creates a file with this content, deleted when the returned value is dropped.
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+fn ask(config: &str, more: &[&str]) -> Result<(Report, String), String> {
+    let config = file(config);
+    let path = config.path().to_str().unwrap();
+    let line = [
+        &[
+            "verify",
+            "--auth-config",
+            path,
+            "--kubernetes",
+            "1.33",
+            "--at",
+            "2026-01-01T00:00:00Z",
+        ],
+        more,
+    ]
+    .concat();
+    let args = Line::try_parse_from(line)
+        .map_err(|error| error.to_string())?
+        .args;
+    answer(&args).map(|(report, about)| {
+        let text = text::of(&report, &about);
+        (report, text)
+    })
+}
+
+#[test]
+fn an_account_without_a_token_is_mapped() {
+    let (report, text) = ask(
+        CONFIG,
+        &[
+            "--service-account",
+            "tenant-a/reconciler",
+            "--issuer",
+            "https://hub",
+        ],
+    )
+    .unwrap();
+    assert_eq!(code(report.verdict), 0);
+    assert_eq!(
+        report.user.unwrap().username,
+        "hub:system:serviceaccount:tenant-a:reconciler"
+    );
+    for part in [
+        "jwt[0] https://other: skipped, IssuerDiffers",
+        "jwt[1] https://hub: accepted",
+        "verdict: accepted",
+        "Kubernetes 1.33",
+        "assumed: jti",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
+fn an_account_that_is_not_allowed_is_refused_by_the_rule() {
+    let (report, text) = ask(
+        CONFIG,
+        &[
+            "--service-account",
+            "tenant-b/reconciler",
+            "--issuer",
+            "https://hub",
+        ],
+    )
+    .unwrap();
+    assert_eq!(code(report.verdict), 1);
+    assert!(
+        text.contains("rejected at ClaimRules, ClaimRuleFalse") && text.contains("not allowed"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_the_file_leaves_open_is_asked_for() {
+    let problem = ask(CONFIG, &["--service-account", "tenant-a/reconciler"]).unwrap_err();
+    assert!(problem.contains("--issuer"), "{problem}");
+    let problem = ask(
+        CONFIG,
+        &[
+            "--service-account",
+            "tenant-a/reconciler",
+            "--issuer",
+            "https://third",
+        ],
+    )
+    .unwrap_err();
+    assert!(problem.contains("--audience"), "{problem}");
+    assert!(
+        ask(CONFIG, &[])
+            .unwrap_err()
+            .contains("--target-token-file")
+    );
+}
+
+#[test]
+fn a_file_that_is_refused_is_an_answer() {
+    let (report, text) = ask(
+        &CONFIG.replace("https://hub", "http://hub"),
+        &["--service-account", "a/b", "--issuer", "x"],
+    )
+    .unwrap();
+    assert_eq!(code(report.verdict), 1);
+    assert!(
+        text.contains("URL scheme must be https") && text.contains("UrlNotHttps"),
+        "{text}"
+    );
+    let (report, _) = ask("1: x\n\"1\": y\n", &["--service-account", "a/b"]).unwrap();
+    assert_eq!(code(report.verdict), 3);
+}
+
+#[test]
+fn a_token_is_never_repeated() {
+    use base64::Engine;
+    let encode = |text: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text);
+    let claims =
+        r#"{"iss":"https://hub","aud":["https://prod"],"sub":"x\u001b[2J","exp":1767225700}"#;
+    let token = format!(
+        "{}.{}.c2lnbmF0dXJlLW9mLXRva2Vu",
+        encode(r#"{"alg":"RS256","kid":"k"}"#),
+        encode(claims)
+    );
+    let held = file(&format!("{token}\n"));
+    let (report, text) = ask(CONFIG, &["--token-file", held.path().to_str().unwrap()]).unwrap();
+    let json = serde_json::to_string(&report).unwrap();
+    for printed in [&text, &json] {
+        assert!(
+            token.split('.').all(|part| !printed.contains(part)),
+            "{printed}"
+        );
+        assert!(
+            !printed.contains('\u{1b}'),
+            "a claim speaks to the terminal: {printed:?}"
+        );
+    }
+    assert_eq!(code(report.verdict), 1, "{text}");
+    let problem = ask(CONFIG, &["--token-file", &token]).unwrap_err();
+    assert!(
+        problem.contains("never an argument") && !problem.contains(&token),
+        "{problem}"
+    );
+}
+
+#[test]
+fn what_is_open_about_a_signature_is_said() {
+    let (_, text) = ask(
+        CONFIG,
+        &[
+            "--service-account",
+            "tenant-a/reconciler",
+            "--issuer",
+            "https://hub",
+        ],
+    )
+    .unwrap();
+    assert!(text.contains("signature: there is none yet"), "{text}");
+    use base64::Engine;
+    let encode = |text: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text);
+    let claims = r#"{"iss":"https://hub","aud":["https://prod"],"sub":"system:serviceaccount:tenant-a:reconciler","exp":1767225700}"#;
+    let token = file(&format!(
+        "{}.{}.AA",
+        encode(r#"{"alg":"RS256","kid":"k"}"#),
+        encode(claims)
+    ));
+    let by_token = ["--token-file", token.path().to_str().unwrap()];
+    let (report, text) = ask(CONFIG, &by_token).unwrap();
+    assert_eq!(report.verdict, Answer::Accepted, "{text}");
+    assert!(
+        text.contains("signature: not checked (no keys were given)"),
+        "{text}"
+    );
+    let keys = file(r#"{"keys":[]}"#);
+    let (report, text) = ask(
+        CONFIG,
+        &[
+            by_token[0],
+            by_token[1],
+            "--jwks",
+            keys.path().to_str().unwrap(),
+        ],
+    )
+    .unwrap();
+    assert_eq!(report.verdict, Answer::Rejected, "{text}");
+    assert!(
+        text.contains("SignatureInvalid") && text.contains("signature: checked with keys of"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn live_keys_are_those_of_the_issuer() {
+    use secrecy::ExposeSecret;
+
+    use keyferry_testing::{Authority, EmbeddedHub, HubOptions};
+
+    let authority = Authority::new("test CA").unwrap();
+    let options = HubOptions {
+        issuer: Some("https://hub.example".to_owned()),
+        discovery_ca: Some(authority.clone()),
+        ..HubOptions::default()
+    };
+    let hub = EmbeddedHub::start(options).await.unwrap();
+    hub.add_service_account("tenant-a", "reconciler");
+    let token = hub
+        .token(
+            "tenant-a",
+            "reconciler",
+            "prod",
+            std::time::Duration::from_secs(3600),
+        )
+        .unwrap();
+    let token = token.expose_secret().to_owned();
+    let config = format!(
+        "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: {}\n    discoveryURL: {}\n    \
+         audiences: [prod]\n    certificateAuthority: |\n      {}\n  claimMappings:\n    username: {{claim: sub, prefix: 'hub:'}}\n",
+        hub.issuer(),
+        hub.discovery_url(),
+        authority.ca_pem().trim().replace('\n', "\n      ")
+    );
+    // The command starts its own runtime, which cannot run inside the test's.
+    let live = move |token: String| {
+        let config = config.clone();
+        async move {
+            tokio::task::spawn_blocking(move || {
+                let (config, token) = (file(&config), file(&token));
+                let [config, token] = [&config, &token].map(|file| file.path().to_str().unwrap());
+                let line = [
+                    "verify",
+                    "--auth-config",
+                    config,
+                    "--token-file",
+                    token,
+                    "--live",
+                ];
+                answer(&Line::try_parse_from(line).unwrap().args).unwrap().0
+            })
+            .await
+            .unwrap()
+        }
+    };
+    let report = live(token.clone()).await;
+    assert_eq!(report.verdict, Answer::Accepted, "{report:?}");
+    assert_eq!(
+        report.signature,
+        keyferry_trust::verify::SignatureCheck::Checked
+    );
+    let (input, signature) = token.rsplit_once('.').unwrap();
+    let first = if signature.starts_with('A') { "B" } else { "A" };
+    let report = live(format!("{input}.{first}{}", signature.get(1..).unwrap())).await;
+    assert_eq!(
+        report.reason.unwrap().code,
+        keyferry_trust::Code::SignatureInvalid
+    );
+}
+
+#[test]
+fn a_name_that_is_not_the_hubs_is_a_problem_though_it_is_accepted() {
+    let more = [
+        "--service-account",
+        "tenant-a/reconciler",
+        "--issuer",
+        "https://hub",
+    ];
+    let (sound, text) = ask(CONFIG, &[&more[..], &["--hub-name", "hub"]].concat()).unwrap();
+    assert!(sound.problems.is_empty(), "{text}");
+    let names = |report: &Report| {
+        report
+            .problems
+            .iter()
+            .map(|problem| problem.code.name())
+            .collect::<Vec<_>>()
+    };
+    let (empty, text) = ask(&CONFIG.replace("prefix: \"hub:\"", "prefix: \"\""), &more).unwrap();
+    assert_eq!(
+        (empty.verdict, names(&empty)),
+        (Answer::Accepted, vec!["EmptyPrefix", "EmptyPrefix"])
+    );
+    assert!(
+        text.contains("accepted, but with the problems above")
+            && text.contains("problem: EmptyPrefix"),
+        "{text}"
+    );
+    let (foreign, text) = ask(CONFIG, &[&more[..], &["--hub-name", "elsewhere"]].concat()).unwrap();
+    assert_eq!(
+        (foreign.verdict, names(&foreign)),
+        (Answer::Accepted, vec!["IdentityUnexpected"])
+    );
+    assert!(
+        text.contains("\"hub:system:serviceaccount:tenant-a:reconciler\"")
+            && text.contains("\"elsewhere:\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_token_of_another_issuer_shows_both_issuers() {
+    let more = [
+        "--service-account",
+        "tenant-a/reconciler",
+        "--issuer",
+        "https://hub/",
+        "--audience",
+        "a",
+    ];
+    let (report, text) = ask(CONFIG, &more).unwrap();
+    assert_eq!(report.verdict, Answer::Skipped);
+    assert!(
+        text.contains(
+            "the token's iss is \"https://hub/\", issuer.url is \"https://other\" \
+        or \"https://hub\""
+        ),
+        "{text}"
+    );
+}

@@ -1,0 +1,205 @@
+//! `keyferry whoami`: shows which user a token is at a target, and whether that matches the
+//! prediction.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_trust::Code;
+use keyferry_trust::doctor::{Identity, Prediction, Problem};
+use serde_json::{Value, json};
+
+use super::target_way::{StartArg, WayArgs, file};
+use super::{TARGET, ui};
+use keyferry_client::doctor::identity::{Answered, ask};
+
+#[derive(Args)]
+pub(super) struct WhoamiArgs {
+    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
+    /// helmrelease/NAME, or a short name of these; without it, the flags alone.
+    #[arg(value_name = "KIND/NAME")]
+    start: Option<StartArg>,
+    /// Namespace on the hub: of the starting object.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    way: WayArgs,
+    /// The target's AuthenticationConfiguration: shows its prediction beside the target's answer.
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    auth_config: Option<PathBuf>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Columns.
+    Table,
+    /// A JSON object.
+    Json,
+}
+
+pub(super) async fn run(args: WhoamiArgs) -> ExitCode {
+    match answered(&args).await {
+        Ok(answered) => print(&answered, args.output),
+        Err(problem) => ui::fail(
+            &problem,
+            Some("keyferry doctor names the first step that fails"),
+        ),
+    }
+}
+
+async fn answered(args: &WhoamiArgs) -> Result<Answered, String> {
+    let plan = args
+        .way
+        .plan(args.start.as_ref(), args.namespace.as_deref())
+        .await?;
+    let auth_config = args.auth_config.as_deref().map(file).transpose()?;
+    ask(&plan, auth_config.as_deref()).await
+}
+
+/// Renders the target's responses and the file's prediction as one object; `same` is null if either
+/// is unknown.
+fn document(answered: &Answered) -> Value {
+    let refused = |identity: &Identity| match identity {
+        Identity::Refused => json!({ "refused": true }),
+        Identity::Known(_) => json!({ "known": true }),
+        Identity::Failed(how) => json!({ "failed": how }),
+        Identity::NotAsked => Value::Null,
+    };
+    let user = answered.user.as_ref().map_or_else(refused, Clone::clone);
+    let ignored = answered
+        .problems
+        .iter()
+        .any(|problem| problem.cause == Code::ImpersonationIgnored.into());
+    let impersonated = answered.impersonated.as_ref().map(|user| match user {
+        // The target answered as another user than requested. Showing that user here would claim
+        // that it was impersonated.
+        Ok(_) if ignored => json!({ "ignored": true }),
+        user => user.as_ref().map_or_else(refused, Clone::clone),
+    });
+    let problem = |problem: &Problem| json!({ "reason": problem.cause, "detail": problem.detail, "fix": problem.cause.fix() });
+    let predicted = answered
+        .predicted
+        .as_ref()
+        .map(|prediction| match prediction {
+            Prediction::Accepted(user) => json!({ "verdict": "Accepted", "user": user }),
+            Prediction::Rejected(code, words) => {
+                json!({ "verdict": "Rejected", "reason": code, "message": words })
+            }
+            Prediction::Refused(code, words) => {
+                json!({ "verdict": "ConfigurationRefused", "reason": code, "message": words })
+            }
+            Prediction::Undetermined(code, words) => {
+                json!({ "verdict": "Undetermined", "reason": code, "message": words })
+            }
+        });
+    json!({
+        "schema": "keyferry.dev/whoami/v1", "user": user, "impersonated": impersonated, "predicted": predicted,
+        "differences": answered.differences(), "problems": answered.problems.iter().map(problem).collect::<Vec<_>>(),
+    })
+}
+
+fn print(answered: &Answered, output: Output) -> ExitCode {
+    let document = document(answered);
+    let same = answered
+        .differences()
+        .is_none_or(|differences| differences.is_empty());
+    let impersonated = answered.impersonated.as_ref().is_none_or(Result::is_ok);
+    let code =
+        u8::from(!(answered.user.is_ok() && impersonated && same && answered.problems.is_empty()));
+    match output {
+        Output::Json => ui::finish_json(&document, ExitCode::from(code)),
+        Output::Table => ui::finish_with(&table(&document), code),
+    }
+}
+
+/// Renders the facts in columns, and below them each problem with its fix.
+fn table(document: &Value) -> String {
+    let mut text = ui::table(&rows(document));
+    for problem in document["problems"].as_array().into_iter().flatten() {
+        let part = |name: &str| ui::plain(problem[name].as_str().unwrap_or_default());
+        text.push_str(&format!(
+            "\n\n{}: {}\nfix: {}",
+            part("reason"),
+            part("detail"),
+            part("fix")
+        ));
+    }
+    text
+}
+
+fn rows(document: &Value) -> Vec<Vec<String>> {
+    let text = |value: &Value| match value {
+        Value::String(text) => ui::plain(text).replace('\n', " "),
+        other => ui::plain(&other.to_string()),
+    };
+    let mut rows = Vec::new();
+    for part in ["user", "impersonated", "predicted", "differences"] {
+        match &document[part] {
+            Value::Null => {}
+            Value::Object(members) => {
+                // The user name comes first, because most users look for it.
+                let mut members: Vec<_> = members.iter().collect();
+                members.sort_by_key(|(name, _)| *name != "username");
+                rows.extend(
+                    members
+                        .into_iter()
+                        .map(|(name, value)| vec![part.to_owned(), name.clone(), text(value)]),
+                );
+            }
+            Value::Array(items) if items.is_empty() => {
+                rows.push(vec![part.to_owned(), "none".to_owned()])
+            }
+            Value::Array(items) => {
+                let names: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+                rows.push(vec![part.to_owned(), names.join(", ")]);
+            }
+            other => rows.push(vec![part.to_owned(), text(other)]),
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use keyferry_trust::Code;
+    use keyferry_trust::doctor::Problem;
+    use serde_json::json;
+
+    use super::{Answered, document, table};
+
+    #[test]
+    fn a_user_that_was_not_impersonated_is_not_shown_as_if_it_were() {
+        let user = || Ok(json!({ "uid": "1", "username": "hub:a" }));
+        let mut answered = Answered {
+            user: user(),
+            impersonated: Some(user()),
+            predicted: None,
+            problems: Vec::new(),
+        };
+        assert_eq!(document(&answered)["impersonated"]["username"], "hub:a");
+        answered.problems = vec![Problem {
+            cause: Code::ImpersonationIgnored.into(),
+            detail: "the target answers as x".to_owned(),
+        }];
+        let told = document(&answered);
+        assert_eq!(
+            (&told["impersonated"], &told["problems"][0]["reason"]),
+            (&json!({ "ignored": true }), &json!("ImpersonationIgnored"))
+        );
+        let text = table(&told);
+        assert!(text.starts_with("user"), "{text}");
+        assert!(
+            text.lines()
+                .next()
+                .is_some_and(|line| line.ends_with("hub:a")),
+            "the name comes first: {text}"
+        );
+        assert!(
+            text.contains("ImpersonationIgnored: the target answers as x\nfix: "),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! The binary under the names by which kubectl calls it, its completion scripts, and the template
+//! of krew's manifest.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn called(name: &str, words: &[&str]) -> Output {
+    called_with(name, words, &[])
+}
+
+fn called_with(name: &str, words: &[&str], env: &[(&str, &str)]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join(name);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_keyferry"), &link).unwrap();
+    let mut command = Command::new(link);
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+        .args(words)
+        .envs(env.iter().copied())
+        .output()
+        .unwrap()
+}
+
+/// A kubeconfig of a hub where nothing listens.
+fn dead_hub(path: &Path, port: u16) {
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: hub\ncontexts: [{{name: hub, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:{port}'}}}}]\nusers: [{{name: u, user: {{token: canary}}}}]\n"
+    );
+    std::fs::write(path, text).unwrap();
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn as_a_plugin_it_speaks_of_itself_as_kubectl_does() {
+    let help = text(&called("kubectl-keyferry", &["token", "--help"]).stdout);
+    assert!(
+        help.contains("Usage: kubectl keyferry token [OPTIONS] <ACCESS>"),
+        "{help}"
+    );
+    let wrong = text(&called("kubectl-keyferry", &["token"]).stderr);
+    assert!(
+        wrong.contains("Usage: kubectl keyferry token <ACCESS>"),
+        "{wrong}"
+    );
+    let help = text(&called("keyferry", &["token", "--help"]).stdout);
+    assert!(
+        help.contains("Usage: keyferry token [OPTIONS] <ACCESS>"),
+        "{help}"
+    );
+    let explained = called("kubectl-keyferry", &["explain", "TargetNotGranted"]);
+    assert!(explained.status.success(), "and does the same");
+}
+
+#[test]
+fn it_answers_completion() {
+    let answer = text(&called("kubectl_complete-keyferry", &["tok"]).stdout);
+    let (candidate, directive) = answer.trim_end().split_once('\n').unwrap();
+    assert!(candidate.starts_with("token\t"), "{answer}");
+    assert_eq!(directive, ":4");
+    for (shell, sign) in [
+        ("bash", "complete -F"),
+        ("zsh", "#compdef keyferry"),
+        ("fish", "complete -c keyferry"),
+        ("powershell", "Register-ArgumentCompleter"),
+    ] {
+        let output = called("keyferry", &["completion", shell]);
+        let script = text(&output.stdout);
+        assert!(
+            output.status.success() && script.contains(sign) && script.contains("credential"),
+            "{shell}"
+        );
+    }
+    assert!(
+        Command::new("bash")
+            .args([
+                "-n",
+                "-c",
+                &text(&called("keyferry", &["completion", "bash"]).stdout)
+            ])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+#[test]
+fn the_krew_template_is_a_manifest_once_it_is_filled_in() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kubectl/krew.yaml");
+    let template = std::fs::read_to_string(path).unwrap();
+    let filled: String = template
+        .lines()
+        .map(|line| match line.trim().strip_prefix("{{addURIAndSha \"") {
+            Some(rest) => {
+                let uri = rest
+                    .split("\" ")
+                    .next()
+                    .unwrap()
+                    .replace("{{ .TagName }}", "v0.1.0");
+                format!("      uri: {uri}\n      sha256: {}\n", "0".repeat(64))
+            }
+            None => format!("{}\n", line.replace("{{ .TagName }}", "v0.1.0")),
+        })
+        .collect();
+    assert!(!filled.contains("{{"), "{filled}");
+    let manifest: serde_json::Value = serde_saphyr::from_str(&filled).unwrap();
+    assert_eq!(
+        (&manifest["kind"], &manifest["spec"]["version"]),
+        (&"Plugin".into(), &"v0.1.0".into())
+    );
+    let platforms = manifest["spec"]["platforms"].as_array().unwrap();
+    assert!(
+        !platforms.is_empty()
+            && platforms.iter().all(|it| it["uri"]
+                .as_str()
+                .is_some_and(|uri| uri.contains("/v0.1.0/")))
+    );
+    assert!(
+        template.starts_with("# A template, not a manifest"),
+        "it says what it is"
+    );
+}
+
+#[test]
+fn the_hub_is_found_as_kubectl_finds_it() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".kube")).unwrap();
+    dead_hub(&home.path().join(".kube/config"), 1);
+    let by_variable = home.path().join("by-variable");
+    dead_hub(&by_variable, 2);
+    let by_flag = home.path().join("by-flag");
+    dead_hub(&by_flag, 3);
+    let paths = [home.path(), &by_variable, &by_flag].map(|path| path.display().to_string());
+    let [home, by_variable, by_flag] = paths.each_ref().map(String::as_str);
+    let missing_first = format!("/no/such/kubeconfig:{by_variable}");
+    let default = [("HOME", home)];
+    let variable = [("HOME", home), ("KUBECONFIG", missing_first.as_str())];
+    let own = [
+        ("HOME", home),
+        ("KUBECONFIG", by_variable),
+        ("KEYFERRY_KUBECONFIG", by_flag),
+    ];
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+    let cases: [Case<'_>; 5] = [
+        (&["keys"], &default, "connection refused at 127.0.0.1:1"),
+        (&["keys"], &variable, "connection refused at 127.0.0.1:2"),
+        (&["keys"], &own, "connection refused at 127.0.0.1:3"),
+        (
+            &["keys", "--kubeconfig", by_flag],
+            &variable,
+            "connection refused at 127.0.0.1:3",
+        ),
+        (
+            &["keys"],
+            &[("HOME", home), ("KUBECONFIG", "/no/such/kubeconfig")],
+            "KUBECONFIG names /no/such/kubeconfig, and no such file",
+        ),
+    ];
+    for name in ["keyferry", "kubectl-keyferry"] {
+        for (words, env, says) in cases {
+            let said = text(&called_with(name, words, env).stderr);
+            assert!(
+                said.contains(says) && !said.contains("canary"),
+                "{name} {words:?}: {said}"
+            );
+        }
+    }
+    // What changes something on the hub says first which one it is.
+    let said = text(&called_with("keyferry", &["revoke", "--kid", "a"], &variable).stderr);
+    assert!(
+        said.starts_with(&format!(
+            "hub: https://127.0.0.1:2/, by context \"hub\" of {by_variable}\n"
+        )),
+        "{said}"
+    );
+}
+
+/// kubectl may have the target's own kubeconfig in `KUBECONFIG`, whose user is the plugin: reading
+/// it would call the plugin again, and again.
+#[test]
+fn the_exec_plugin_does_not_read_kubeconfig() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("config");
+    dead_hub(&kubeconfig, 2);
+    let kubeconfig = kubeconfig.display().to_string();
+    let info = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false,"cluster":{"server":"https://t:6443"}}}"#;
+    let cache = folder.path().join("cache").display().to_string();
+    let words = [
+        "credential",
+        "a/b",
+        "--server",
+        "https://127.0.0.1:9",
+        "--service-account",
+        "c",
+        "--cache-dir",
+        &cache,
+    ];
+    let said = text(
+        &called_with(
+            "keyferry",
+            &words,
+            &[("KUBECONFIG", &kubeconfig), ("KUBERNETES_EXEC_INFO", info)],
+        )
+        .stderr,
+    );
+    assert!(
+        said.contains("no kubeconfig is named") && !said.contains("127.0.0.1:2"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_forgotten_double_dash_is_named() {
+    let said = text(
+        &called(
+            "keyferry",
+            &["exec", "tenant-a/prod", "kubectl", "get", "pods"],
+        )
+        .stderr,
+    );
+    assert!(
+        said.contains("unexpected argument 'kubectl'")
+            && said.contains("hint: put -- before the command"),
+        "{said}"
+    );
+}

@@ -1,0 +1,477 @@
+//! Prints the hub's admission policies for one hub and tries them there, with the rights of the
+//! user.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keyferry_core::admission_policy::{self, AdmissionPolicy, FillError, HubSite};
+use keyferry_core::audience::Audience;
+use keyferry_core::managed_issuer::INERT_AUDIENCE;
+use keyferry_core::name::{Namespace, ObjectName};
+use keyferry_core::pairing;
+use keyferry_core::service_account::ServiceAccount;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use keyferry_hub::client::{ClientError, HubAccess, HubClient};
+use keyferry_hub::ports::HubError;
+use keyferry_hub::token_request;
+
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+const DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/audiencepairings.keyferry.dev";
+const DEFINITION_MANIFEST: &str = include_str!("../../crds/audiencepairings.yaml");
+/// How long the definition must have been served before keyferry-pairing is bound. An apiserver
+/// discovers new kinds every 30 s. An apiserver that has the binding but not the kind refuses every
+/// TokenRequest.
+const KIND_KNOWN_AFTER: Duration = Duration::from_secs(60);
+/// The name of objects that a trial would create.
+const TRIAL: &str = "keyferry-admission-check";
+/// Two audiences that no target trusts, for a request that must be refused because it has two.
+const TWO_INERT: [&str; 2] = [INERT_AUDIENCE, "keyferry.dev/inert/2"];
+
+/// Why the policies cannot be printed or tried.
+#[derive(Debug, thiserror::Error)]
+pub enum PoliciesError {
+    /// The client of the hub cannot be created.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The hub's issuer cannot be read.
+    #[error("reading the hub's issuer: {0}")]
+    Issuer(HubError),
+    /// The hub's audiences cannot be read.
+    #[error("asking the hub for its audiences by a token of {0}: {1}")]
+    Audiences(ServiceAccount, HubError),
+    /// The state of the definition cannot be read.
+    #[error("reading {0}: {1}")]
+    Read(&'static str, HubError),
+    /// A value cannot be written into a policy.
+    #[error(transparent)]
+    Fill(#[from] FillError),
+}
+
+/// The manifests to apply now.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The manifests, in the order in which to apply them.
+    pub manifests: String,
+    /// If the bindings of keyferry-pairing are left out: how long until they can be applied.
+    pub incomplete_for: Option<Duration>,
+}
+
+/// The result of trying one policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// The policy refused this operation.
+    Refuses(&'static str),
+    /// The hub allowed this operation.
+    LetsThrough(&'static str),
+    /// The trial failed before it reached the policy.
+    Failed(String),
+    /// The policy cannot be tried, for this reason.
+    NotTried(&'static str),
+}
+
+/// The findings about one policy.
+#[derive(Clone, Debug)]
+pub struct PolicyFinding {
+    /// The policy's name, or that of its second binding.
+    pub name: &'static str,
+    /// Whether the policy equals the shipped one and lists the hub's audiences.
+    pub shipped: Result<(), String>,
+    /// The result of trying the policy.
+    pub trial: Trial,
+}
+
+impl PolicyFinding {
+    /// Whether the policy has no problem.
+    pub fn is_well(&self) -> bool {
+        self.shipped.is_ok() && matches!(self.trial, Trial::Refuses(_) | Trial::NotTried(_))
+    }
+}
+
+/// The admission policies of one hub.
+pub struct AdmissionPolicies {
+    client: HubClient,
+    /// The same client, impersonating Keyferry's account.
+    as_keyferry: HubClient,
+    canary: ServiceAccount,
+    site: HubSite,
+    hub_now: Timestamp,
+}
+
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+}
+
+impl AdmissionPolicies {
+    /// Connects to the hub. Asks it for its own audiences, unless `site` already has some. `now` is
+    /// used as the hub's time where the hub is not asked.
+    ///
+    /// # Errors
+    /// [`PoliciesError`].
+    pub async fn connect(
+        hub: &HubAccess,
+        mut site: HubSite,
+        canary: ServiceAccount,
+        now: Timestamp,
+    ) -> Result<Self, PoliciesError> {
+        let config = hub.config().await?;
+        let mut impersonating = config.clone();
+        impersonating.auth_info.impersonate = Some(site.username.clone());
+        let (client, as_keyferry) = (HubClient::new(config)?, HubClient::new(impersonating)?);
+        let mut hub_now = now;
+        if site.hub_audiences.is_empty() {
+            let discovery: Result<Discovery, HubError> = client
+                .get_object("/.well-known/openid-configuration", "discovery document")
+                .await;
+            let asked = token_request::own_audiences(&client, &canary).await;
+            let asked = asked.map_err(|error| PoliciesError::Audiences(canary.clone(), error))?;
+            hub_now = asked.now;
+            site.hub_audiences
+                .insert(discovery.map_err(PoliciesError::Issuer)?.issuer);
+            site.hub_audiences.extend(asked.audiences);
+        }
+        Ok(Self {
+            client,
+            as_keyferry,
+            canary,
+            site,
+            hub_now,
+        })
+    }
+
+    /// The hub's own audiences.
+    pub fn hub_audiences(&self) -> &BTreeSet<String> {
+        &self.site.hub_audiences
+    }
+
+    /// Returns what can be applied now without the hub refusing TokenRequests because of it.
+    ///
+    /// # Errors
+    /// [`PoliciesError`].
+    pub async fn plan(&self) -> Result<Plan, PoliciesError> {
+        let (policies, bindings) = admission_policy::manifests(&self.site)?;
+        let definition = self
+            .read(DEFINITION)
+            .await
+            .map_err(|error| PoliciesError::Read("the definition of AudiencePairing", error))?;
+        let incomplete_for = wait(&definition, self.hub_now);
+        let mut manifests = Vec::new();
+        if definition.is_null() {
+            manifests.push(DEFINITION_MANIFEST.to_owned());
+        }
+        if incomplete_for.is_none() {
+            let path = format!("{}/{}", pairing::COLLECTION, pairing::NAME);
+            if self
+                .read(&path)
+                .await
+                .map_err(|error| PoliciesError::Read("the AudiencePairing", error))?
+                .is_null()
+            {
+                manifests.push(format!(
+                    "apiVersion: keyferry.dev/v1alpha1\nkind: AudiencePairing\nmetadata:\n  name: \
+                     {}\npairs:\n  {}: []\n",
+                    pairing::NAME,
+                    pairing::NOBODYS
+                ));
+            }
+        }
+        manifests.push(policies);
+        if incomplete_for.is_none() {
+            manifests.push(bindings);
+        }
+        Ok(Plan {
+            manifests: manifests.join("---\n"),
+            incomplete_for,
+        })
+    }
+
+    /// Compares every policy with the shipped one, and tries those that refuse the user's requests
+    /// too. Creates and deletes nothing: every trial is a dry run.
+    pub async fn check(&self) -> Vec<PolicyFinding> {
+        let mut findings = Vec::new();
+        for admission_policy in admission_policy::ALL {
+            let shipped = self.compare(&admission_policy).await;
+            findings.push(PolicyFinding {
+                name: admission_policy.name(),
+                shipped,
+                trial: self.try_it(&admission_policy).await,
+            });
+        }
+        findings
+    }
+
+    async fn compare(&self, admission_policy: &AdmissionPolicy) -> Result<(), String> {
+        let policy = self
+            .read(&format!(
+                "{ADMISSION}/validatingadmissionpolicies/{}",
+                admission_policy.policy_name()
+            ))
+            .await;
+        let binding = self
+            .read(&format!(
+                "{ADMISSION}/validatingadmissionpolicybindings/{}",
+                admission_policy.name()
+            ))
+            .await;
+        let (policy, binding) = (
+            policy.map_err(|error| error.to_string())?,
+            binding.map_err(|error| error.to_string())?,
+        );
+        admission_policy
+            .check(&policy, &binding, &self.site)
+            .map_err(|gap| gap.to_string())?;
+        admission_policy
+            .check_hub_audiences(&policy, &self.site)
+            .map_err(|gap| gap.to_string())
+    }
+
+    async fn try_it(&self, admission_policy: &AdmissionPolicy) -> Trial {
+        const YOURS: &str = "it refuses callers that lack a right, and a dry run uses yours";
+        let (Ok(nobodys), Ok(inert), Ok(beside)) = (
+            Audience::new(pairing::NOBODYS),
+            Audience::new(TWO_INERT[0]),
+            Audience::new(TWO_INERT[1]),
+        ) else {
+            return Trial::Failed("an audience of this program is none".to_owned());
+        };
+        let (what, answer) = match *admission_policy {
+            admission_policy::PAIRING => {
+                let answer =
+                    token_request::dry_run(&self.client, &self.canary, &nobodys, None).await;
+                ("a token for keyferry.dev/nobody", answer)
+            }
+            admission_policy::AUDIENCE => {
+                let audience = self
+                    .site
+                    .hub_audiences
+                    .first()
+                    .map(String::as_str)
+                    .unwrap_or_default();
+                let object = json!({
+                    "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": TRIAL },
+                    "spec": { "address": "https://keyferry-admission-check.invalid", "audience": audience },
+                });
+                let path = "/apis/keyferry.dev/v1alpha1/targetclusters?dryRun=All";
+                (
+                    "a TargetCluster with the hub's own audience",
+                    post(&self.client, path, &object).await,
+                )
+            }
+            admission_policy::KEPT => {
+                // The dry run is set in the body: if there is a body, kube-apiserver reads no
+                // options from the query.
+                let options =
+                    json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"] });
+                let path = format!("{DEFINITION}?dryRun=All");
+                let answer = self
+                    .client
+                    .delete::<_, IgnoredAny>(&path, &options, "definition")
+                    .await
+                    .map(drop);
+                ("deleting the definition of AudiencePairing", answer)
+            }
+            admission_policy::OWN_SECRETS => {
+                let annotations =
+                    json!({ "kubernetes.io/service-account.name": self.canary.name.as_str() });
+                let object = json!({
+                    "apiVersion": "v1", "kind": "Secret", "metadata": { "name": TRIAL, "annotations": annotations },
+                    "type": "kubernetes.io/service-account-token",
+                });
+                let path = format!(
+                    "/api/v1/namespaces/{}/secrets?dryRun=All",
+                    self.site.namespace
+                );
+                (
+                    "a Secret that the hub fills with a token, by Keyferry",
+                    post(&self.as_keyferry, &path, &object).await,
+                )
+            }
+            admission_policy::OWN_ACCOUNT => match self.bound_account().await {
+                Ok(Some(account)) => {
+                    let answer =
+                        token_request::dry_run(&self.as_keyferry, &account, &inert, Some(&beside))
+                            .await;
+                    if matches!(answer, Err(HubError::NotFound(_))) {
+                        return Trial::NotTried(
+                            "the namespace that was chosen has no ServiceAccount default",
+                        );
+                    }
+                    ("a token with two audiences, by Keyferry", answer)
+                }
+                Ok(None) => {
+                    return Trial::NotTried("no RoleBinding lets Keyferry mint anywhere yet");
+                }
+                Err(error) => return Trial::Failed(format!("listing RoleBindings: {error}")),
+            },
+            admission_policy::PAIRING_CLOSED => {
+                return Trial::NotTried(
+                    "it refuses in closed namespaces while there is no AudiencePairing",
+                );
+            }
+            _ => return Trial::NotTried(YOURS),
+        };
+        judge(admission_policy, what, answer)
+    }
+
+    /// Returns the ServiceAccount `default` of a namespace in which a RoleBinding lets Keyferry
+    /// mint.
+    async fn bound_account(&self) -> Result<Option<ServiceAccount>, HubError> {
+        let all: Value = self
+            .client
+            .get_object(
+                "/apis/rbac.authorization.k8s.io/v1/rolebindings?limit=500",
+                "RoleBindings",
+            )
+            .await?;
+        let name = self.site.username.rsplit(':').next().unwrap_or_default();
+        let is_ours = |subject: &Value| {
+            subject["kind"] == "ServiceAccount"
+                && subject["name"] == name
+                && subject["namespace"] == self.site.namespace.as_str()
+        };
+        let bound = all["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|binding| {
+                binding["roleRef"]["name"] == "keyferry-minter"
+                    && binding["subjects"]
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .any(is_ours)
+            });
+        let namespace = bound.and_then(|binding| binding["metadata"]["namespace"].as_str());
+        Ok(namespace.and_then(|namespace| {
+            Some(ServiceAccount {
+                namespace: Namespace::new(namespace).ok()?,
+                name: ObjectName::new("default").ok()?,
+            })
+        }))
+    }
+
+    async fn read(&self, path: &str) -> Result<Value, HubError> {
+        match self.client.get_object(path, "object").await {
+            Err(HubError::NotFound(_)) => Ok(Value::Null),
+            other => other,
+        }
+    }
+}
+
+/// Returns how long until every apiserver of the hub knows the kind, or `None` once all do.
+fn wait(definition: &Value, now: Timestamp) -> Option<Duration> {
+    let conditions = definition["status"]["conditions"].as_array();
+    let established = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == "Established" && condition["status"] == "True");
+    let since: Option<Timestamp> =
+        established.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
+    let known_for = since.map_or(Duration::ZERO, |since| {
+        now.duration_since(since).try_into().unwrap_or_default()
+    });
+    KIND_KNOWN_AFTER
+        .checked_sub(known_for)
+        .filter(|wait| !wait.is_zero())
+}
+
+/// Creates an object and ignores the response, which may contain a token.
+async fn post(client: &HubClient, path: &str, object: &Value) -> Result<(), HubError> {
+    client
+        .create::<_, IgnoredAny>(path, object, "trial")
+        .await
+        .map(drop)
+}
+
+fn judge(
+    admission_policy: &AdmissionPolicy,
+    what: &'static str,
+    answer: Result<(), HubError>,
+) -> Trial {
+    match answer {
+        Ok(()) => Trial::LetsThrough(what),
+        Err(HubError::Forbidden(message))
+            if message.contains(&format!(
+                "ValidatingAdmissionPolicy '{}'",
+                admission_policy.policy_name()
+            )) =>
+        {
+            Trial::Refuses(what)
+        }
+        Err(error) => Trial::Failed(format!("{what}: {error}")),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pairing_is_bound_once_every_apiserver_knows_its_kind() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let served = |status: &str| json!({ "status": { "conditions": [{ "type": "Established", "status": status, "lastTransitionTime": "1970-01-01T00:01:40Z" }] } });
+        assert_eq!(wait(&Value::Null, at(1000)), Some(KIND_KNOWN_AFTER));
+        assert_eq!(wait(&served("False"), at(1000)), Some(KIND_KNOWN_AFTER));
+        assert_eq!(
+            wait(&served("True"), at(110)),
+            Some(Duration::from_secs(50))
+        );
+        assert_eq!(
+            wait(&served("True"), at(50)),
+            Some(KIND_KNOWN_AFTER),
+            "a clock that is behind"
+        );
+        assert_eq!(wait(&served("True"), at(160)), None);
+        assert_eq!(wait(&served("True"), at(1000)), None);
+    }
+
+    #[test]
+    fn only_the_policys_own_refusal_counts() {
+        let refused = |by: &str| {
+            Err(HubError::Forbidden(format!(
+                "x is forbidden: ValidatingAdmissionPolicy '{by}' with binding 'b' denied request: \
+                 no"
+            )))
+        };
+        assert_eq!(
+            judge(&admission_policy::KEPT, "x", refused("keyferry-kept")),
+            Trial::Refuses("x")
+        );
+        assert!(matches!(
+            judge(&admission_policy::KEPT, "x", refused("other")),
+            Trial::Failed(_)
+        ));
+        assert!(matches!(
+            judge(
+                &admission_policy::KEPT,
+                "x",
+                Err(HubError::Forbidden("no right".to_owned()))
+            ),
+            Trial::Failed(_)
+        ));
+        assert_eq!(
+            judge(&admission_policy::KEPT, "x", Ok(())),
+            Trial::LetsThrough("x")
+        );
+        let finding = |shipped: Result<(), String>, trial| {
+            PolicyFinding {
+                name: "a",
+                shipped,
+                trial,
+            }
+            .is_well()
+        };
+        assert!(finding(Ok(()), Trial::Refuses("x")) && finding(Ok(()), Trial::NotTried("x")));
+        assert!(
+            !finding(Ok(()), Trial::LetsThrough("x"))
+                && !finding(Ok(()), Trial::Failed(String::new()))
+        );
+        assert!(!finding(Err(String::new()), Trial::Refuses("x")));
+    }
+}

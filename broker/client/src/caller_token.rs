@@ -1,0 +1,382 @@
+//! Finds the token that authenticates the caller of a command.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use keyferry_core::audience::Audience;
+use keyferry_core::jwt::UnverifiedJwt;
+use keyferry_core::name::{Namespace, ObjectName};
+use keyferry_core::service_account::ServiceAccount;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use super::checked_mint::{self, CheckedMintError};
+use keyferry_hub::client::HubAccess;
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::regular_file::{self, FileError};
+
+/// The file of the projected volume, as in every example.
+pub const DEFAULT_TOKEN_FILE: &str = "/var/run/secrets/keyferry.dev/token";
+/// The largest token file that is read.
+const MAX_TOKEN_BYTES: u64 = 8192;
+
+/// The caller, as given on the command line.
+#[derive(Clone, Debug, Default)]
+pub struct CallerTokenSource {
+    /// `--token-file` or `KEYFERRY_TOKEN_FILE`.
+    pub token_file: Option<PathBuf>,
+    /// The ServiceAccount to mint a caller token for, through a hub kubeconfig. It is in the
+    /// access's namespace.
+    pub service_account: Option<ObjectName>,
+    /// The audience of a minted caller token.
+    pub audience: Option<Audience>,
+    /// The hub that mints the caller token.
+    pub hub: HubAccess,
+}
+
+/// No caller token was found.
+#[derive(Debug, thiserror::Error)]
+pub enum CallerTokenError {
+    /// The file cannot be read.
+    #[error("reading the caller's token from {path}: {problem}")]
+    File {
+        /// The token file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The file contains a token that the server would refuse or must not see. The message repeats
+    /// nothing of it but its expiry and its audiences.
+    #[error("the caller token in {path} {problem}")]
+    Unfit {
+        /// The token file.
+        path: PathBuf,
+        /// The problem with the token, and the fix.
+        problem: String,
+    },
+    /// Neither a flag nor a file names the caller.
+    #[error(
+        "finding the caller's token: there is none at {DEFAULT_TOKEN_FILE}; give --token-file, or \
+         --service-account with a hub kubeconfig"
+    )]
+    NotFound,
+    /// The hub did not mint a caller token.
+    #[error("minting a caller token for ServiceAccount {service_account}: {error}")]
+    Mint {
+        /// The ServiceAccount that the token was for.
+        service_account: String,
+        /// Why the hub did not mint it.
+        error: CheckedMintError,
+    },
+}
+
+/// Finds the caller's token: from a named file, from the projected volume, or by a TokenRequest
+/// through a hub kubeconfig.
+///
+/// # Errors
+/// [`CallerTokenError`].
+pub async fn find(
+    source: &CallerTokenSource,
+    namespace: &str,
+) -> Result<SecretString, CallerTokenError> {
+    let default = || {
+        Some(Path::new(DEFAULT_TOKEN_FILE))
+            .filter(|path| source.service_account.is_none() && path.exists())
+    };
+    if let Some(path) = source.token_file.as_deref().or_else(default) {
+        let token = read(path)?;
+        let problem = unfit(
+            &token,
+            source.audience.as_ref(),
+            SystemClock::start().now().wall,
+        );
+        return problem.map_or(Ok(token), |problem| {
+            Err(CallerTokenError::Unfit {
+                path: path.to_owned(),
+                problem,
+            })
+        });
+    }
+    match &source.service_account {
+        Some(name) => mint(source, namespace, name).await,
+        None => Err(CallerTokenError::NotFound),
+    }
+}
+
+/// Reads a file that contains one token.
+///
+/// # Errors
+/// [`CallerTokenError::File`].
+pub fn read(path: &Path) -> Result<SecretString, CallerTokenError> {
+    let wrong = |problem| CallerTokenError::File {
+        path: path.to_owned(),
+        problem,
+    };
+    let text = regular_file::read(path, MAX_TOKEN_BYTES).map_err(|error| match error {
+        FileError::System(_) => wrong("it does not exist or may not be read"),
+        FileError::NotRegular => wrong("it is not a regular file"),
+        FileError::TooLong(_) => wrong("it is larger than a token can be"),
+    })?;
+    let text = String::from_utf8(text).map_err(|_| wrong("it is not readable text"))?;
+    let token = text.trim_matches(['\n', '\r', ' ']);
+    if token.is_empty() || token.bytes().any(|byte| !byte.is_ascii_graphic()) {
+        return Err(wrong("it does not hold a token"));
+    }
+    Ok(token.to_owned().into())
+}
+
+/// Returns why the server would refuse this token, judged by its claims. It also stops a credential
+/// of the hub from being sent to the server.
+fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> Option<String> {
+    let wanted = audience.map_or("keyferry.dev", Audience::as_str);
+    let Ok(jwt) = UnverifiedJwt::parse(token.expose_secret()) else {
+        return Some(format!(
+            "is not a JWT; fix: kubectl create token NAME --audience {wanted}"
+        ));
+    };
+    let claims = jwt.claims();
+    let fix = format!(
+        "fix: kubectl create token {} --audience {wanted}",
+        subject(claims)
+    );
+    let end = claims.get("exp").and_then(Value::as_i64);
+    if let Some(ago) = end
+        .map(|end| now.as_second().saturating_sub(end))
+        .filter(|ago| *ago >= 0)
+    {
+        return Some(format!(
+            "expired {} ago by this machine's clock; {fix}",
+            duration(ago)
+        ));
+    }
+    let audiences: Vec<&str> = match claims.get("aud") {
+        Some(Value::String(one)) => vec![one.as_str()],
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let named = || {
+        audiences
+            .iter()
+            .take(3)
+            .map(|one| plain(one))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    match audiences.as_slice() {
+        [one] if *one == wanted => None,
+        [] => Some(format!(
+            "names no audience, so the hub itself would accept it; {fix}"
+        )),
+        many if many.contains(&wanted) => Some(format!(
+            "is for {}, and must be for {wanted} alone; {fix}",
+            named()
+        )),
+        _ => Some(format!(
+            "is for {}, not {wanted}; {fix}, or give --caller-audience if the server's \
+             callerAudience is another",
+            named()
+        )),
+    }
+}
+
+/// Formats the token's ServiceAccount as arguments of `kubectl create token`.
+fn subject(claims: &serde_json::Map<String, Value>) -> String {
+    let account = claims
+        .get("sub")
+        .and_then(Value::as_str)
+        .and_then(|sub| sub.strip_prefix("system:serviceaccount:"));
+    let named = account
+        .and_then(|account| account.split_once(':'))
+        .and_then(|(namespace, name)| {
+            Some(format!(
+                "{} -n {}",
+                ObjectName::new(name).ok()?,
+                Namespace::new(namespace).ok()?
+            ))
+        });
+    named.unwrap_or_else(|| "NAME".to_owned())
+}
+
+fn duration(seconds: i64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        172_800.. => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// Makes an unverified audience safe to print to a terminal.
+fn plain(text: &str) -> String {
+    text.chars()
+        .take(100)
+        .map(|character| {
+            if character.is_ascii_graphic() {
+                character
+            } else {
+                '?'
+            }
+        })
+        .collect()
+}
+
+async fn mint(
+    source: &CallerTokenSource,
+    namespace: &str,
+    name: &ObjectName,
+) -> Result<SecretString, CallerTokenError> {
+    let audience = source.audience.as_ref().ok_or(CallerTokenError::NotFound)?;
+    let failed = |error| CallerTokenError::Mint {
+        service_account: format!("{namespace}/{name}"),
+        error,
+    };
+    let namespace = Namespace::new(namespace).map_err(|_| CallerTokenError::NotFound)?;
+    let account = ServiceAccount {
+        namespace,
+        name: name.clone(),
+    };
+    checked_mint::mint(&source.hub, &account, audience)
+        .await
+        .map_err(failed)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use jiff::Timestamp;
+    use keyferry_core::audience::Audience;
+    use secrecy::{ExposeSecret, SecretString};
+    use serde_json::{Value, json};
+
+    use super::{CallerTokenError, CallerTokenSource, find, read, unfit};
+
+    fn jwt(claims: &Value) -> SecretString {
+        let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        format!(
+            "{}.{}.{}",
+            part(r#"{"alg":"ES256"}"#),
+            part(&claims.to_string()),
+            part("canary-signature")
+        )
+        .into()
+    }
+
+    #[tokio::test]
+    async fn a_token_file_holds_one_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "a.b.c\r\n").unwrap();
+        assert_eq!(read(&path).unwrap().expose_secret(), "a.b.c");
+        for content in ["", "\n", "a.b.c d", "\u{feff}a.b.c", "a.b\n.c"] {
+            std::fs::write(&path, content).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(!error.contains("a.b"), "{error}");
+        }
+        std::fs::write(&path, "a".repeat(8193)).unwrap();
+        assert!(read(&path).is_err());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(read(&path).is_err());
+        std::fs::remove_dir(&path).unwrap();
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(
+            read(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("not a regular file"),
+            "and it is not waited for"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_token_that_the_server_would_refuse_is_not_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let source = CallerTokenSource {
+            token_file: Some(path.clone()),
+            ..CallerTokenSource::default()
+        };
+        std::fs::write(&path, "hello").unwrap();
+        let error = find(&source, "tenant-a").await.unwrap_err();
+        assert!(
+            matches!(error, CallerTokenError::Unfit { .. })
+                && error.to_string().contains("is not a JWT"),
+            "{error}"
+        );
+        let good = jwt(&json!({ "aud": ["keyferry.dev"], "exp": Timestamp::MAX.as_second() }));
+        std::fs::write(&path, good.expose_secret()).unwrap();
+        assert_eq!(
+            find(&source, "tenant-a").await.unwrap().expose_secret(),
+            good.expose_secret()
+        );
+    }
+
+    #[test]
+    fn expired_and_foreign_tokens_are_told_apart() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let sub = "system:serviceaccount:tenant-a:reconciler";
+        let said = |claims: Value, audience: Option<&str>| {
+            let audience = audience.map(|text| Audience::new(text).unwrap());
+            unfit(&jwt(&claims), audience.as_ref(), now)
+        };
+        assert_eq!(
+            said(json!({ "aud": ["keyferry.dev"], "exp": 1_000_001 }), None),
+            None
+        );
+        assert_eq!(
+            said(
+                json!({ "aud": "k.example", "exp": 1_000_001 }),
+                Some("k.example")
+            ),
+            None
+        );
+        let expired = said(
+            json!({ "aud": ["keyferry.dev"], "exp": 999_987, "sub": sub }),
+            None,
+        );
+        let fix = "fix: kubectl create token reconciler -n tenant-a --audience keyferry.dev";
+        assert_eq!(
+            expired.unwrap(),
+            format!("expired 13 s ago by this machine's clock; {fix}")
+        );
+        let foreign = said(
+            json!({ "aud": ["https://hub.example"], "exp": 1_000_001, "sub": sub }),
+            None,
+        )
+        .unwrap();
+        assert!(
+            foreign.starts_with(&format!(
+                "is for https://hub.example, not keyferry.dev; {fix}"
+            )),
+            "{foreign}"
+        );
+        let wide = said(
+            json!({ "aud": ["keyferry.dev", "b\u{1b}"], "exp": 1_000_001 }),
+            None,
+        )
+        .unwrap();
+        assert!(
+            wide.contains("keyferry.dev, b?, and must be for keyferry.dev alone"),
+            "{wide}"
+        );
+        let legacy = said(json!({ "sub": "system:serviceaccount:a:b;rm -rf" }), None).unwrap();
+        assert!(
+            legacy.contains("names no audience") && legacy.contains("create token NAME --audience"),
+            "{legacy}"
+        );
+        for said in [foreign, wide, legacy] {
+            assert!(
+                !said.contains("canary") && !said.contains("Y2FuYXJ5"),
+                "{said}"
+            );
+        }
+    }
+}

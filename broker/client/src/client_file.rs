@@ -1,0 +1,228 @@
+//! The user's own client file: which server the exec plugin asks, and as which caller. A kubeconfig
+//! written by someone else cannot redirect it.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use keyferry_core::audience::Audience;
+use keyferry_core::foreign_text;
+use keyferry_core::name::ObjectName;
+use rustix::fs::OFlags;
+use serde::Deserialize;
+
+use super::caller_token::CallerTokenSource;
+use super::server::ServerAddress;
+use keyferry_hub::client::HubAccess;
+
+/// The largest client file that is read.
+const MAX_BYTES: u64 = 64 * 1024;
+/// Write permission for anyone but the owner.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// The content of the client file.
+#[derive(Debug)]
+pub struct ClientFile {
+    /// The server to ask.
+    pub server: ServerAddress,
+    /// Where the caller's token comes from.
+    pub caller: CallerTokenSource,
+    /// Whether a client that does not name its target server still gets a token.
+    pub allow_unpinned_server: bool,
+}
+
+/// The client file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("reading the client configuration {path}: {problem}")]
+pub struct ClientFileError {
+    /// The client file.
+    pub path: PathBuf,
+    /// The problem with it, and the fix.
+    pub problem: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Document {
+    api_version: String,
+    kind: String,
+    server: String,
+    certificate_authority: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    service_account: Option<String>,
+    caller_audience: Option<String>,
+    kubeconfig: Option<PathBuf>,
+    context: Option<String>,
+    #[serde(default)]
+    allow_unpinned_server: bool,
+}
+
+/// Reads the client file; `None` if it does not exist. Relative paths in it start at its folder.
+///
+/// # Errors
+/// [`ClientFileError`]: other users could have written it, or it has unknown content.
+pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, ClientFileError> {
+    let wrong = |problem: &str| ClientFileError {
+        path: path.to_owned(),
+        problem: problem.to_owned(),
+    };
+    let Some(text) = trusted_text(path).map_err(|problem| wrong(&problem))? else {
+        return Ok(None);
+    };
+    let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_events: 200, max_aliases: 0, max_anchors: 0 } };
+    let document: Document =
+        serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
+            let line = error.location().map_or(0, |location| location.line());
+            let problem = error.without_snippet().to_string();
+            let problem = foreign_text::one_line(problem.lines().next().unwrap_or_default(), 200);
+            wrong(&format!("line {line}: {problem}"))
+        })?;
+    if document.api_version != "config.keyferry.dev/v1alpha1"
+        || document.kind != "ClientConfiguration"
+    {
+        return Err(wrong(
+            "it must begin with apiVersion: config.keyferry.dev/v1alpha1 and kind: \
+             ClientConfiguration",
+        ));
+    }
+    let audience = Audience::new(
+        document
+            .caller_audience
+            .as_deref()
+            .unwrap_or(caller_audience),
+    );
+    let audience = audience.map_err(|error| wrong(&format!("callerAudience {error}")))?;
+    let service_account = document.service_account.map(ObjectName::new).transpose();
+    let service_account =
+        service_account.map_err(|error| wrong(&format!("serviceAccount {error}")))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let place = |file: Option<PathBuf>| file.map(|file| folder.join(file));
+    Ok(Some(ClientFile {
+        server: ServerAddress {
+            url: document.server,
+            certificate_authority: place(document.certificate_authority),
+        },
+        caller: CallerTokenSource {
+            token_file: place(document.token_file),
+            service_account,
+            audience: Some(audience),
+            hub: HubAccess {
+                kubeconfig: place(document.kubeconfig),
+                context: document.context,
+                search: Vec::new(),
+            },
+        },
+        allow_unpinned_server: document.allow_unpinned_server,
+    }))
+}
+
+/// Returns the text if only the user and root can have written it.
+fn trusted_text(path: &Path) -> Result<Option<String>, String> {
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::CLOEXEC).bits()).unwrap_or_default();
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() && metadata.uid() != 0 {
+        return Err(
+            "it belongs to another user, who could send your tokens elsewhere; make it your own"
+                .to_owned(),
+        );
+    }
+    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err(
+            "others may write it, and could send your tokens elsewhere; chmod go-w".to_owned(),
+        );
+    }
+    let mut text = String::new();
+    file.take(MAX_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(|_| "it is not readable text".to_owned())?;
+    if text.len() as u64 > MAX_BYTES {
+        Err("it is larger than 64 KiB".to_owned())
+    } else {
+        Ok(Some(text))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::read;
+
+    const GOOD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: https://k.example\n\
+                        certificateAuthority: ca.crt\ntokenFile: /run/token\n";
+
+    fn write(path: &Path, text: &str, mode: u32) {
+        std::fs::write(path, text).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn it_names_the_server_and_the_caller() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("client.yaml");
+        assert!(
+            read(&path, "keyferry.dev").unwrap().is_none(),
+            "no file is no mistake"
+        );
+        write(&path, GOOD, 0o644);
+        let file = read(&path, "keyferry.dev").unwrap().unwrap();
+        assert_eq!(
+            file.server.certificate_authority,
+            Some(folder.path().join("ca.crt"))
+        );
+        assert_eq!(
+            file.caller.token_file.as_deref(),
+            Some(Path::new("/run/token"))
+        );
+        assert!(!file.allow_unpinned_server, "never by itself");
+    }
+
+    #[test]
+    fn what_others_can_write_or_is_not_known_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("client.yaml");
+        for mode in [0o666, 0o622, 0o664] {
+            write(&path, GOOD, mode);
+            assert!(
+                read(&path, "keyferry.dev")
+                    .unwrap_err()
+                    .problem
+                    .contains("chmod go-w"),
+                "{mode:o}"
+            );
+        }
+        for text in [
+            &format!("{GOOD}further: true\n"),
+            &format!("{GOOD}server: https://evil.example\n"),
+            "apiVersion: v1\nkind: ClientConfiguration\nserver: https://k.example\n",
+            "kind: ClientConfiguration\n",
+            "",
+            "{",
+            &"x".repeat(70_000),
+        ] {
+            write(&path, text, 0o600);
+            assert!(
+                read(&path, "keyferry.dev").is_err(),
+                "{}",
+                text.get(..40.min(text.len())).unwrap_or_default()
+            );
+        }
+        assert!(
+            read(folder.path(), "keyferry.dev")
+                .unwrap_err()
+                .problem
+                .contains("regular file")
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! Issues tokens without a server: takes the same decisions on the same file or hub objects, and
+//! mints with the user's own rights on the hub.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use keyferry_core::authorise::{self, Grant, Requester, Review};
+use keyferry_core::bound_token::BoundToken;
+use keyferry_core::ca_bundle::CaBundle;
+use keyferry_core::config::{
+    CertificateSource, Configuration, DeliveryType, ObjectSource, Overrides, Policy, TargetCluster,
+    TokenIssuer,
+};
+use keyferry_core::kubeconfig::{self, KubeconfigParts};
+use keyferry_core::lifetime;
+use keyferry_core::name::AccessName;
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::{ServiceAccount, Uid};
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::checked_mint::{self, CheckedMintError};
+use super::objects_of_hub::with_objects;
+use super::{ClientError, UsableToken};
+use keyferry_hub::certificate_secret::KubeCertificateSecrets;
+use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::config_file;
+use keyferry_hub::issuer_documents::KubeIssuerDocuments;
+use keyferry_hub::kube_hub::KubeHub;
+use keyferry_hub::live::LiveObjects;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::{CertificateSecrets, Hub, HubError};
+use keyferry_issuer::bound_request::{self, Order};
+use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
+use keyferry_issuer::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
+
+/// A configuration file and access to the hub, to mint without a server.
+#[derive(Clone, Debug)]
+pub struct Direct {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// The hub, with the user's identity.
+    pub hub: HubAccess,
+}
+
+/// A minted token with its target.
+struct Obtained {
+    token: BoundToken,
+    target: TargetCluster,
+    certificates: HubClient,
+    namespace: keyferry_core::name::Namespace,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    deletion_timestamp: Option<Timestamp>,
+}
+
+impl Direct {
+    /// Mints a token for `access`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn token(&self, access: &AccessName) -> Result<UsableToken, ClientError> {
+        let clock = SystemClock::start();
+        let obtained = self.obtain(access, &clock).await?;
+        let usable = obtained.token.usable(clock.now()).unwrap_or_default();
+        Ok(UsableToken {
+            token: obtained.token.secret().clone(),
+            usable,
+        })
+    }
+
+    /// Mints a token for `access` and renders a kubeconfig with it.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn kubeconfig(&self, access: &AccessName) -> Result<SecretString, ClientError> {
+        let clock = SystemClock::start();
+        let obtained = self.obtain(access, &clock).await?;
+        let ca_pem = certificates(&obtained, access, &clock).await?;
+        let parts = KubeconfigParts {
+            target: &obtained.target,
+            ca_pem: ca_pem.as_deref(),
+            access,
+            token: obtained.token.secret(),
+        };
+        Ok(kubeconfig::render(&parts)?)
+    }
+
+    /// Reads the configuration, with the access and its target in its policy. They come from the
+    /// file or from the hub.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn configuration(&self, access: &AccessName) -> Result<Configuration, ClientError> {
+        let configuration = config_file::read(&self.config, Overrides::of_a_reader())?;
+        if configuration.server.objects == ObjectSource::File {
+            return Ok(configuration);
+        }
+        with_objects(
+            configuration,
+            &HubClient::new(self.hub.config().await?)?,
+            access,
+        )
+        .await
+    }
+
+    async fn obtain(
+        &self,
+        access: &AccessName,
+        clock: &SystemClock,
+    ) -> Result<Obtained, ClientError> {
+        let configuration = self.configuration(access).await?;
+        let config = self.hub.config().await?;
+        let client = HubClient::new(config.clone())?;
+        let live = look_up(&client, &configuration.policy, access).await?;
+        let grant = grant(&configuration.policy, &live, access)?;
+        let target = configuration
+            .policy
+            .targets
+            .get(grant.pair().target())
+            .cloned();
+        let target = target.ok_or_else(|| refused(access, Reason::TargetNotGranted))?;
+        if target.issuer == TokenIssuer::Keyferry {
+            return Err(refused(access, Reason::TargetNotReady));
+        }
+        let server = configuration.server;
+        let publisher = Publisher::new(PublisherParts {
+            source: Arc::new(KubeIssuerDocuments::new(
+                self.hub.clone(),
+                server.hub_endpoints,
+            )),
+            public_url: server.public_url,
+            pinned: server.hub_issuer,
+            settle: lifetime::settle(server.max_age),
+            records: KeyRecords::none(),
+            clock: Arc::new(SystemClock::start()),
+            metrics: Metrics::default(),
+        });
+        publisher.refresh().await?;
+        let published = publisher
+            .reader()
+            .current()
+            .ok_or_else(|| refused(access, Reason::HubDiscoveryInvalid))?;
+        if authorise::issuer_collides(&published.issuer, &target) {
+            return Err(refused(access, Reason::IssuerCollision));
+        }
+        let hub: Arc<dyn Hub> =
+            Arc::new(KubeHub::new(client.clone(), Arc::new(SystemClock::start())));
+        let token = bound_request::send(&*hub, &publisher, clock, Order::Granted(&grant))
+            .await
+            .map_err(|reason| refused(access, reason))?;
+        match checked_mint::opens_the_hub(config, token.secret()).await {
+            Ok(false) => {}
+            Ok(true) => return Err(refused(access, Reason::AudienceIsHubs)),
+            Err(CheckedMintError::Client(error)) => return Err(error.into()),
+            Err(CheckedMintError::Hub(error)) => {
+                return Err(ClientError::HubCall {
+                    doing: "checking whether the hub accepts the audience",
+                    error,
+                });
+            }
+            Err(CheckedMintError::AudienceIsHubs(_) | CheckedMintError::OtherAudiences(_)) => {
+                return Err(refused(access, Reason::AudienceIsHubs));
+            }
+        }
+        Ok(Obtained {
+            token,
+            target,
+            certificates: client,
+            namespace: server.cluster_resource_namespace,
+        })
+    }
+}
+
+fn grant(policy: &Policy, live: &LiveObjects, access: &AccessName) -> Result<Grant, ClientError> {
+    let requester = Requester::Operator;
+    let pair = authorise::pair(policy, live, &requester, access, DeliveryType::HTTP)
+        .or_else(|_| authorise::pair(policy, live, &requester, access, DeliveryType::Exec))
+        .map_err(|reason| refused(access, reason))?;
+    authorise::grant(policy, requester, pair, Review::NotAsked)
+        .map_err(|reason| refused(access, reason))
+}
+
+/// Reads the ServiceAccount and the Namespace that the decision needs.
+async fn look_up(
+    client: &HubClient,
+    policy: &Policy,
+    access: &AccessName,
+) -> Result<LiveObjects, ClientError> {
+    let live = LiveObjects::default();
+    let Some(found) = policy.accesses.get(access) else {
+        return Ok(live);
+    };
+    let account = ServiceAccount {
+        namespace: access.namespace.clone(),
+        name: found.service_account.clone(),
+    };
+    let path = format!(
+        "/api/v1/namespaces/{}/serviceaccounts/{}",
+        account.namespace, account.name
+    );
+    if let Some(object) = get(client, &path, "reading the ServiceAccount on the hub").await?
+        && let Ok(uid) = Uid::new(object.metadata.uid)
+    {
+        live.set_service_account(account, Some(uid));
+    }
+    let path = format!("/api/v1/namespaces/{}", access.namespace);
+    if let Some(object) = get(client, &path, "reading the Namespace on the hub").await? {
+        live.set_namespace(access.namespace.clone(), Some(object.metadata.labels));
+    }
+    Ok(live)
+}
+
+async fn get(
+    client: &HubClient,
+    path: &str,
+    doing: &'static str,
+) -> Result<Option<Object>, ClientError> {
+    let object: Result<Object, HubError> = client.get_object(path, "object").await;
+    match object {
+        Ok(object) => {
+            Ok(Some(object).filter(|object| object.metadata.deletion_timestamp.is_none()))
+        }
+        Err(HubError::NotFound(_)) => Ok(None),
+        Err(error) => Err(ClientError::HubCall { doing, error }),
+    }
+}
+
+async fn certificates(
+    obtained: &Obtained,
+    access: &AccessName,
+    clock: &SystemClock,
+) -> Result<Option<String>, ClientError> {
+    let invalid = |detail: String| ClientError::Refused {
+        access: access.to_string(),
+        reason: Reason::CertificateAuthorityInvalid,
+        detail,
+    };
+    let pem = match &obtained.target.certificate {
+        CertificateSource::System => return Ok(None),
+        CertificateSource::Inline(pem) => pem.as_bytes().to_vec(),
+        CertificateSource::Secret(name) => {
+            let secrets = KubeCertificateSecrets::new(
+                obtained.certificates.clone(),
+                obtained.namespace.clone(),
+            );
+            let entry = secrets.certificate(name).await;
+            let entry = entry.map_err(|error| ClientError::HubCall {
+                doing: "reading the Secret of certSecretRef",
+                error,
+            })?;
+            entry
+                .pem
+                .ok_or_else(|| invalid("the Secret of certSecretRef has no ca.crt".to_owned()))?
+        }
+    };
+    let bundle = CaBundle::from_pem(&pem, clock.now().wall)
+        .map_err(|error| invalid(format!("ca.crt: {error}")))?;
+    Ok(Some(bundle.to_pem()))
+}
+
+fn refused(access: &AccessName, reason: Reason) -> ClientError {
+    let detail = match reason {
+        Reason::TargetNotGranted => {
+            "no TargetAccess of this name leads to a TargetCluster that allows its ServiceAccount; \
+             `keyferry targets` lists what a file allows; for objects on the hub, see their \
+             conditions"
+                .to_owned()
+        }
+        Reason::TargetSuspended => "the TargetCluster or the TargetAccess is suspended".to_owned(),
+        Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {MANAGED_ISSUER_FIX}"),
+        Reason::TargetNotReady => {
+            "the target trusts a managed issuer, whose keys only the server reads; ask the server, \
+             with --server"
+                .to_owned()
+        }
+        Reason::AudienceIsHubs => {
+            "the hub's own apiserver accepts the target's audience; give the \
+            target another"
+                .to_owned()
+        }
+        Reason::MintForbidden => "your own account may not create tokens for this ServiceAccount \
+            on the hub"
+            .to_owned(),
+        _ => "see the messages above".to_owned(),
+    };
+    ClientError::Refused {
+        access: access.to_string(),
+        reason,
+        detail,
+    }
+}

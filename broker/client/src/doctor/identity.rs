@@ -1,0 +1,336 @@
+//! Which user a token is at a target, compared with the prediction.
+
+use keyferry_core::reason::Reason;
+use keyferry_trust::doctor::{
+    Cause, Fetched, Held, Identity, Prediction, Problem, entry_for, name_fault, predict,
+};
+use keyferry_trust::lint::{Severity, lint};
+use keyferry_trust::token::Token;
+use keyferry_trust::{Code, Minor};
+use serde_json::Value;
+
+use super::fetch::{Fetcher, jwks_uri};
+use super::start::Plan;
+use super::target_calls::TargetCalls;
+use keyferry_hub::clock::{Clock, SystemClock};
+
+/// The target's responses about a token.
+pub struct Answered {
+    /// The bearer's `userInfo`.
+    pub user: Result<Value, Identity>,
+    /// The `userInfo` as the impersonated ServiceAccount, where one is named.
+    pub impersonated: Option<Result<Value, Identity>>,
+    /// The prediction from the AuthenticationConfiguration.
+    pub predicted: Option<Prediction>,
+    /// Problems that exist although the target accepted the token.
+    pub problems: Vec<Problem>,
+}
+
+/// Asks the target which user the token is.
+///
+/// # Errors
+/// What is missing, or what failed before the target was asked.
+pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, String> {
+    let calls = calls(plan).await?;
+    let clock = SystemClock::start();
+    let user = calls.review(None).await;
+    let impersonated = match (plan.impersonated_user(), &user) {
+        (Some(name), Ok(_)) => Some(calls.review(Some(&name)).await),
+        _ => None,
+    };
+    let predicted = match auth_config {
+        Some(file) => Some(prediction(plan, file, &calls, &clock).await?),
+        None => None,
+    };
+    let mut problems = Vec::new();
+    if let Ok(user) = &user
+        && let Some((cause, detail)) = name_fault(
+            username(user),
+            plan.subject().as_deref(),
+            plan.hub_name.as_deref(),
+        )
+    {
+        problems.push(Problem { cause, detail });
+    }
+    if let (Some(wanted), Some(Ok(answer))) = (plan.impersonated_user(), &impersonated) {
+        problems.extend(ignored(&wanted, username(answer)));
+    }
+    if let Some(file) = auth_config {
+        let minor = Minor::ALL.into_iter().next_back().unwrap_or(Minor::V1_36);
+        let errors = lint(file, minor, &plan.own_issuers)
+            .into_iter()
+            .filter(|found| found.severity == Severity::Error);
+        problems.extend(errors.map(|found| Problem {
+            cause: found.code.into(),
+            detail: format!("{} of the file: {}", found.path, found.message),
+        }));
+    }
+    Ok(Answered {
+        user,
+        impersonated,
+        predicted,
+        problems,
+    })
+}
+
+/// Prepares calls to the plan's target with its token.
+///
+/// # Errors
+/// What is missing.
+pub async fn calls(plan: &Plan) -> Result<TargetCalls, String> {
+    if let Some(problem) = &plan.problem {
+        return Err(format!(
+            "starting from {}: {}: {}",
+            plan.start,
+            problem.cause.name(),
+            problem.detail
+        ));
+    }
+    let target = plan
+        .target
+        .as_ref()
+        .ok_or("the target is not known: give --target-address, or something to start from")?;
+    match &plan.held {
+        Held::Failed(problem) => {
+            return Err(format!(
+                "getting the token: {}: {}",
+                problem.cause.name(),
+                problem.detail
+            ));
+        }
+        Held::None => return Err("there is no token: give --target-token-file".to_owned()),
+        Held::Token(_) => {}
+    }
+    let token = plan
+        .secret()
+        .ok_or("reading the token: it is not a signed JWT")?;
+    TargetCalls::new(target, Some(token))
+        .await
+        .map_err(|error| error.to_string())
+}
+
+fn username(user: &Value) -> &str {
+    user["username"].as_str().unwrap_or_default()
+}
+
+/// Reports that the target ignored impersonation and answered as another user.
+pub fn ignored(wanted: &str, answered: &str) -> Option<Problem> {
+    let detail = format!("the target answers as {answered:?} where {wanted:?} is impersonated");
+    (wanted != answered).then(|| Problem {
+        cause: Code::ImpersonationIgnored.into(),
+        detail,
+    })
+}
+
+async fn prediction(
+    plan: &Plan,
+    file: &[u8],
+    calls: &TargetCalls,
+    clock: &SystemClock,
+) -> Result<Prediction, String> {
+    let Held::Token(bytes) = &plan.held else {
+        return Err("there is no token".to_owned());
+    };
+    let token = Token::read(bytes).map_err(|undetermined| undetermined.to_string())?;
+    let minor = calls
+        .greet(clock)
+        .await
+        .minor
+        .ok_or("predicting: the target does not report a release of 1.30 to 1.37")?;
+    let issuer = plan.token_issuer();
+    let mut keys = Fetched::NotTried;
+    if let Some(place) = plan.discovery_place(entry_for(file, issuer.as_deref()), issuer.as_deref())
+    {
+        let fetcher = Fetcher::new(place.ca_pem.as_deref()).map_err(|error| error.to_string())?;
+        if let Some(uri) = jwks_uri(&fetcher.get(&place.url).await) {
+            keys = fetcher.get(&uri).await;
+        }
+    }
+    let body = match &keys {
+        Fetched::Answer(answer) if answer.status == 200 => Some(answer.body.as_slice()),
+        _ => None,
+    };
+    Ok(predict(
+        file,
+        minor,
+        &plan.own_issuers,
+        &token,
+        body,
+        clock.now().wall,
+    ))
+}
+
+impl Answered {
+    /// Returns the fields in which the response differs from the prediction. `None` if there is
+    /// nothing to compare with.
+    #[must_use]
+    pub fn differences(&self) -> Option<Vec<&'static str>> {
+        let wrong = |causes: &[Cause]| {
+            self.problems
+                .iter()
+                .any(|problem| causes.contains(&problem.cause))
+        };
+        let names = [
+            Code::EmptyPrefix.into(),
+            Code::SystemPrefix.into(),
+            Reason::IdentityUnexpected.into(),
+        ];
+        let mut differences: Vec<&'static str> =
+            wrong(&names).then_some("prefix").into_iter().collect();
+        differences.extend(wrong(&[Code::ImpersonationIgnored.into()]).then_some("impersonated"));
+        match self.unlike_predicted() {
+            Some(more) => differences.extend(more),
+            None if differences.is_empty() => return None,
+            None => {}
+        }
+        Some(differences)
+    }
+
+    fn unlike_predicted(&self) -> Option<Vec<&'static str>> {
+        match (self.predicted.as_ref()?, &self.user) {
+            (Prediction::Undetermined(..), _)
+            | (_, Err(Identity::Failed(_) | Identity::NotAsked)) => None,
+            (Prediction::Accepted(user), Ok(answer)) => {
+                let predicted = serde_json::to_value(user).unwrap_or_default();
+                let mut differences = Vec::new();
+                for field in ["username", "uid"] {
+                    let text = |value: &Value| value[field].as_str().unwrap_or_default().to_owned();
+                    differences.extend((text(&predicted) != text(answer)).then_some(field));
+                }
+                // The target adds this group itself.
+                let groups = |value: &Value| {
+                    let all = value["groups"].as_array().cloned().unwrap_or_default();
+                    all.into_iter()
+                        .filter(|group| group != "system:authenticated")
+                        .collect::<Vec<_>>()
+                };
+                differences.extend((groups(&predicted) != groups(answer)).then_some("groups"));
+                let extra = |value: &Value| value["extra"].as_object().cloned().unwrap_or_default();
+                differences.extend((extra(&predicted) != extra(answer)).then_some("extra"));
+                Some(differences)
+            }
+            (Prediction::Accepted(_), Err(_)) => Some(vec!["verdict"]),
+            (Prediction::Rejected(..) | Prediction::Refused(..), Err(Identity::Refused)) => {
+                Some(Vec::new())
+            }
+            (Prediction::Rejected(..) | Prediction::Refused(..), _) => Some(vec!["verdict"]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyferry_trust::Code;
+    use keyferry_trust::doctor::{Identity, Prediction};
+    use serde_json::json;
+
+    use super::{Answered, ignored};
+
+    #[test]
+    fn what_the_target_adds_is_no_difference() {
+        let user = keyferry_trust::verify::User {
+            username: "hub:a".to_owned(),
+            ..Default::default()
+        };
+        let mut answered = Answered {
+            user: Ok(json!({ "username": "hub:a", "groups": ["system:authenticated"] })),
+            impersonated: None,
+            predicted: Some(Prediction::Accepted(user)),
+            problems: Vec::new(),
+        };
+        assert_eq!(answered.differences(), Some(vec![]));
+        answered.user = Ok(json!({ "username": "hub:b", "groups": ["g", "system:authenticated"] }));
+        assert_eq!(answered.differences(), Some(vec!["username", "groups"]));
+        answered.user = Err(Identity::Refused);
+        assert_eq!(answered.differences(), Some(vec!["verdict"]));
+        answered.predicted = Some(Prediction::Rejected(Code::TokenExpired, String::new()));
+        assert_eq!(answered.differences(), Some(vec![]));
+        answered.predicted = None;
+        assert_eq!(answered.differences(), None);
+        answered.problems = ignored("system:serviceaccount:apps:x", "hub:a")
+            .into_iter()
+            .collect();
+        assert_eq!(answered.differences(), Some(vec!["impersonated"]));
+        assert_eq!(ignored("hub:a", "hub:a"), None);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod embedded_tests {
+    use std::time::Duration;
+
+    use keyferry_trust::Code;
+    use secrecy::ExposeSecret;
+
+    use super::super::TargetAddress;
+    use super::*;
+    use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
+
+    /// What a target with this prefix answers to a token of its hub. The embedded target ignores
+    /// impersonation, like one behind a proxy that drops the header.
+    async fn asked(prefix: &str, hub_name: Option<&str>, impersonate: bool) -> Answered {
+        let ca = Authority::new("a CA of a test").unwrap();
+        let hub = EmbeddedHub::start(HubOptions {
+            discovery_ca: Some(ca.clone()),
+            ..HubOptions::default()
+        })
+        .await
+        .unwrap();
+        hub.add_service_account("ci", "deployer");
+        let target = EmbeddedTarget::start(TargetOptions {
+            discovery_url: Some(hub.discovery_url()),
+            allowed_subjects: vec!["system:serviceaccount:ci:deployer".to_owned()],
+            ..TargetOptions::new(hub.issuer(), "target-a", prefix, ca.ca_pem())
+        });
+        let target = target.await.unwrap();
+        let token = hub
+            .token("ci", "deployer", "target-a", Duration::from_secs(3600))
+            .unwrap();
+        let plan = Plan {
+            target: Some(TargetAddress {
+                url: target.url().to_owned(),
+                ca_pem: Some(target.ca_pem().as_bytes().to_vec()),
+                ..TargetAddress::default()
+            }),
+            held: Held::Token(token.expose_secret().as_bytes().to_vec()),
+            hub_name: hub_name.map(str::to_owned),
+            impersonate: impersonate.then(|| ("apps".to_owned(), "deployer".to_owned())),
+            ..Plan::named("flags")
+        };
+        ask(&plan, None).await.unwrap()
+    }
+
+    fn causes(answered: &Answered) -> Vec<&'static str> {
+        answered
+            .problems
+            .iter()
+            .map(|problem| problem.cause.name())
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn a_name_without_the_hubs_prefix_is_a_difference() {
+        let sound = asked("hub:", Some("hub"), false).await;
+        assert_eq!((causes(&sound), sound.differences()), (vec![], None));
+        for (prefix, hub_name, cause) in [
+            ("", None, "EmptyPrefix"),
+            ("", Some("hub"), "EmptyPrefix"),
+            ("other:", Some("hub"), "IdentityUnexpected"),
+        ] {
+            let answered = asked(prefix, hub_name, false).await;
+            assert_eq!(
+                (causes(&answered), answered.differences()),
+                (vec![cause], Some(vec!["prefix"])),
+                "{prefix:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_target_that_ignores_impersonation_is_found_out() {
+        let answered = asked("hub:", Some("hub"), true).await;
+        assert_eq!(causes(&answered), [Code::ImpersonationIgnored.name()]);
+        assert_eq!(answered.differences(), Some(vec!["impersonated"]));
+    }
+}

@@ -1,0 +1,268 @@
+//! The targets that platform admins have listed, as objects of the hub or in a configuration file.
+//! Tenants write Secrets, ConfigMaps and Flux objects. So where these lead is compared with this
+//! list before a token is issued or sent.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use keyferry_core::audience::Audience;
+use keyferry_core::ca_bundle::CaBundle;
+use keyferry_core::config::{
+    CertificateSource, ObjectSource, Overrides, ServerConfiguration, StoredTarget, TargetCluster,
+};
+use keyferry_core::name::Namespace;
+use keyferry_core::public_cluster::{ClaimedCluster, PublicCluster};
+use serde_json::Value;
+
+use super::TargetAddress;
+use keyferry_hub::certificate_secret::KubeCertificateSecrets;
+use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::config_file;
+use keyferry_hub::ports::{CertificateSecrets, HubError};
+
+const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
+/// Objects per page of a list. Each may have 64 KiB of certificates, and the client reads at most 3
+/// MiB.
+const PAGE: usize = 30;
+/// The most targets that are read.
+const MAX_TARGETS: usize = 20_000;
+/// Keyferry's namespace and its callers' audience, if no configuration file sets others.
+const DEFAULT_NAMESPACE: &str = "keyferry-system";
+const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
+
+/// The listed targets, and the place of the list.
+pub struct ListedTargets {
+    targets: Vec<TargetCluster>,
+    place: String,
+    hub: HubAccess,
+    namespace: Namespace,
+    caller_audience: String,
+}
+
+impl ListedTargets {
+    /// Reads the list, from the file if its objects are in the file, else from the hub.
+    ///
+    /// # Errors
+    /// What could not be read.
+    pub async fn read(config: Option<&Path>, hub: &HubAccess) -> Result<Self, String> {
+        let configuration = config
+            .map(|path| config_file::read(path, Overrides::of_a_reader()))
+            .transpose();
+        let configuration = configuration.map_err(|error| error.to_string())?;
+        let server = configuration
+            .as_ref()
+            .map(|configuration| &configuration.server);
+        let namespace = server.map(|server| server.cluster_resource_namespace.clone());
+        let namespace = namespace
+            .map_or_else(|| Namespace::new(DEFAULT_NAMESPACE), Ok)
+            .map_err(|error| error.to_string())?;
+        let caller = server
+            .map_or(DEFAULT_CALLER_AUDIENCE, |server| {
+                server.caller_audience.as_str()
+            })
+            .to_owned();
+        let in_file = |server: &&ServerConfiguration| server.objects == ObjectSource::File;
+        let (targets, place) = match (&configuration, config) {
+            (Some(configuration), Some(path)) if server.as_ref().is_some_and(in_file) => (
+                configuration.policy.targets.values().cloned().collect(),
+                path.display().to_string(),
+            ),
+            _ => (of_hub(hub).await?, "the hub".to_owned()),
+        };
+        Ok(Self {
+            targets,
+            place,
+            hub: hub.clone(),
+            namespace,
+            caller_audience: caller,
+        })
+    }
+
+    /// Returns the listed target of this name.
+    pub fn named(&self, name: &str) -> Option<&TargetCluster> {
+        self.targets
+            .iter()
+            .find(|target| target.name.as_str() == name)
+    }
+
+    /// Returns the listed target with this audience.
+    pub fn with_audience(&self, audience: &Audience) -> Option<&TargetCluster> {
+        self.targets
+            .iter()
+            .find(|target| target.audience == *audience)
+    }
+
+    /// Whether this is the audience of Keyferry's own callers.
+    pub fn is_callers(&self, audience: &Audience) -> bool {
+        audience.as_str() == self.caller_audience
+    }
+
+    /// Describes where the list is.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Finds the listed target at this address, with the same CA, server name and proxy. A client
+    /// of `address` then trusts no server but that target. Where several targets have the address,
+    /// prefers the one with the audience.
+    ///
+    /// # Errors
+    /// The differences.
+    pub async fn find(
+        &self,
+        address: &TargetAddress,
+        audience: Option<&Audience>,
+    ) -> Result<&TargetCluster, String> {
+        let (mut differences, mut found) = (Vec::new(), None);
+        for target in self
+            .targets
+            .iter()
+            .filter(|target| is_same_url(&target.address, &address.url))
+        {
+            match self.compare(target, address).await {
+                Ok(()) if audience.is_none_or(|audience| target.audience == *audience) => {
+                    return Ok(target);
+                }
+                Ok(()) => found = found.or(Some(target)),
+                Err(difference) => {
+                    differences.push(format!(
+                        "it differs from TargetCluster {} of {}: {difference}",
+                        target.name, self.place
+                    ));
+                }
+            }
+        }
+        match found {
+            Some(target) => Ok(target),
+            None if differences.is_empty() => Err(format!(
+                "no TargetCluster of {} has the address {:?}",
+                self.place, address.url
+            )),
+            None => Err(differences.join("; ")),
+        }
+    }
+
+    async fn compare(&self, target: &TargetCluster, address: &TargetAddress) -> Result<(), String> {
+        let ca_pem = self.ca_pem(target).await?;
+        let claimed = ClaimedCluster {
+            server: target.address.clone(),
+            tls_server_name: address.tls_server_name.clone().unwrap_or_default(),
+            insecure_skip_tls_verify: false,
+            certificate_authority_data: address
+                .ca_pem
+                .as_ref()
+                .map(|pem| STANDARD.encode(pem))
+                .unwrap_or_default(),
+            proxy_url: address.proxy_url.clone().unwrap_or_default(),
+        };
+        PublicCluster::of(target, ca_pem.as_deref())
+            .is_what(&claimed)
+            .map_err(|difference| difference.to_string())
+    }
+
+    /// Reads the CA certificates of a listed target, PEM.
+    ///
+    /// # Errors
+    /// The certificates could not be read.
+    pub async fn ca_pem(&self, target: &TargetCluster) -> Result<Option<String>, String> {
+        let failed = |how: String| {
+            format!(
+                "the CA certificates of TargetCluster {} could not be read: {how}",
+                target.name
+            )
+        };
+        let pem = match &target.certificate {
+            CertificateSource::System => return Ok(None),
+            CertificateSource::Inline(pem) => pem.clone().into_bytes(),
+            CertificateSource::Secret(name) => {
+                let client = client(&self.hub).await.map_err(failed)?;
+                let secrets = KubeCertificateSecrets::new(client, self.namespace.clone());
+                let entry = secrets
+                    .certificate(name)
+                    .await
+                    .map_err(|error| failed(error.to_string()))?;
+                entry.pem.ok_or_else(|| {
+                    failed(format!("Secret {}/{name} has no ca.crt", self.namespace))
+                })?
+            }
+        };
+        let bundle = CaBundle::from_pem(&pem, SystemClock::start().now().wall)
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(Some(bundle.to_pem()))
+    }
+}
+
+async fn client(hub: &HubAccess) -> Result<HubClient, String> {
+    let config = hub.config().await.map_err(|error| error.to_string())?;
+    HubClient::new(config).map_err(|error| error.to_string())
+}
+
+/// Reads every valid TargetCluster of the hub. The list is empty if the hub does not have the kind.
+async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, String> {
+    let client = client(hub).await?;
+    let (mut targets, mut next) = (Vec::new(), String::new());
+    loop {
+        let path = format!("{TARGET_CLUSTERS}?limit={PAGE}{next}");
+        let list: Value = match client.get_object(&path, "list of TargetClusters").await {
+            Ok(list) => list,
+            Err(HubError::NotFound(_)) => return Ok(targets),
+            Err(error) => return Err(format!("listing the TargetClusters of the hub: {error}")),
+        };
+        // The items of a list do not state their kind.
+        let items = list["items"].as_array().into_iter().flatten().map(|item| {
+            let mut item = item.clone();
+            item["apiVersion"] = "keyferry.dev/v1alpha1".into();
+            item["kind"] = "TargetCluster".into();
+            item
+        });
+        targets.extend(items.filter_map(|item| StoredTarget::read_alone(&item)));
+        let token = list
+            .pointer("/metadata/continue")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        if token.is_empty() {
+            return Ok(targets);
+        }
+        if targets.len() > MAX_TARGETS {
+            return Err(format!(
+                "listing the TargetClusters of the hub: there are more than {MAX_TARGETS}"
+            ));
+        }
+        let encoded: String = url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
+        next = format!("&continue={encoded}");
+    }
+}
+
+/// Whether two addresses are the same URL. Parsing matters because Flux drops a port that is the
+/// scheme's default.
+fn is_same_url(listed: &str, written: &str) -> bool {
+    let plain = |text: &str| {
+        url::Url::parse(text)
+            .ok()
+            .map(|url| url.as_str().trim_end_matches('/').to_owned())
+    };
+    plain(listed).is_some_and(|listed| plain(written) == Some(listed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_url;
+
+    #[test]
+    fn addresses_are_compared_as_urls() {
+        assert!(is_same_url("https://t:443", "https://t/"));
+        assert!(is_same_url("https://t:6443/a", "https://t:6443/a"));
+        for other in [
+            "https://t:6443",
+            "https://u",
+            "https://t/a",
+            "http://t",
+            "t",
+            "https://t@u",
+        ] {
+            assert!(!is_same_url("https://t", other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! Calls a target with a token, and anonymously.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, fmt::rfc2822};
+use keyferry_trust::Minor;
+use keyferry_trust::doctor::{Answer, Asked, Fetched, Identity};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use super::fetch::{Way, authorities, bounded, exchange, fault};
+use super::{DoctorError, TargetAddress};
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::connection_fault::Place;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The largest metrics response that is read: more than a large apiserver has.
+const MAX_METRICS_BYTES: usize = 128 << 20;
+const IN_FORCE: &str = "apiserver_authentication_config_controller_last_config_info{";
+
+/// A client for one target with an optional token.
+pub struct TargetCalls {
+    client: reqwest::Client,
+    base: String,
+    token: Option<SecretString>,
+    /// Where the connections lead; `None` through a proxy.
+    place: Option<Place>,
+}
+
+/// The result of the first call.
+pub struct Greeting {
+    /// The response of the target.
+    pub answer: Fetched,
+    /// The target's clock minus the local clock.
+    pub skew: Option<SignedDuration>,
+    /// The target's Kubernetes release.
+    pub minor: Option<Minor>,
+}
+
+impl TargetCalls {
+    /// Prepares calls to `address`.
+    ///
+    /// # Errors
+    /// [`DoctorError`]: the address or its certificates cannot be used.
+    pub async fn new(
+        address: &TargetAddress,
+        token: Option<SecretString>,
+    ) -> Result<Self, DoctorError> {
+        let wrong = || DoctorError::Address(address.url.clone());
+        let mut url = url::Url::parse(&address.url).map_err(|_| wrong())?;
+        let mut builder = reqwest::Client::builder()
+            .https_only(true)
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(DEADLINE);
+        if let Some(pem) = &address.ca_pem {
+            builder = builder.tls_certs_only(authorities(pem, "the target")?);
+        }
+        if let Some(proxy) = &address.proxy_url {
+            builder = builder.proxy(
+                reqwest::Proxy::all(proxy).map_err(|_| DoctorError::Address(proxy.clone()))?,
+            );
+        }
+        let mut place = Place::of_url(&url).filter(|_| address.proxy_url.is_none());
+        if let Some(name) = &address.tls_server_name {
+            place = place.map(|place| place.with_server_name(name));
+            let host = url
+                .host_str()
+                .ok_or_else(wrong)?
+                .trim_matches(['[', ']'])
+                .to_owned();
+            let port = url.port_or_known_default().ok_or_else(wrong)?;
+            let found: Vec<_> = tokio::net::lookup_host((host.as_str(), port))
+                .await
+                .map(Iterator::collect)
+                .unwrap_or_default();
+            builder = builder.resolve_to_addrs(name, &found);
+            url.set_host(Some(name)).map_err(|_| wrong())?;
+        }
+        let client = builder.build().map_err(|_| DoctorError::Client)?;
+        Ok(Self {
+            client,
+            base: url.as_str().trim_end_matches('/').to_owned(),
+            token,
+            place,
+        })
+    }
+
+    /// Whether a token is set.
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Sends GET /version without credentials, to learn whether the target is reachable, its clock
+    /// and its release.
+    pub async fn greet(&self, clock: &SystemClock) -> Greeting {
+        let response = match self.client.get(self.path("/version")).send().await {
+            Ok(response) => response,
+            Err(error) => {
+                return Greeting {
+                    answer: fault(&error, self.place.as_ref()).await,
+                    skew: None,
+                    minor: None,
+                };
+            }
+        };
+        let date = response
+            .headers()
+            .get(reqwest::header::DATE)
+            .and_then(|value| value.to_str().ok());
+        let date = date.and_then(|text| rfc2822::DateTimeParser::new().parse_timestamp(text).ok());
+        // The Date header has whole seconds, so a smaller difference means nothing.
+        let skew = date
+            .map(|date| SignedDuration::from_secs(date.duration_since(clock.now().wall).as_secs()));
+        let answer = bounded(response, Way::Known(self.place.as_ref())).await;
+        let version = match &answer {
+            Fetched::Answer(answer) => serde_json::from_slice::<Value>(&answer.body).ok(),
+            _ => None,
+        };
+        Greeting {
+            skew,
+            minor: version.as_ref().and_then(minor),
+            answer,
+        }
+    }
+
+    /// Asks which user the bearer is at the target, or would be when impersonating.
+    pub async fn who(&self, impersonated: Option<&str>) -> Identity {
+        match self.review(impersonated).await {
+            Ok(user) => Identity::Known(user["username"].as_str().unwrap_or_default().to_owned()),
+            Err(identity) => identity,
+        }
+    }
+
+    /// Returns the bearer's `userInfo` from a SelfSubjectReview.
+    ///
+    /// # Errors
+    /// What is known about the identity in spite of the failure.
+    pub async fn review(&self, impersonated: Option<&str>) -> Result<Value, Identity> {
+        let review =
+            json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+        match self
+            .post(
+                "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+                &review,
+                impersonated,
+            )
+            .await
+        {
+            Fetched::Answer(Answer {
+                status: 200..=299,
+                body,
+            }) => {
+                let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+                Ok(answer["status"]["userInfo"].clone())
+            }
+            Fetched::Answer(Answer { status: 401, .. }) => Err(Identity::Refused),
+            // Forbidden means that the bearer was authenticated.
+            Fetched::Answer(Answer { status: 403, .. }) if impersonated.is_none() => {
+                Err(Identity::Known(String::new()))
+            }
+            other => Err(Identity::Failed(odd(&other))),
+        }
+    }
+
+    /// Asks by SelfSubjectAccessReview whether an operation is allowed.
+    pub async fn allowed(&self, attributes: &Value, impersonated: Option<&str>) -> Asked {
+        let text = |name: &str| {
+            attributes
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let place = match text("namespace") {
+            "" => String::new(),
+            namespace => format!(" in {namespace}"),
+        };
+        let name = match text("name") {
+            "" => String::new(),
+            name => format!(" {name}"),
+        };
+        let what = format!("{} {}{name}{place}", text("verb"), text("resource"));
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": { "resourceAttributes": attributes },
+        });
+        match self
+            .post(
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                &review,
+                impersonated,
+            )
+            .await
+        {
+            Fetched::Answer(Answer {
+                status: 200..=299,
+                body,
+            }) => {
+                let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+                match answer["status"]["allowed"].as_bool() {
+                    Some(true) => Asked::Yes(what),
+                    Some(false) => Asked::No(format!("{what} is not allowed")),
+                    None => Asked::Unknown(format!("{what}: the answer cannot be read")),
+                }
+            }
+            Fetched::Answer(Answer { status: 403, .. }) => {
+                Asked::No(format!("{what}: impersonating is not allowed"))
+            }
+            other => Asked::Unknown(format!("{what}: {}", odd(&other))),
+        }
+    }
+
+    /// Whether all `needs` are allowed. Without needs, whether the user has any right beyond those
+    /// of every authenticated user.
+    pub async fn rights(
+        &self,
+        needs: &[Value],
+        namespace: Option<&str>,
+        impersonated: Option<&str>,
+    ) -> Asked {
+        for need in needs {
+            let asked = self.allowed(need, impersonated).await;
+            if !matches!(asked, Asked::Yes(_)) {
+                return asked;
+            }
+        }
+        if !needs.is_empty() {
+            return Asked::Yes(format!("{} right(s) that are needed", needs.len()));
+        }
+        let place = namespace.unwrap_or("default");
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": place },
+        });
+        let answer = match self
+            .post(
+                "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+                &review,
+                impersonated,
+            )
+            .await
+        {
+            Fetched::Answer(Answer {
+                status: 200..=299,
+                body,
+            }) => serde_json::from_slice::<Value>(&body).unwrap_or_default(),
+            other => return Asked::Unknown(odd(&other)),
+        };
+        let own = answer["status"]["resourceRules"]
+            .as_array()
+            .map_or(0, |rules| {
+                rules.iter().filter(|rule| !is_for_everybody(rule)).count()
+            });
+        match (own, answer["status"]["incomplete"] == json!(true), namespace) {
+            (1.., ..) => Asked::Yes(format!("{own} rule(s) in {place}")),
+            (0, true, _) => Asked::Unknown("the target cannot list the user's rules".to_owned()),
+            (0, false, Some(_)) => {
+                Asked::No(format!("no rule in {place} except those of every user"))
+            }
+            (0, false, None) => Asked::NothingYet(
+                "the user has no rights yet in the whole cluster or in default; --target-namespace \
+                 or --needs says where and what is needed".to_owned(),
+            ),
+        }
+    }
+
+    /// Sends a GET and parses the response as JSON.
+    ///
+    /// # Errors
+    /// What the target answered instead.
+    pub async fn get_json(&self, path: &str) -> Result<Value, String> {
+        match self
+            .exchange(self.with_token(self.client.get(self.path(path)), None))
+            .await
+        {
+            Fetched::Answer(Answer { status: 200, body }) => serde_json::from_slice(&body)
+                .map_err(|_| "the target's answer is not JSON".to_owned()),
+            other => Err(odd(&other)),
+        }
+    }
+
+    /// Sends HEAD /livez/ping, client-go's probe for flow control.
+    pub async fn ping(&self) -> Asked {
+        match self
+            .exchange(self.with_token(self.client.head(self.path("/livez/ping")), None))
+            .await
+        {
+            Fetched::Answer(Answer {
+                status: 200..=299, ..
+            }) => Asked::Yes("HEAD /livez/ping".to_owned()),
+            Fetched::Answer(Answer { status: 403, .. }) => {
+                Asked::No("HEAD /livez/ping is forbidden".to_owned())
+            }
+            other => Asked::Unknown(odd(&other)),
+        }
+    }
+
+    /// Returns the hashes of the active configuration, if the bearer may read metrics.
+    pub async fn hashes_in_force(&self) -> Option<Vec<String>> {
+        let request = self.with_token(self.client.get(self.path("/metrics")), None);
+        let mut response = request
+            .send()
+            .await
+            .ok()
+            .filter(|response| response.status().is_success())?;
+        let mut text = Vec::new();
+        while let Some(chunk) = response.chunk().await.ok()? {
+            text.extend_from_slice(&chunk);
+            if text.len() > MAX_METRICS_BYTES {
+                return None;
+            }
+        }
+        Some(hashes(&String::from_utf8_lossy(&text)))
+    }
+
+    async fn post(&self, path: &str, object: &Value, impersonated: Option<&str>) -> Fetched {
+        self.exchange(self.with_token(self.client.post(self.path(path)).json(object), impersonated))
+            .await
+    }
+
+    async fn exchange(&self, request: reqwest::RequestBuilder) -> Fetched {
+        exchange(request, Way::Known(self.place.as_ref())).await
+    }
+
+    fn with_token(
+        &self,
+        request: reqwest::RequestBuilder,
+        impersonated: Option<&str>,
+    ) -> reqwest::RequestBuilder {
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        };
+        match impersonated {
+            Some(user) => request.header("Impersonate-User", user),
+            None => request,
+        }
+    }
+
+    fn path(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+}
+
+/// Returns the hashes of `last_config_info` from the metrics.
+pub(super) fn hashes(metrics: &str) -> Vec<String> {
+    let labels = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix(IN_FORCE)?.split_once('}'))
+        .map(|(labels, _)| labels);
+    // The apiserver's own identity is in another label that ends in the same letters.
+    let values = labels
+        .flat_map(|labels| labels.split(','))
+        .filter_map(|label| label.strip_prefix("hash=\"")?.strip_suffix('"'));
+    values.map(str::to_owned).collect()
+}
+
+/// Parses the release from the response of /version.
+pub(super) fn minor(version: &Value) -> Option<Minor> {
+    version.get("gitVersion")?.as_str()?.parse().ok()
+}
+
+/// Whether this rule is one that `system:basic-user` grants to every authenticated user.
+fn is_for_everybody(rule: &Value) -> bool {
+    let resources = rule["resources"].as_array();
+    resources.is_some_and(|all| {
+        all.iter().all(|one| {
+            one.as_str()
+                .is_some_and(|name| name.starts_with("selfsubject"))
+        })
+    })
+}
+
+fn odd(fetched: &Fetched) -> String {
+    match fetched {
+        Fetched::NotTried => "the target was not asked".to_owned(),
+        Fetched::Unreachable(how) | Fetched::Untrusted(how) => how.clone(),
+        Fetched::Answer(Answer { status, .. }) => {
+            format!("the target answers with status {status}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{hashes, is_for_everybody};
+    use serde_json::json;
+
+    #[test]
+    fn the_hash_is_found_among_the_metrics() {
+        let text = "# HELP \
+            x\napiserver_authentication_config_controller_last_config_info{apiserver_id_hash=\"sha256:aa\",hash=\"sha256:bb\"} 1\nother 2\n";
+        assert_eq!(hashes(text), ["sha256:bb"]);
+        assert!(hashes("").is_empty());
+    }
+
+    #[test]
+    fn everybody_may_review_themselves_and_that_is_no_right() {
+        assert!(is_for_everybody(
+            &json!({ "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"] })
+        ));
+        assert!(!is_for_everybody(
+            &json!({ "resources": ["selfsubjectreviews", "pods"] })
+        ));
+    }
+}

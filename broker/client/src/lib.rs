@@ -1,0 +1,96 @@
+//! The client of the token API, and the mode without a server: the base of `keyferry token`,
+//! `kubeconfig` and `exec`.
+
+pub mod admission_policies;
+pub mod caller_token;
+pub mod checked_mint;
+pub mod client_file;
+pub mod credential_cache;
+pub mod direct;
+pub mod doctor;
+pub mod key_records;
+pub mod objects_of_hub;
+pub mod poked_target;
+pub mod server;
+pub mod token_agent;
+pub mod token_directory;
+pub mod trusted_issuer;
+
+use std::time::Duration;
+
+use keyferry_core::reason::Reason;
+use secrecy::SecretString;
+
+/// A token with its remaining lifetime.
+pub struct UsableToken {
+    /// The token.
+    pub token: SecretString,
+    /// How long the token may be used, after the safety margin.
+    pub usable: Duration,
+}
+
+/// Why a command got no credential.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The caller's own token was not found.
+    #[error(transparent)]
+    CallerToken(#[from] caller_token::CallerTokenError),
+    /// The configuration file cannot be used.
+    #[error(transparent)]
+    Configuration(#[from] keyferry_hub::config_file::ConfigFileError),
+    /// The hub's client cannot be made.
+    #[error(transparent)]
+    Hub(#[from] keyferry_hub::client::ClientError),
+    /// A call to the hub failed.
+    #[error("{doing}: {error}")]
+    HubCall {
+        /// The failed step.
+        doing: &'static str,
+        /// The error of the call.
+        error: keyferry_hub::ports::HubError,
+    },
+    /// The hub's discovery documents cannot be used.
+    #[error(transparent)]
+    Publish(#[from] keyferry_issuer::publication::PublishError),
+    /// Policy or the current state refuses the access.
+    #[error("getting a token for {access}: {reason}: {detail}")]
+    Refused {
+        /// The requested access.
+        access: String,
+        /// The stable code.
+        reason: Reason,
+        /// The explanation, with the fix.
+        detail: String,
+    },
+    /// The server's certificates cannot be read.
+    #[error(
+        "reading the server's CA certificates {0}: it must be a PEM file of at most 330,000 bytes"
+    )]
+    CertificateAuthority(std::path::PathBuf),
+    /// The server cannot be reached.
+    #[error("calling {server}: {problem}")]
+    Server {
+        /// The address of the server.
+        server: String,
+        /// The cause of the failure.
+        problem: String,
+    },
+    /// The server answered with an error.
+    #[error("the server answered {status} {error}: {description}{}", server::suffix(.request_id.as_deref()))]
+    Answer {
+        /// HTTP status.
+        status: u16,
+        /// The error code in the answer.
+        error: String,
+        /// The error description in the answer.
+        description: String,
+        /// The request id, which is also in the server's audit record.
+        request_id: Option<String>,
+    },
+    /// The received kubeconfig cannot be used.
+    #[error(transparent)]
+    Received(#[from] keyferry_core::received_kubeconfig::ReceivedError),
+    /// The kubeconfig could not be rendered.
+    #[error(transparent)]
+    Kubeconfig(#[from] keyferry_core::kubeconfig::KubeconfigError),
+}

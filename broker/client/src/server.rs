@@ -1,0 +1,383 @@
+//! Calls to a Keyferry server.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use keyferry_core::ca_bundle::MAX_CA_BUNDLE_BYTES;
+use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
+use keyferry_core::foreign_text;
+use keyferry_core::jwt::UnverifiedJwt;
+use keyferry_core::lifetime;
+use keyferry_core::name::AccessName;
+use keyferry_core::public_cluster::PublicCluster;
+use keyferry_core::received_kubeconfig;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+
+use super::{ClientError, UsableToken};
+use keyferry_hub::connection_fault::{ConnectionFault, Kind, Place};
+use keyferry_hub::regular_file;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+const MAX_ANSWER_BYTES: usize = 512 * 1024;
+
+/// The address of a Keyferry server.
+#[derive(Clone, Debug)]
+pub struct ServerAddress {
+    /// The https origin of the server.
+    pub url: String,
+    /// The only CA certificates to trust for the server. `None` means the system's.
+    pub certificate_authority: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    access_token: SecretString,
+    token_type: String,
+    expires_in: u64,
+    keyferry_cluster: Option<PublicCluster>,
+}
+
+/// A token with the cluster that it is for, as an exec plugin needs it.
+pub struct ClusterToken {
+    /// The token.
+    pub token: UsableToken,
+    /// The cluster to which the token may be sent. `None` from a server that does not report it.
+    pub cluster: Option<PublicCluster>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ErrorAnswer {
+    error: String,
+    error_description: String,
+}
+
+impl ServerAddress {
+    /// Exchanges the caller's token for one of `access`.
+    ///
+    /// # Errors
+    /// [`ClientError`]. Of the server's response, only its error texts are repeated.
+    pub async fn token(
+        &self,
+        caller: &SecretString,
+        access: &AccessName,
+    ) -> Result<UsableToken, ClientError> {
+        Ok(self.exchange(caller, access, &[]).await?.token)
+    }
+
+    /// Like [`ServerAddress::token`], and also returns where the target is.
+    ///
+    /// # Errors
+    /// As [`ServerAddress::token`].
+    pub async fn cluster_token(
+        &self,
+        caller: &SecretString,
+        access: &AccessName,
+    ) -> Result<ClusterToken, ClientError> {
+        self.exchange(caller, access, &[("keyferry_cluster", "true")])
+            .await
+    }
+
+    async fn exchange(
+        &self,
+        caller: &SecretString,
+        access: &AccessName,
+        further: &[(&str, &str)],
+    ) -> Result<ClusterToken, ClientError> {
+        let audience = access.to_string();
+        let form = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("grant_type", GRANT_TYPE)
+            .append_pair("subject_token_type", TOKEN_TYPE_JWT)
+            .append_pair("audience", &audience)
+            .append_pair("subject_token", caller.expose_secret())
+            .extend_pairs(further)
+            .finish();
+        let request = self
+            .client()?
+            .post(self.path("/v1/token"))
+            .header(
+                reqwest::header::CONTENT_TYPE,
+                "application/x-www-form-urlencoded",
+            )
+            .body(form);
+        let received = self.send(request).await?;
+        let wrong = |problem: &str| self.problem_of(&received, problem);
+        let answer: TokenAnswer = serde_json::from_slice(&received.body)
+            .map_err(|_| wrong("its answer is not a token"))?;
+        // From here on, the response contains a token and nothing that could control a terminal.
+        let sound = UnverifiedJwt::parse(answer.access_token.expose_secret()).is_ok()
+            && answer.token_type == "Bearer";
+        if !sound || answer.expires_in > lifetime::MAX.as_secs() {
+            return Err(wrong(
+                "its answer is not a bearer token with a valid lifetime",
+            ));
+        }
+        let cluster = answer
+            .keyferry_cluster
+            .map(PublicCluster::checked)
+            .transpose();
+        let cluster = cluster
+            .map_err(|error| wrong(&format!("it does not report the target's address: {error}")))?;
+        let token = UsableToken {
+            token: answer.access_token,
+            usable: Duration::from_secs(answer.expires_in),
+        };
+        Ok(ClusterToken { token, cluster })
+    }
+
+    /// Fetches the kubeconfig of `access`.
+    ///
+    /// # Errors
+    /// As [`ServerAddress::token`].
+    pub async fn kubeconfig(
+        &self,
+        caller: &SecretString,
+        access: &AccessName,
+    ) -> Result<SecretString, ClientError> {
+        let path = format!(
+            "/v1/namespaces/{}/accesses/{}/kubeconfig",
+            access.namespace, access.name
+        );
+        let request = self
+            .client()?
+            .get(self.path(&path))
+            .bearer_auth(caller.expose_secret());
+        let answer = self.send(request).await?;
+        let text = std::str::from_utf8(&answer.body)
+            .map_err(|_| self.problem_of(&answer, "its answer is not a kubeconfig"))?;
+        received_kubeconfig::read(text, access).map_err(|error| self.problem_of(&answer, error))
+    }
+
+    fn path(&self, path: &str) -> String {
+        format!("{}{path}", self.url.trim_end_matches('/'))
+    }
+
+    fn problem(&self, problem: impl Into<String>) -> ClientError {
+        ClientError::Server {
+            server: self.url.clone(),
+            problem: problem.into(),
+        }
+    }
+
+    /// Builds an error about a response, with the request id of the server's audit record.
+    fn problem_of(&self, answer: &Answer, problem: impl std::fmt::Display) -> ClientError {
+        self.problem(format!("{problem}{}", suffix(answer.request_id.as_deref())))
+    }
+
+    /// Parses the server's address.
+    fn address(&self) -> Result<url::Url, ClientError> {
+        let url = url::Url::parse(&self.url)
+            .ok()
+            .filter(|url| url.scheme() == "https" && url.has_host());
+        url.ok_or_else(|| {
+            // The parser takes HOST of HOST:PORT for the scheme.
+            let rest = self.url.strip_prefix("http://").unwrap_or(&self.url);
+            let meant = format!("https://{rest}");
+            let fix = match url::Url::parse(&meant) {
+                Ok(url) if url.has_host() && !rest.contains("://") => {
+                    format!("; fix: write {meant}")
+                }
+                _ => String::new(),
+            };
+            self.problem(format!("the address is not an https URL{fix}"))
+        })
+    }
+
+    /// Builds an HTTPS client that sends the caller's token only to this origin: https only, no
+    /// redirects, no proxy from the environment.
+    fn client(&self) -> Result<reqwest::Client, ClientError> {
+        self.address()?;
+        let mut builder = reqwest::Client::builder()
+            .https_only(true)
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(DEADLINE)
+            .connect_timeout(Duration::from_secs(5));
+        if let Some(path) = &self.certificate_authority {
+            let wrong = || ClientError::CertificateAuthority(path.clone());
+            let pem = regular_file::read(path, MAX_CA_BUNDLE_BYTES as u64).map_err(|_| wrong())?;
+            let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(|_| wrong())?;
+            if certificates.is_empty() {
+                return Err(wrong());
+            }
+            builder = builder.tls_certs_only(certificates);
+        }
+        builder.build().map_err(|_| {
+            self.problem(
+                "no HTTPS client can be made; is there a CA to trust? give --certificate-authority",
+            )
+        })
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, ClientError> {
+        let mut response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => return Err(self.fault(&error).await),
+        };
+        let status = response.status();
+        let request_id = response
+            .headers()
+            .get("x-request-id")
+            .and_then(|id| id.to_str().ok())
+            .and_then(request_id);
+        let mut answer = Answer {
+            body: Vec::new(),
+            request_id,
+        };
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if answer.body.len() + chunk.len() <= MAX_ANSWER_BYTES => {
+                    answer.body.extend_from_slice(&chunk)
+                }
+                Ok(Some(_)) => return Err(self.problem_of(&answer, "its answer is too large")),
+                Ok(None) => break,
+                Err(error) => return Err(self.fault(&error).await),
+            }
+        }
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let error: ErrorAnswer = serde_json::from_slice(&answer.body).unwrap_or_default();
+        // Every error of the token API has a code.
+        if error.error.is_empty() {
+            return Err(self.foreign(status.as_u16(), &answer).await);
+        }
+        let plain = |text: &str| foreign_text::lines(text, 2000);
+        Err(ClientError::Answer {
+            status: status.as_u16(),
+            error: plain(&error.error),
+            description: plain(&error.error_description),
+            request_id: answer.request_id,
+        })
+    }
+
+    /// Describes what responded instead of the token API.
+    async fn foreign(&self, status: u16, answer: &Answer) -> ClientError {
+        let problem = if status == 404 && self.is_discovery().await {
+            "this is the discovery listener, not the token API; fix: name the listener of \
+             api.address, by default port 9443"
+                .to_owned()
+        } else {
+            format!("it answers {status}, and not as Keyferry's token API does; check the address")
+        };
+        self.problem_of(answer, problem)
+    }
+
+    /// Whether this origin publishes a discovery document. Asked without the caller's token.
+    async fn is_discovery(&self) -> bool {
+        let Ok(client) = self.client() else {
+            return false;
+        };
+        let Ok(mut response) = client
+            .get(self.path("/.well-known/openid-configuration"))
+            .send()
+            .await
+        else {
+            return false;
+        };
+        let mut body = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_ANSWER_BYTES {
+                return false;
+            }
+        }
+        let document: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+        response.status().is_success()
+            && document["issuer"].is_string()
+            && document["jwks_uri"].is_string()
+    }
+
+    async fn fault(&self, error: &reqwest::Error) -> ClientError {
+        if error.is_timeout() {
+            return self.problem("it did not answer in time");
+        }
+        if !error.is_connect() {
+            return self.problem("the request could not be completed");
+        }
+        let place = self.address().ok().as_ref().and_then(Place::of_url);
+        let fault = ConnectionFault::of(error, place.as_ref()).await;
+        let fix = match (&fault.kind, &self.certificate_authority) {
+            (Kind::UnknownAuthority, None) => {
+                "; fix: give the CA of the server by --certificate-authority FILE".to_owned()
+            }
+            (Kind::UnknownAuthority, Some(file)) => {
+                format!(
+                    "; fix: give the CA of the server, --certificate-authority {} is another",
+                    file.display()
+                )
+            }
+            _ => String::new(),
+        };
+        self.problem(format!("{}{fix}", fault.text))
+    }
+}
+
+/// The body of a response, and the id that links it to the server's audit record.
+struct Answer {
+    body: Vec<u8>,
+    request_id: Option<String>,
+}
+
+/// Accepts a request id in Keyferry's format; anything else is not repeated.
+fn request_id(text: &str) -> Option<String> {
+    let sound = (1..=64).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    sound.then(|| text.to_owned())
+}
+
+/// Formats the request id for an error message.
+pub(super) fn suffix(request_id: Option<&str>) -> String {
+    request_id
+        .map(|id| format!(" (request id {id})"))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{ServerAddress, request_id};
+
+    #[test]
+    fn an_address_without_https_is_told_how_to_write_it() {
+        let said = |url: &str| {
+            ServerAddress {
+                url: url.to_owned(),
+                certificate_authority: None,
+            }
+            .address()
+            .err()
+            .map(|error| error.to_string())
+        };
+        assert_eq!(said("https://k.example:9443"), None);
+        for (url, meant) in [
+            ("http://k.example", "https://k.example"),
+            ("127.0.0.1:9443", "https://127.0.0.1:9443"),
+            ("k.example:9443", "https://k.example:9443"),
+            ("k.example", "https://k.example"),
+        ] {
+            let said = said(url).unwrap();
+            assert!(
+                said.contains("not an https URL") && said.ends_with(&format!("fix: write {meant}")),
+                "{said}"
+            );
+        }
+        for url in ["", "ftp://k.example", "https://"] {
+            assert!(said(url).unwrap().ends_with("not an https URL"), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_request_id_is_repeated_only_if_it_is_one() {
+        assert_eq!(
+            request_id("d2fd05e9826e417b").as_deref(),
+            Some("d2fd05e9826e417b")
+        );
+        for text in ["", "a b", "a\u{1b}", &"a".repeat(65)] {
+            assert_eq!(request_id(text), None, "{text:?}");
+        }
+    }
+}

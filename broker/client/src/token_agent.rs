@@ -1,0 +1,148 @@
+//! Keeps one token directory fresh for one access, for as long as the process lives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keyferry_core::jwt::UnverifiedJwt;
+use keyferry_core::kubeconfig;
+use keyferry_core::lifetime;
+use keyferry_core::name::AccessName;
+use keyferry_core::received_kubeconfig::ReceivedKubeconfig;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::ClientError;
+use super::token_directory::{TokenDirectory, TokenDirectoryError};
+use keyferry_hub::clock::Clock;
+use keyferry_hub::random::Random;
+
+/// The shortest and the longest pause before a retry.
+const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// How often the clock is checked while waiting, because the machine may sleep meanwhile.
+const LOOK: Duration = Duration::from_secs(20);
+
+/// The parts of an agent.
+pub struct AgentParts {
+    /// The access whose token is kept.
+    pub access: AccessName,
+    /// The directory for its files.
+    pub directory: TokenDirectory,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// The source of randomness.
+    pub random: Arc<dyn Random>,
+}
+
+/// Why a round wrote nothing. Files of earlier rounds stay.
+#[derive(Debug, thiserror::Error)]
+pub enum RoundError {
+    /// No token was received.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The files could not be written.
+    #[error(transparent)]
+    Directory(#[from] TokenDirectoryError),
+    /// The token has expired or has no readable expiry.
+    #[error(
+        "the server's token has ended by this machine's clock, or does not say when it ends; \
+         correct the clocks"
+    )]
+    Expiry,
+    /// The kubeconfig could not be rendered.
+    #[error(transparent)]
+    Kubeconfig(#[from] kubeconfig::KubeconfigError),
+}
+
+/// The result of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// When the current token expires.
+    pub expires: Timestamp,
+    /// Whether the files were replaced. False if they were already the same.
+    pub written: bool,
+}
+
+/// Reports the result of every round. It contains no secret.
+pub type Report = dyn Fn(&AccessName, &Result<Round, RoundError>) + Send + Sync;
+
+/// Writes the files of one round from the server's response.
+///
+/// # Errors
+/// [`RoundError`].
+pub fn write(parts: &AgentParts, received: &ReceivedKubeconfig) -> Result<Round, RoundError> {
+    let ReceivedKubeconfig { cluster, token } = received;
+    let now = parts.clock.now().wall;
+    let expires = expiry(token)
+        .filter(|expires| *expires > now)
+        .ok_or(RoundError::Expiry)?;
+    let document = kubeconfig::with_files(cluster, &parts.access)?;
+    let ca = cluster.ca_pem();
+    let mut files = vec![
+        ("token", token.expose_secret().as_bytes()),
+        ("namespace", parts.access.namespace.as_str().as_bytes()),
+        ("kubeconfig", document.as_bytes()),
+    ];
+    files.extend(ca.as_ref().map(|pem| ("ca.crt", pem.as_bytes())));
+    let mut random = [0; 8];
+    parts.random.fill(&mut random);
+    let written = parts
+        .directory
+        .replace(&files, now, u64::from_be_bytes(random))?;
+    Ok(Round { expires, written })
+}
+
+/// Returns the token's own, unverified expiry.
+pub fn expiry(token: &SecretString) -> Option<Timestamp> {
+    let jwt = UnverifiedJwt::parse(token.expose_secret()).ok()?;
+    Timestamp::from_second(jwt.claims().get("exp")?.as_i64()?).ok()
+}
+
+/// Fetches and writes in rounds until the task is dropped. After a failure it retries with growing
+/// pauses.
+pub async fn keep(
+    parts: AgentParts,
+    fetch: impl AsyncFn() -> Result<ReceivedKubeconfig, ClientError>,
+    report: &Report,
+) {
+    let mut failures = 0;
+    loop {
+        let round = match fetch().await {
+            Ok(received) => write(&parts, &received),
+            Err(error) => Err(error.into()),
+        };
+        report(&parts.access, &round);
+        let now = parts.clock.now();
+        let wait = match &round {
+            Ok(round) => {
+                failures = 0;
+                let left =
+                    Duration::try_from(round.expires.duration_since(now.wall)).unwrap_or_default();
+                lifetime::rewrite_after(left, parts.random.unit())
+            }
+            Err(_) => {
+                failures += 1;
+                pause(failures, parts.random.unit())
+            }
+        };
+        let due = keyferry_core::moment::Deadline::after(wait, now);
+        loop {
+            let left = due.left(parts.clock.now());
+            if left.is_zero() {
+                break;
+            }
+            tokio::time::sleep(left.min(LOOK)).await;
+        }
+    }
+}
+
+/// Doubles the pause after each failure in a row, and shortens it at random by up to half.
+fn pause(failures: u32, jitter: f64) -> Duration {
+    let [least, most] = RETRY;
+    let pause = least
+        .saturating_mul(1 << failures.saturating_sub(1).min(10))
+        .min(most);
+    pause.mul_f64(1.0 - 0.5 * jitter.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests;

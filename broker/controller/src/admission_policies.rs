@@ -1,0 +1,270 @@
+//! Compares the hub's admission policies with the shipped ones, regularly. Without
+//! `keyferry-author` no token is written to an object. The gaps without each other policy are
+//! reported in the targets' statuses, the metrics and the log; nothing else is blocked.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::admission_policy::{self, AdmissionPolicy, HubSite};
+use keyferry_core::delivery::ReadObject;
+use keyferry_core::reason::Reason;
+use serde_json::Value;
+
+use crate::pairing_trial::PairingTrial;
+use keyferry_hub::admission_policy::{AdmissionPolicyReader, AdmissionPolicyWriter, Standing};
+use keyferry_hub::clock::Clock;
+use keyferry_hub::leadership::LeadershipReader;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::{HubError, HubFacts, HubObjects};
+use keyferry_issuer::publication::PublicationReader;
+
+const INTERVAL: Duration = Duration::from_secs(20);
+/// How often the policies that no delivery depends on are compared.
+pub(super) const OTHERS: Duration = Duration::from_secs(60);
+/// How often the hub's audiences are read: they change only with a restart of its apiserver.
+const FACTS: Duration = Duration::from_secs(3600);
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// The state and dependencies of [`follow`].
+pub struct AdmissionPolicyChecks {
+    /// The state of `keyferry-author`.
+    pub author: AdmissionPolicyWriter,
+    /// The state of `keyferry-pairing`.
+    pub pairing: AdmissionPolicyWriter,
+    /// The state of `keyferry-labels`.
+    pub labels: AdmissionPolicyWriter,
+    /// The state of all other policies.
+    pub others: OtherAdmissionPolicies,
+    /// Tests the effect of `keyferry-pairing`.
+    pub trial: PairingTrial,
+    /// Reads the policies.
+    pub objects: Arc<dyn HubObjects>,
+    /// This hub's values for the placeholders in the shipped policies.
+    pub facts: KnownSite,
+    /// Whether this replica leads: only the leader tests.
+    pub leadership: LeadershipReader,
+    /// The clock for the next comparison.
+    pub clock: Arc<dyn Clock>,
+    /// Reports whether each policy is active.
+    pub metrics: Metrics,
+}
+
+/// The policies that have no condition of their own in the statuses.
+pub struct OtherAdmissionPolicies {
+    admission_policies: Vec<AdmissionPolicyWriter>,
+    /// Whether `keyferry-pairing` exempts all audiences of the hub. Whether it is active at all is
+    /// the state of its own writer.
+    spared: AdmissionPolicyWriter,
+    due: Duration,
+}
+
+impl Default for OtherAdmissionPolicies {
+    fn default() -> Self {
+        let known = [
+            admission_policy::AUTHOR,
+            admission_policy::PAIRING,
+            admission_policy::LABELS,
+        ];
+        let admission_policies = admission_policy::ALL
+            .into_iter()
+            .filter(|admission_policy| !known.contains(admission_policy))
+            .map(AdmissionPolicyWriter::of)
+            .collect();
+        Self {
+            admission_policies,
+            spared: AdmissionPolicyWriter::pairing(),
+            due: Duration::ZERO,
+        }
+    }
+}
+
+impl OtherAdmissionPolicies {
+    /// Returns the readers of these policies.
+    pub fn readers(&self) -> Vec<AdmissionPolicyReader> {
+        self.admission_policies
+            .iter()
+            .chain([&self.spared])
+            .map(AdmissionPolicyWriter::reader)
+            .collect()
+    }
+}
+
+/// Facts about the hub, cached and reloaded when due.
+pub struct KnownSite {
+    /// Reads the facts from the hub.
+    pub source: Arc<dyn HubFacts>,
+    /// The hub's issuer.
+    pub published: PublicationReader,
+    /// The facts known so far.
+    pub site: HubSite,
+    /// The hub's audiences as last read.
+    pub audiences: BTreeSet<String>,
+    /// When to reload, by the monotonic clock.
+    pub due: Duration,
+}
+
+impl KnownSite {
+    pub(super) async fn current(&mut self, now: Duration) -> &HubSite {
+        if now >= self.due {
+            let user = self.source.own_username().await;
+            let audiences = self.source.api_audiences().await;
+            // A fact that could not be read keeps its value, and is read again at the next check.
+            if user.is_ok() && audiences.is_ok() {
+                self.due = now + FACTS;
+            }
+            if let Ok(user) = user {
+                self.site.username = user;
+            }
+            if let Ok(audiences) = audiences {
+                self.audiences = audiences.into_iter().collect();
+            }
+        }
+        self.site.hub_audiences = self.audiences.clone();
+        self.site.hub_audiences.extend(
+            self.published
+                .current()
+                .map(|published| published.issuer.as_str().to_owned()),
+        );
+        &self.site
+    }
+}
+
+/// Compares the policies until the task is dropped.
+pub async fn follow(mut admission_policies: AdmissionPolicyChecks) {
+    loop {
+        admission_policies.look().await;
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+impl AdmissionPolicyChecks {
+    async fn look(&mut self) {
+        let now = self.clock.now();
+        let site = self.facts.current(now.mono).await.clone();
+        if let Some((found, _)) = self.compared(self.author.admission_policy(), &site).await {
+            self.take(&self.author, found, Reason::AuthorUnchecked);
+        }
+        if let Some((found, _)) = self.compared(self.labels.admission_policy(), &site).await {
+            self.take(&self.labels, found, Reason::LabelsUnprotected);
+        }
+        let compared = self.compared(self.pairing.admission_policy(), &site).await;
+        let mut found = compared.as_ref().map(|(found, _)| found.clone());
+        if found == Some(Standing::InForce) && self.leadership.leads(now) {
+            found = self.trial.standing(&*self.objects, now.mono).await;
+        } else {
+            self.trial.forget();
+        }
+        if let Some(found) = found {
+            self.take(&self.pairing, found, Reason::PairingUnprotected);
+        }
+        if let Some((_, spared)) = compared {
+            if spared != Standing::InForce {
+                self.metrics
+                    .admission_policy(self.pairing.admission_policy().name(), false);
+            }
+            report(
+                &self.others.spared,
+                spared,
+                Reason::AdmissionPolicyIncomplete,
+                "a mistake in the AudiencePairing could stop every Pod",
+            );
+        }
+        if now.mono >= self.others.due {
+            self.others.due = now.mono + OTHERS;
+            for writer in &self.others.admission_policies {
+                let Some((found, spared)) = self.compared(writer.admission_policy(), &site).await
+                else {
+                    continue;
+                };
+                // Both bindings of keyferry-pairing share one policy, so its list is reported only
+                // once.
+                let with_list = *writer.admission_policy() != admission_policy::PAIRING_CLOSED
+                    && found == Standing::InForce;
+                self.take(
+                    writer,
+                    if with_list { spared } else { found },
+                    Reason::AdmissionPolicyIncomplete,
+                );
+            }
+        }
+    }
+
+    fn take(&self, writer: &AdmissionPolicyWriter, found: Standing, reason: Reason) {
+        self.metrics
+            .admission_policy(writer.admission_policy().name(), found == Standing::InForce);
+        report(writer, found, reason, writer.admission_policy().meaning());
+    }
+
+    /// Compares a policy and its binding, and the policy's list of the hub's audiences. An
+    /// unreachable hub changes no state: it would not admit anything either.
+    async fn compared(
+        &self,
+        admission_policy: &AdmissionPolicy,
+        site: &HubSite,
+    ) -> Option<(Standing, Standing)> {
+        match read(&*self.objects, admission_policy).await {
+            Ok((policy, binding)) => {
+                let standing = |outcome: Result<(), admission_policy::AdmissionPolicyGap>| {
+                    outcome
+                        .map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce)
+                };
+                Some((
+                    standing(admission_policy.check(&policy, &binding, site)),
+                    standing(admission_policy.check_hub_audiences(&policy, site)),
+                ))
+            }
+            Err(error) if error.proves_unreachable() || error == HubError::Busy => None,
+            Err(error) => {
+                let gap = Standing::Gap(format!(
+                    "the admission policy {} could not be read: {error}",
+                    admission_policy.name()
+                ));
+                Some((gap, Standing::InForce))
+            }
+        }
+    }
+}
+
+pub(super) fn report(
+    writer: &AdmissionPolicyWriter,
+    found: Standing,
+    reason: Reason,
+    meaning: &'static str,
+) {
+    let name = writer.admission_policy().name();
+    if writer.set(found.clone()) {
+        match found {
+            Standing::InForce => tracing::info!(
+                policy = name,
+                "the admission policy of the hub is as shipped"
+            ),
+            Standing::Gap(gap) => tracing::warn!(policy = name, %reason, gap, "{meaning}"),
+            Standing::Unknown => {}
+        }
+    }
+}
+
+pub(super) async fn read(
+    objects: &dyn HubObjects,
+    admission_policy: &AdmissionPolicy,
+) -> Result<(Value, Value), HubError> {
+    let value =
+        |read: Option<ReadObject>| read.map(|read| read.value().clone()).unwrap_or(Value::Null);
+    let policy = objects
+        .get(&format!(
+            "{GROUP}/validatingadmissionpolicies/{}",
+            admission_policy.policy_name()
+        ))
+        .await?;
+    let binding = objects
+        .get(&format!(
+            "{GROUP}/validatingadmissionpolicybindings/{}",
+            admission_policy.name()
+        ))
+        .await?;
+    Ok((value(policy), value(binding)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! Reloads the targets' CA certificates every half minute and after each change of the targets.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keyferry_core::ca_bundle::CaBundle;
+use keyferry_core::config::{CertificateSource, Generation, Policy, TargetCluster};
+use keyferry_core::name::ObjectName;
+use keyferry_core::reason::Reason;
+
+use keyferry_hub::clock::Clock;
+use keyferry_hub::policy_store::PolicyReader;
+use keyferry_hub::ports::{CertificateSecrets, HubError};
+use keyferry_hub::reload_signal::ReloadSignal;
+use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
+
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// Follows the targets until the task is dropped.
+pub async fn follow(
+    policy: PolicyReader,
+    secrets: Arc<dyn CertificateSecrets>,
+    targets: TargetWriter,
+    clock: Arc<dyn Clock>,
+    mut reload_signal: ReloadSignal,
+) {
+    let mut changes = policy.changes();
+    loop {
+        let resolved = specs(&policy.current());
+        resolve_all(&policy, &*secrets, &targets, &*clock).await;
+        let again = tokio::time::sleep(INTERVAL);
+        tokio::pin!(again);
+        loop {
+            tokio::select! {
+                () = &mut again => break,
+                () = reload_signal.ordered() => break,
+                changed = changes.changed() => if changed.is_err() { return },
+            }
+            // Tenants can change the policy as often as they like, so Secrets are reloaded only for
+            // a change of the targets.
+            if specs(&policy.current()) != resolved {
+                break;
+            }
+        }
+    }
+}
+
+fn specs(policy: &Policy) -> Vec<(ObjectName, Generation)> {
+    policy
+        .targets
+        .values()
+        .map(|target| (target.name.clone(), target.generation))
+        .collect()
+}
+
+/// Determines each target's readiness. A bad certificate affects only its own target.
+pub async fn resolve_all(
+    policy: &PolicyReader,
+    secrets: &dyn CertificateSecrets,
+    targets: &TargetWriter,
+    clock: &dyn Clock,
+) {
+    let policy = policy.current();
+    let reader = targets.reader();
+    let mut read: HashMap<&ObjectName, Option<FromSecret>> = HashMap::new();
+    let mut states = HashMap::new();
+    for target in policy.targets.values() {
+        let before = reader
+            .last(&target.name)
+            .filter(|state| state.generation == target.generation);
+        let plain = |readiness| FromSecret {
+            readiness,
+            client_certificate: false,
+        };
+        let FromSecret {
+            readiness,
+            client_certificate,
+        } = match &target.certificate {
+            CertificateSource::System => plain(Readiness::Ready(None)),
+            CertificateSource::Inline(pem) => plain(bundle(pem.as_bytes(), clock.now().wall)),
+            CertificateSource::Secret(name) => {
+                let known = match read.get(name) {
+                    Some(known) => known.clone(),
+                    None => from_secret(secrets, name, clock.now().wall).await.ok(),
+                };
+                read.insert(name, known.clone());
+                // Each target falls back to its own state, not to that of another with the same
+                // Secret.
+                known.unwrap_or_else(|| unreachable_hub(before.as_ref()))
+            }
+        };
+        report(target, before.as_ref(), &readiness);
+        states.insert(
+            target.name.clone(),
+            TargetState {
+                generation: target.generation,
+                readiness,
+                client_certificate,
+            },
+        );
+    }
+    targets.replace(states);
+}
+
+/// Keeps the previous state when the hub does not answer.
+fn unreachable_hub(before: Option<&TargetState>) -> FromSecret {
+    match before {
+        Some(state) => FromSecret {
+            readiness: state.readiness.clone(),
+            client_certificate: state.client_certificate,
+        },
+        None => FromSecret {
+            readiness: Readiness::NotReady {
+                reason: Reason::TargetNotReady,
+                message: "its CA certificates could not be read: the hub did not answer".to_owned(),
+            },
+            client_certificate: false,
+        },
+    }
+}
+
+/// The result of reading a Secret.
+#[derive(Clone)]
+struct FromSecret {
+    readiness: Readiness,
+    client_certificate: bool,
+}
+
+async fn from_secret(
+    secrets: &dyn CertificateSecrets,
+    name: &ObjectName,
+    now: Timestamp,
+) -> Result<FromSecret, HubError> {
+    let invalid = |message: String| FromSecret {
+        readiness: Readiness::NotReady {
+            reason: Reason::CertificateAuthorityInvalid,
+            message,
+        },
+        client_certificate: false,
+    };
+    match secrets.certificate(name).await {
+        Ok(entry) => {
+            if entry.legacy_key {
+                tracing::warn!(secret = %name, "the Secret holds its CA under the legacy key \
+                    caFile; rename it to ca.crt");
+            }
+            if entry.client_certificate {
+                tracing::warn!(secret = %name, "the Secret also holds a client certificate or key; \
+                    it is ignored and never issued");
+            }
+            let found = match entry.pem {
+                Some(pem) => FromSecret {
+                    readiness: bundle(&pem, now),
+                    client_certificate: false,
+                },
+                None => invalid(
+                    "the Secret of certSecretRef has no ca.crt; add the target's CA \
+                    certificates under that key"
+                        .to_owned(),
+                ),
+            };
+            Ok(FromSecret {
+                client_certificate: entry.client_certificate,
+                ..found
+            })
+        }
+        Err(error) if error.proves_unreachable() => Err(error),
+        Err(HubError::NotFound(_)) => Ok(invalid(
+            "the Secret of certSecretRef does not exist in Keyferry's namespace; create \
+                it there with ca.crt"
+                .to_owned(),
+        )),
+        Err(HubError::Forbidden(_)) => Ok(invalid(
+            "Keyferry may not read the Secret of certSecretRef; bind the Role that it \
+                ships in its own namespace"
+                .to_owned(),
+        )),
+        Err(_) => Ok(invalid(
+            "the Secret of certSecretRef could not be read; its data must be \
+            base64"
+                .to_owned(),
+        )),
+    }
+}
+
+fn bundle(pem: &[u8], now: Timestamp) -> Readiness {
+    match CaBundle::from_pem(pem, now) {
+        Ok(bundle) => Readiness::Ready(Some(bundle.to_pem().into())),
+        Err(error) => Readiness::NotReady {
+            reason: Reason::CertificateAuthorityInvalid,
+            message: format!("ca.crt: {error}"),
+        },
+    }
+}
+
+fn report(target: &TargetCluster, before: Option<&TargetState>, readiness: &Readiness) {
+    if before.is_some_and(|state| state.readiness == *readiness) {
+        return;
+    }
+    match readiness {
+        Readiness::Ready(Some(_)) => {
+            tracing::info!(target_cluster = %target.name, "the target's CA certificates are read")
+        }
+        Readiness::Ready(None) => {
+            tracing::warn!(target_cluster = %target.name, "the target names no CA: its clients use \
+                their own roots");
+        }
+        Readiness::NotReady { reason, message } => {
+            tracing::error!(target_cluster = %target.name, %reason, message, "the target is not ready")
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::BoxFuture;
+    use keyferry_core::config::{self, Policy};
+    use keyferry_core::name::ObjectName;
+
+    use super::follow;
+    use keyferry_hub::policy_store::PolicyWriter;
+    use keyferry_hub::ports::{CertificateEntry, CertificateSecrets, HubError};
+    use keyferry_hub::reload_signal::ReloadSignal;
+    use keyferry_hub::targets::TargetWriter;
+    use keyferry_issuer::testing::FakeClock;
+
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl CertificateSecrets for Counted {
+        fn certificate<'a>(
+            &'a self,
+            _: &'a ObjectName,
+        ) -> BoxFuture<'a, Result<CertificateEntry, HubError>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async { Ok(CertificateEntry::default()) })
+        }
+    }
+
+    fn policy(address: &str, access: &str) -> Policy {
+        let text = format!(
+            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example.com\n\
+             discovery: {{tls: {{certFile: a, keyFile: b}}}}\napi: {{tls: {{certFile: a, keyFile: b}}}}\n---\n\
+             apiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: prod}}\n\
+             spec: {{address: {address}, audience: prod, certSecretRef: {{name: ca}}}}\n---\n\
+             apiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata: {{name: {access}, namespace: t}}\n\
+             spec: {{targetClusterRef: {{name: prod}}, serviceAccountName: s}}\n"
+        );
+        config::read(&text).unwrap().policy
+    }
+
+    #[tokio::test]
+    async fn a_tenants_change_reads_no_secret() {
+        let (writer, secrets) = (
+            PolicyWriter::new(policy("https://a", "one")),
+            Arc::new(Counted::default()),
+        );
+        let port: Arc<dyn CertificateSecrets> = Arc::<Counted>::clone(&secrets);
+        let task = tokio::spawn(follow(
+            writer.reader(),
+            port,
+            TargetWriter::default(),
+            FakeClock::start(),
+            ReloadSignal::never(),
+        ));
+        let settle = async || {
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            secrets.0.load(Ordering::SeqCst)
+        };
+        assert_eq!(settle().await, 1);
+        writer.replace(policy("https://a", "two"));
+        assert_eq!(settle().await, 1);
+        writer.replace(policy("https://b", "two"));
+        assert_eq!(settle().await, 2);
+        task.abort();
+    }
+}

@@ -1,0 +1,203 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::config::{self, ObjectSource, Policy};
+use keyferry_core::name::AccessName;
+use serde_json::json;
+
+use super::{
+    AT_ONCE, BETWEEN, DeliverParts, OF_ONE_NAMESPACE, Place, due as to_start, notice, sees,
+};
+use keyferry_hub::admission_policy::AdmissionPolicyWriter;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::leadership::LeadershipWriter;
+use keyferry_hub::live::{LiveObjects, Watched};
+use keyferry_hub::object_store::{Collection, ObjectStore};
+use keyferry_hub::policy_store::PolicyWriter;
+use keyferry_hub::targets::TargetReader;
+use keyferry_issuer::publication::PublicationReader;
+use keyferry_issuer::testing::FakeClock;
+
+fn name(text: &str) -> AccessName {
+    AccessName::parse(text).unwrap()
+}
+
+fn due(at: u64) -> Place {
+    Place {
+        due: Some(Duration::from_secs(at)),
+        ..Place::default()
+    }
+}
+
+const ALL: [Watched; 4] = [
+    Watched::ServiceAccounts,
+    Watched::Namespaces,
+    Watched::TargetClusters,
+    Watched::TargetAccesses,
+];
+
+fn parts(clock: &Arc<FakeClock>) -> DeliverParts {
+    let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
+                publicURL: https://keyferry.example.com\ndiscovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n";
+    let server = config::read(text).unwrap().server;
+    let live = LiveObjects::following(ObjectSource::CustomResources);
+    ALL.into_iter()
+        .for_each(|watched| live.watch_listed(watched));
+    DeliverParts {
+        policy: PolicyWriter::new(Policy::default()).reader(),
+        max_stale: server.max_stale_authorization,
+        store: Arc::new(ObjectStore::new(server)),
+        live: Arc::new(live),
+        targets: TargetReader::default(),
+        admission_policy: AdmissionPolicyWriter::author().reader(),
+        published: PublicationReader::default(),
+        leadership: LeadershipWriter::default().reader(),
+        clock: Arc::<FakeClock>::clone(clock),
+    }
+}
+
+#[test]
+fn one_tenant_does_not_hold_up_the_others() {
+    let now = Duration::from_secs(100);
+    let mut places: HashMap<_, _> = (0..500)
+        .map(|index| (name(&format!("greedy/a{index}")), due(1)))
+        .collect();
+    places.insert(name("other/late"), due(99));
+    places.insert(name("other/early"), due(98));
+    places.insert(name("other/not-yet"), due(101));
+    let first = to_start(&places, now);
+    assert_eq!(
+        first
+            .iter()
+            .filter(|name| name.namespace.as_str() == "greedy")
+            .count(),
+        OF_ONE_NAMESPACE
+    );
+    assert!(
+        first.ends_with(&[name("other/early"), name("other/late")]),
+        "{first:?}"
+    );
+    for name in &first {
+        places.get_mut(name).unwrap().running = true;
+    }
+    assert!(
+        to_start(&places, now).is_empty(),
+        "while they are under way, no more of the same"
+    );
+    let crowd = (0..50).map(|index| (name(&format!("tenant-{index}/a")), due(1)));
+    places.extend(crowd);
+    assert_eq!(to_start(&places, now).len(), AT_ONCE - first.len());
+}
+
+#[test]
+fn nothing_is_written_by_a_policy_that_nobody_keeps_current() {
+    let clock = FakeClock::start();
+    let parts = parts(&clock);
+    assert!(sees(&parts, clock.now()));
+    parts
+        .live
+        .watch_failed(Watched::TargetClusters, clock.now());
+    assert!(sees(&parts, clock.now()), "a short failure is none");
+    clock.advance(parts.max_stale + Duration::from_secs(1));
+    assert!(
+        !sees(&parts, clock.now()),
+        "who was taken out of allow[] meanwhile would get tokens for ever"
+    );
+    parts.live.watch_listed(Watched::TargetClusters);
+    assert!(sees(&parts, clock.now()));
+}
+
+#[test]
+fn an_access_that_changes_all_the_time_is_looked_at_once_a_second() {
+    let clock = FakeClock::start();
+    let (parts, now) = (parts(&clock), Duration::from_secs(50));
+    let change = |asked: &str| {
+        let access = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+            "metadata": {
+                "name": "a", "namespace": "t", "uid": "u", "generation": 1, "resourceVersion": "1",
+                "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": { "keyferry.dev/requestedAt": asked },
+            },
+            "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "s" },
+        });
+        parts.store.set(Collection::TargetAccesses, &access);
+    };
+    let mut places = HashMap::new();
+    change("1");
+    notice(&parts, &mut places, now);
+    assert_eq!(places.get(&name("t/a")).unwrap().due, Some(now));
+    places.get_mut(&name("t/a")).unwrap().started = Some(now);
+    change("2");
+    notice(&parts, &mut places, now);
+    assert_eq!(places.get(&name("t/a")).unwrap().due, Some(now + BETWEEN));
+}
+
+#[test]
+fn a_revocation_puts_every_access_to_the_front() {
+    let clock = FakeClock::start();
+    let (parts, now) = (parts(&clock), Duration::from_secs(50));
+    for access in ["a", "b"] {
+        let object = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+            "metadata": { "name": access, "namespace": "t", "uid": access, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "s" },
+        });
+        parts.store.set(Collection::TargetAccesses, &object);
+    }
+    let mut places = HashMap::new();
+    notice(&parts, &mut places, now);
+    places.values_mut().for_each(|place| place.due = None);
+    notice(&parts, &mut places, now);
+    assert!(
+        places.values().all(|place| place.due.is_none()),
+        "nothing has changed"
+    );
+    parts.published.set_revoked(&["stolen"]);
+    notice(&parts, &mut places, now);
+    assert!(
+        places.len() == 2
+            && places
+                .values()
+                .all(|place| place.due == Some(now) && place.urgent)
+    );
+}
+
+#[test]
+fn what_has_changed_goes_first() {
+    let second = Duration::from_secs(1);
+    let mut places: HashMap<AccessName, Place> = (0..500)
+        .map(|index| (name(&format!("t{index}/a")), due(1)))
+        .collect();
+    places.insert(
+        name("changed/a"),
+        Place {
+            urgent: true,
+            ..due(2)
+        },
+    );
+    places.insert(
+        name("changed/running"),
+        Place {
+            urgent: true,
+            running: true,
+            ..due(1)
+        },
+    );
+    places.insert(
+        name("changed/later"),
+        Place {
+            urgent: true,
+            ..due(3)
+        },
+    );
+    let first = to_start(&places, second * 2);
+    assert_eq!(
+        first.first(),
+        Some(&name("changed/a")),
+        "neither what runs nor what is not due"
+    );
+    assert_eq!(first.len(), AT_ONCE - 1);
+}

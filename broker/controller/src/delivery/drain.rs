@@ -1,0 +1,211 @@
+//! Drains a deleted access: its objects remain until the last written token has expired, so that
+//! their consumers can finish cleanly. Meanwhile nothing is minted or written. When the finalizer
+//! is removed, the objects lose their owner and the hub garbage-collects them.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keyferry_core::authorise::{self, HubView};
+use keyferry_core::config::{DeletionPolicy, Delivery, DeliveryType, StoredAccess, TargetAccess};
+use keyferry_core::delivery::{self, Found, ObjectPlace, ReadObject};
+use keyferry_core::lifetime;
+use keyferry_core::name::AccessName;
+
+use super::remove::Removal;
+use super::{Deliveries, Next, Round, report};
+use keyferry_hub::finalizer::{self, Wanted};
+use keyferry_hub::ports::HubError;
+
+/// How long Flux may use a token that it minted itself: it requests the hub's default lifetime.
+pub(super) const FLUX_TOKEN: Duration = Duration::from_secs(3600);
+
+/// The first pause between checks whether Flux still uses an object of a deleted access.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
+
+/// Whether an access carries the finalizer that keeps it while it drains.
+pub(super) enum Kept {
+    /// It already does, or its deletion policy needs none.
+    Already,
+    /// The finalizer was added; this is the new state.
+    Now(Box<StoredAccess>),
+    /// The access is gone, or has changed since the decision.
+    Gone,
+}
+
+impl Deliveries {
+    /// Adds the finalizer, if wanted, before anything is written for the access.
+    pub(super) async fn keep_for_drain(&self, round: &Round<'_>) -> Result<Kept, HubError> {
+        let record = &round.stored.record;
+        let wanted = round.access.deletion_policy == DeletionPolicy::Drain;
+        if !wanted || record.finalizers.ours {
+            return Ok(Kept::Already);
+        }
+        let kept = self
+            .set_finalizer(round.name, round.stored, Wanted::Present)
+            .await?;
+        let same = |kept: &StoredAccess| {
+            kept.record.generation == record.generation && kept.record.deleting.is_none()
+        };
+        Ok(kept
+            .filter(same)
+            .map_or(Kept::Gone, |kept| Kept::Now(Box::new(kept))))
+    }
+
+    /// Removes the finalizer of a deleted access when its objects are no longer needed.
+    pub(super) async fn drain(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        since: Timestamp,
+    ) -> Result<Next, HubError> {
+        if !stored.record.finalizers.ours {
+            return Ok(Next::OnChange);
+        }
+        let now = self.parts.clock.now().wall;
+        // No written token lives longer, so this needs no read: an access can go even if Keyferry
+        // lost its rights in the namespace.
+        if since
+            .saturating_add(lifetime::MAX)
+            .is_ok_and(|end| end <= now)
+        {
+            self.set_finalizer(name, stored, Wanted::Absent).await?;
+            tracing::info!(access = %name, "the finalizer of a deleted access was removed: no \
+                token written for it is still valid");
+            return Ok(Next::OnChange);
+        }
+        let until = match self.drains_until(name, stored, since).await? {
+            until
+                if until > now
+                    && (self.nothing_stays(stored).await? || self.nobody_uses_it(stored).await) =>
+            {
+                since
+            }
+            until => until,
+        };
+        if until <= now {
+            self.set_finalizer(name, stored, Wanted::Absent).await?;
+            tracing::info!(access = %name, "the finalizer of a deleted access was removed");
+            return Ok(Next::OnChange);
+        }
+        self.report_drain(name, stored, until).await?;
+        let [left, passed] = [until.duration_since(now), now.duration_since(since)]
+            .map(|span| Duration::try_from(span).unwrap_or_default());
+        // Most consumers finish soon, or take long.
+        Ok(Next::After(
+            left.min((passed / 4).clamp(FIRST_LOOK, super::LOOK_AGAIN)),
+        ))
+    }
+
+    async fn nobody_uses_it(&self, stored: &StoredAccess) -> bool {
+        match &stored.read {
+            Ok(access) => self.is_unused(access).await,
+            Err(_) => false,
+        }
+    }
+
+    async fn nothing_stays(&self, stored: &StoredAccess) -> Result<bool, HubError> {
+        match stored.meant() {
+            Some(access) => self.take_back(access).await,
+            None => Ok(false),
+        }
+    }
+
+    /// For an access that is being deleted or is invalid, deletes every object that policy no
+    /// longer grants. Returns whether none remains that may stay.
+    pub(super) async fn take_back(&self, access: &TargetAccess) -> Result<bool, HubError> {
+        let Some(owner) = &access.uid else {
+            return Ok(false);
+        };
+        let policy = self.policy_for(access);
+        let writing = || {
+            access
+                .deliveries
+                .iter()
+                .filter(|delivery| delivery.object_name.is_some())
+        };
+        let refused = |delivery: &&Delivery| {
+            authorise::delivery_pair(&policy, &*self.parts.live, &access.name, &delivery.name)
+                .is_err()
+        };
+        let mut stays = false;
+        for place in writing()
+            .filter(refused)
+            .filter_map(|delivery| ObjectPlace::of(access, delivery))
+        {
+            // Keyferry does not wait for an object that is not ours any more. One that it may not
+            // read may still be ours.
+            stays |= self.remove(&place, owner).await? == Removal::unreadable();
+        }
+        Ok(!stays && writing().all(|delivery| refused(&delivery)))
+    }
+
+    async fn drains_until(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        since: Timestamp,
+    ) -> Result<Timestamp, HubError> {
+        let access = stored.read.as_ref().ok();
+        let at_once =
+            access.is_some_and(|access| access.deletion_policy == DeletionPolicy::Immediate);
+        if at_once || self.parts.live.namespace_labels(&name.namespace).is_none() {
+            return Ok(since);
+        }
+        let mut until = report::exposure(&stored.record.status).unwrap_or(since);
+        if let Some(access) = access {
+            // If a process ended between a write and its status, only the object has the time.
+            until = until.max(self.written_until(access).await?.unwrap_or(since));
+            if access
+                .deliveries
+                .iter()
+                .any(|delivery| delivery.delivery_type == DeliveryType::FluxConfigMap)
+            {
+                until = until.max(since.saturating_add(FLUX_TOKEN).unwrap_or(since));
+            }
+        }
+        // No written token lives longer.
+        Ok(until.min(since.saturating_add(lifetime::MAX).unwrap_or(until)))
+    }
+
+    async fn written_until(&self, access: &TargetAccess) -> Result<Option<Timestamp>, HubError> {
+        let mut until = None;
+        for delivery in access
+            .deliveries
+            .iter()
+            .filter(|delivery| delivery.holds_token())
+        {
+            let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid)
+            else {
+                continue;
+            };
+            let read = match self.parts.objects.get(&place.path()).await {
+                Ok(Some(read)) => read,
+                // The status already covers what is known of it.
+                Ok(None) | Err(HubError::Forbidden(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            if let Found::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner) {
+                until = until.max(held.expires_at());
+            }
+        }
+        Ok(until)
+    }
+
+    /// Adds or removes Keyferry's finalizer and returns the new access; `None` if it is gone or was
+    /// replaced.
+    async fn set_finalizer(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        wanted: Wanted,
+    ) -> Result<Option<StoredAccess>, HubError> {
+        let written = finalizer::set(
+            &*self.parts.objects,
+            &report::path(name),
+            &stored.record,
+            wanted,
+        )
+        .await?;
+        Ok(written.and_then(|object| self.parts.store.written(&object)))
+    }
+}

@@ -1,0 +1,290 @@
+//! Tests of deliveries against a small hub that mints, with fake objects, targets and audit log.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use keyferry_core::access_status::TargetIdentity;
+use keyferry_core::audit::AuditRecord;
+use keyferry_core::config;
+use keyferry_core::delivery::{ObjectBody, ReadObject};
+use keyferry_core::name::AccessName;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use super::{Deliveries, DeliveryParts};
+use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
+use keyferry_hub::leadership::LeadershipWriter;
+use keyferry_hub::object_store::{Collection, Faults, ObjectStore};
+use keyferry_hub::policy_store::PolicyWriter;
+use keyferry_hub::ports::{
+    AuditSink, HubError, HubObjects, ProbeAnswer, ProbedTarget, Recording, TargetProbe,
+};
+use keyferry_hub::random::SystemRandomness;
+use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
+use keyferry_issuer::testing::{FakeClock, SmallWorld};
+
+/// What the fakes have seen.
+#[derive(Default)]
+struct Seen {
+    recorded: Mutex<Vec<&'static str>>,
+    audit_fails: AtomicBool,
+    created: AtomicUsize,
+    asked: AtomicUsize,
+    /// The username that the target reports for the token; without one, it does not answer.
+    known_as: Mutex<Option<&'static str>>,
+    conditions: Mutex<Vec<Value>>,
+}
+
+impl Seen {
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl AuditSink for Seen {
+    fn record(&self, record: &AuditRecord) -> Recording {
+        self.recorded.lock().unwrap().push(record.route);
+        if self.audit_fails.load(Ordering::SeqCst) {
+            Recording::failed()
+        } else {
+            Recording::written()
+        }
+    }
+}
+
+impl TargetProbe for Seen {
+    fn try_token<'a>(
+        &'a self,
+        _: &'a ProbedTarget,
+        _: &'a SecretString,
+    ) -> BoxFuture<'a, ProbeAnswer> {
+        assert!(
+            self.recorded.lock().unwrap().contains(&"probe"),
+            "a token leaves that nobody has recorded"
+        );
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let answer = match *self.known_as.lock().unwrap() {
+            None => ProbeAnswer::Unanswered("it did not answer in time"),
+            Some(name) => ProbeAnswer::Accepted(TargetIdentity {
+                username: name.to_owned(),
+                uid: String::new(),
+                groups: Vec::new(),
+            }),
+        };
+        Box::pin(async { answer })
+    }
+}
+
+impl HubObjects for Seen {
+    fn get<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>> {
+        self.created.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok("1".to_owned()) })
+    }
+
+    fn replace<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>> {
+        Box::pin(async { Ok("2".to_owned()) })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn post<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn put<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn patch<'a>(
+        &'a self,
+        _: &'a str,
+        change: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, HubError>> {
+        self.conditions.lock().unwrap().extend(
+            change
+                .pointer("/status/conditions")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default(),
+        );
+        Box::pin(async { Ok(Value::Null) })
+    }
+
+    fn apply_status<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    let namespace = (kind == "TargetAccess").then_some("tenant-a");
+    json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": kind, "spec": spec,
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": format!("uid-{name}"), "generation": 1, "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+    })
+}
+
+/// Two accesses of one target, each with a Secret.
+async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
+    let small = SmallWorld::start().await;
+    let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
+                publicURL: https://keyferry.example.test\ndiscovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n";
+    let store = Arc::new(ObjectStore::new(config::read(text).unwrap().server));
+    let allow = json!([{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"], "deliveries": ["KubeConfigSecret"] }]);
+    let target = json!({ "address": "https://prod.example.test", "audience": "https://prod.example.test", "allow": allow });
+    let access = json!({
+        "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler", "deletionPolicy": "Immediate",
+        "deliveries": [{ "name": "secret", "type": "KubeConfigSecret" }],
+    });
+    store.list(
+        Collection::TargetClusters,
+        &[object("TargetCluster", "prod", &target)],
+    );
+    store.list(
+        Collection::TargetAccesses,
+        &["one", "two"].map(|name| object("TargetAccess", name, &access)),
+    );
+    let policy = store.assemble().policy;
+    assert_eq!((policy.targets.len(), policy.accesses.len()), (1, 2));
+    let (admission_policy, leadership, targets) = (
+        AdmissionPolicyWriter::author(),
+        LeadershipWriter::default(),
+        TargetWriter::default(),
+    );
+    admission_policy.set(Standing::InForce);
+    leadership.set(Some(Duration::from_secs(1_000_000)));
+    let states = policy.targets.iter().map(|(name, target)| {
+        let state = TargetState {
+            generation: target.generation,
+            readiness: Readiness::Ready(None),
+            client_certificate: false,
+        };
+        (name.clone(), state)
+    });
+    targets.replace(states.collect::<HashMap<_, _>>());
+    let seen = Arc::new(Seen::default());
+    let deliveries = Deliveries::new(DeliveryParts {
+        policy: PolicyWriter::new(policy).reader(),
+        store,
+        faults: Faults::default(),
+        live: Arc::clone(&small.live),
+        published: small.publisher.reader(),
+        targets: targets.reader(),
+        mint: small.mint.clone(),
+        admission_policy: admission_policy.reader(),
+        objects: Arc::<Seen>::clone(&seen),
+        probe: Arc::<Seen>::clone(&seen),
+        audit: Arc::<Seen>::clone(&seen),
+        clock: Arc::<FakeClock>::clone(&small.clock),
+        random: Arc::new(SystemRandomness::default()),
+        metrics: small.metrics.clone(),
+        leadership: leadership.reader(),
+        settle: Duration::from_secs(90),
+    });
+    (small, seen, deliveries)
+}
+
+fn named(text: &str) -> AccessName {
+    AccessName::parse(text).unwrap()
+}
+
+#[tokio::test]
+async fn a_token_is_recorded_before_it_goes_to_a_target() {
+    let (_world, seen, deliveries) = world().await;
+    seen.audit_fails.store(true, Ordering::SeqCst);
+    deliveries.reconcile(&named("tenant-a/one")).await;
+    assert_eq!(
+        (seen.asked(), seen.created.load(Ordering::SeqCst)),
+        (0, 0),
+        "what cannot be recorded stays here"
+    );
+    seen.audit_fails.store(false, Ordering::SeqCst);
+    deliveries.reconcile(&named("tenant-a/one")).await;
+    assert_eq!((seen.asked(), seen.created.load(Ordering::SeqCst)), (1, 1));
+    assert!(
+        seen.recorded
+            .lock()
+            .unwrap()
+            .ends_with(&["probe", "delivery"])
+    );
+}
+
+#[tokio::test]
+async fn the_silence_of_a_target_is_waited_for_once() {
+    let (world, seen, deliveries) = world().await;
+    let (one, two) = (named("tenant-a/one"), named("tenant-a/two"));
+    deliveries.reconcile(&one).await;
+    deliveries.reconcile(&two).await;
+    assert_eq!(
+        (seen.asked(), seen.created.load(Ordering::SeqCst)),
+        (1, 2),
+        "the second goes by what the first has found"
+    );
+    world.clock.advance(Duration::from_secs(61));
+    deliveries.reconcile(&two).await;
+    deliveries.reconcile(&one).await;
+    assert_eq!(seen.asked(), 2, "one asks anew for all");
+}
+
+#[tokio::test]
+async fn a_target_that_knows_the_token_by_a_name_of_its_own_is_told_of() {
+    for (name, status, reason) in [
+        (
+            "hub:system:serviceaccount:tenant-a:reconciler",
+            "True",
+            "Ready",
+        ),
+        (
+            "system:serviceaccount:tenant-a:reconciler",
+            "False",
+            "IdentityUnexpected",
+        ),
+        (
+            "other:system:serviceaccount:tenant-a:reconciler",
+            "False",
+            "IdentityUnexpected",
+        ),
+    ] {
+        let (_world, seen, deliveries) = world().await;
+        *seen.known_as.lock().unwrap() = Some(name);
+        deliveries.reconcile(&named("tenant-a/one")).await;
+        let conditions = seen.conditions.lock().unwrap();
+        let found = conditions
+            .iter()
+            .rev()
+            .find(|condition| condition["type"] == "TargetAuthenticates")
+            .cloned()
+            .unwrap();
+        assert_eq!(
+            (&found["status"], &found["reason"]),
+            (&json!(status), &json!(reason)),
+            "{name}: {found}"
+        );
+    }
+}

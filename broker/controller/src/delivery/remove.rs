@@ -1,0 +1,215 @@
+//! Deletes objects that are no longer wanted: only those that were written for this access, and
+//! only in the version that was read.
+
+use jiff::Timestamp;
+use keyferry_core::access_status::{self, DeliveryReport, TokenReport};
+use keyferry_core::config::{Delivery, StoredAccess};
+use keyferry_core::delivery::{self, Found, ObjectBody, ObjectPlace, ReadObject};
+use keyferry_core::name::AccessName;
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::Uid;
+use serde_json::Value;
+
+use super::write::Written;
+use super::{Deliveries, Round};
+use keyferry_hub::ports::HubError;
+
+/// The result of deleting an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// The object does not exist now. If it was just deleted, this is when its token expires, which
+    /// no status may have reported yet.
+    Gone(Option<Timestamp>),
+    /// The object is still there, and why. It still contains its token, if it has one.
+    Stays(String),
+}
+
+impl Removal {
+    /// Keyferry may not read the object.
+    pub(super) fn unreadable() -> Self {
+        Self::Stays("Keyferry may not read it".to_owned())
+    }
+
+    /// Returns when the token of the deleted object expires.
+    pub(super) fn exposed(&self) -> Option<Timestamp> {
+        match self {
+            Self::Gone(exposed) => *exposed,
+            Self::Stays(_) => None,
+        }
+    }
+}
+
+/// Returns the unexpired token that the status reports for a place. If the object cannot be read or
+/// is no longer ours, the token may have been removed. It is still reported until it expires.
+pub(super) fn earlier_token(
+    status: &Value,
+    access: &AccessName,
+    place: &ObjectPlace,
+    now: Timestamp,
+) -> Option<TokenReport> {
+    let places = access_status::places(status, access);
+    let report = places.into_iter().find(|(known, _)| known == place)?.1;
+    TokenReport::read(report).filter(|token| token.expires_at > now)
+}
+
+impl Deliveries {
+    /// Deletes the object at a place if it is ours.
+    pub(super) async fn remove(
+        &self,
+        place: &ObjectPlace,
+        owner: &Uid,
+    ) -> Result<Removal, HubError> {
+        let read = match self.parts.objects.get(&place.path()).await {
+            Ok(Some(read)) => read,
+            Ok(None) => return Ok(Removal::Gone(None)),
+            Err(HubError::Forbidden(_)) => return Ok(Removal::unreadable()),
+            Err(error) => return Err(error),
+        };
+        let held = match delivery::found(Some(ReadObject::value(&read)), owner) {
+            Found::Ours(held) => held,
+            Found::Absent => return Ok(Removal::Gone(None)),
+            Found::Foreign(why) => return Ok(Removal::Stays(why.to_owned())),
+        };
+        if !self.leads() {
+            return Err(HubError::Busy);
+        }
+        // Finalizers of others keep the object for an unknown time, so its token is removed first.
+        let version = if held.has_finalizers() && !held.immutable() {
+            self.parts
+                .objects
+                .replace(&place.path(), &ObjectBody::emptied(&held))
+                .await?
+        } else {
+            held.version().to_owned()
+        };
+        self.parts
+            .objects
+            .delete(&place.path(), held.uid(), &version)
+            .await?;
+        if held.has_finalizers() && held.immutable() {
+            return Ok(Removal::Stays(
+                "it is immutable, and finalizers of others keep it".to_owned(),
+            ));
+        }
+        if held.has_finalizers() {
+            tracing::info!(object = %place, "an object was emptied; finalizers of others keep it");
+        } else {
+            tracing::info!(object = %place, "an object was deleted");
+        }
+        Ok(Removal::Gone(held.expires_at()))
+    }
+
+    /// Deletes what a delivery wrote before policy stopped granting it.
+    pub(super) async fn withdraw(
+        &self,
+        round: &Round<'_>,
+        delivery: &Delivery,
+        reason: Reason,
+    ) -> Written {
+        let mut report = DeliveryReport {
+            delivery: delivery.clone(),
+            reason,
+            message: String::new(),
+            token: None,
+        };
+        let (Some(place), Some(owner)) =
+            (ObjectPlace::of(round.access, delivery), &round.access.uid)
+        else {
+            return Written {
+                report,
+                retry: false,
+                retry_after: None,
+                exposed: None,
+            };
+        };
+        let now = self.parts.clock.now().wall;
+        let earlier = earlier_token(&round.stored.record.status, round.name, &place, now);
+        let (retry, exposed) = match self.remove(&place, owner).await {
+            Ok(Removal::Gone(exposed)) => (false, exposed),
+            // Retries while a token may be in it, because the owner can give it back. Without our
+            // token in it the object is not ours, so the refused caller learns nothing about it.
+            Ok(Removal::Stays(why)) => {
+                if earlier.is_some() {
+                    report.message =
+                        format!("the object was not deleted: {why}; its token may still be in it");
+                }
+                report.token = earlier;
+                (report.token.is_some(), None)
+            }
+            Err(error) => {
+                report.message = format!("deleting the object failed: {error}");
+                report.token = earlier;
+                (true, None)
+            }
+        };
+        Written {
+            report,
+            retry,
+            retry_after: None,
+            exposed,
+        }
+    }
+
+    /// Deletes the objects of an access that gets no new tokens, being deleted or invalid, whose
+    /// tokens were signed by a revoked key: no target accepts them, and nothing will replace them.
+    /// Returns their places.
+    pub(super) async fn withdraw_revoked(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+    ) -> Result<Vec<ObjectPlace>, HubError> {
+        let policy = self.parts.policy.current();
+        let target = stored
+            .meant()
+            .and_then(|access| policy.targets.get(&access.target));
+        let mut withdrawn = Vec::new();
+        for (place, report) in access_status::places(&stored.record.status, name) {
+            // A status from before key IDs were recorded does not prove the token revoked, and a
+            // draining consumer needs it.
+            if report["keyID"]
+                .as_str()
+                .is_some_and(|key_id| self.is_revoked(Some(key_id), target))
+                && let Removal::Gone(_) = self.remove(&place, &stored.record.uid).await?
+            {
+                withdrawn.push(place);
+            }
+        }
+        Ok(withdrawn)
+    }
+
+    /// Deletes objects that only earlier specs of the access wanted. Returns the status entries of
+    /// those that could not be deleted, and the latest expiry of the deleted tokens.
+    pub(super) async fn remove_unwanted(
+        &self,
+        round: &Round<'_>,
+    ) -> (Vec<Value>, Option<Timestamp>) {
+        let Some(owner) = &round.access.uid else {
+            return (Vec::new(), None);
+        };
+        let wanted: Vec<ObjectPlace> = round
+            .access
+            .deliveries
+            .iter()
+            .filter_map(|delivery| ObjectPlace::of(round.access, delivery))
+            .collect();
+        let (mut left_over, mut exposed) = (Vec::new(), None);
+        let now = self.parts.clock.now().wall;
+        for (place, report) in access_status::places(&round.stored.record.status, round.name) {
+            if wanted.contains(&place) {
+                continue;
+            }
+            match self.remove(&place, owner).await {
+                Ok(Removal::Gone(end)) => exposed = exposed.max(end),
+                // An object that others took over is theirs to delete, unless it may still contain
+                // our token.
+                Ok(Removal::Stays(_))
+                    if earlier_token(&round.stored.record.status, round.name, &place, now)
+                        .is_none() => {}
+                Ok(Removal::Stays(_)) | Err(_) => {
+                    left_over.push(access_status::left_over(&place, report))
+                }
+            }
+        }
+        (left_over, exposed)
+    }
+}

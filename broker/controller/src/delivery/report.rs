@@ -1,0 +1,217 @@
+//! Reports the state of an access in its status, its Events and the metrics.
+
+use jiff::Timestamp;
+use keyferry_core::access_status::{self, AccessReport};
+use keyferry_core::authorise::Pair;
+use keyferry_core::condition::{Finding, conditions, seconds, standing};
+use keyferry_core::config::{Policy, StoredAccess};
+use keyferry_core::delivery::ObjectPlace;
+use keyferry_core::name::AccessName;
+use keyferry_core::reason::Reason;
+use keyferry_core::summary;
+use serde_json::{Value, json};
+
+use super::{Deliveries, Next};
+use keyferry_hub::event::{self, Subject};
+use keyferry_hub::ports::HubError;
+use keyferry_hub::targets::Readiness;
+
+/// Returns the access's path in the hub's API.
+pub(super) fn path(name: &AccessName) -> String {
+    format!(
+        "/apis/keyferry.dev/v1alpha1/namespaces/{}/targetaccesses/{}",
+        name.namespace, name.name
+    )
+}
+
+/// Reads `exposureUntil` from a status.
+pub(super) fn exposure(status: &Value) -> Option<Timestamp> {
+    status.get("exposureUntil")?.as_str()?.parse().ok()
+}
+
+impl Deliveries {
+    /// Describes a ready target for the status, as its users need it.
+    pub(super) fn cluster(&self, policy: &Policy, pair: &Pair) -> Option<Value> {
+        let target = policy.targets.get(pair.target())?;
+        match self.parts.targets.readiness(target) {
+            Readiness::Ready(ca_pem) => Some(access_status::cluster(target, ca_pem.as_deref())),
+            Readiness::NotReady { .. } => None,
+        }
+    }
+
+    /// Writes the status if it changed, and an Event if readiness or its reason changed.
+    pub(super) async fn write_status(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        report: &AccessReport,
+        cluster: Option<Value>,
+    ) -> Result<(), HubError> {
+        let ready = report.ready();
+        let expires = report
+            .deliveries
+            .iter()
+            .filter_map(|one| one.token.as_ref())
+            .map(|token| token.expires_at.as_second())
+            .min();
+        self.parts.metrics.access(name, ready.holds(), expires);
+        self.parts
+            .metrics
+            .probe(name, report.authenticates.as_ref().map(Finding::holds));
+        let status = report.status(
+            &stored.record.status,
+            stored.record.generation,
+            self.parts.clock.now().wall,
+            cluster,
+        );
+        self.put(name, stored, &status, &ready).await
+    }
+
+    /// Reports an invalid access, which is excluded from the policy. Its delivered objects stay
+    /// until their tokens expire, because a typing error must not cut off consumers. They stay only
+    /// while policy would grant them to the last valid spec.
+    pub(super) async fn report_fault(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+    ) -> Result<Next, HubError> {
+        let faults = self.parts.faults.current();
+        let fault = faults
+            .accesses
+            .get(name)
+            .filter(|fault| fault.generation == stored.record.spec());
+        let Some(fault) = fault else {
+            return Ok(Next::Retry);
+        };
+        let (ready, stalled) = (
+            Finding::not(fault.reason, fault.message.clone()),
+            Finding::so(fault.reason, fault.message.clone()),
+        );
+        let withdrawn = self.withdraw_revoked(name, stored).await?;
+        let mut status = self.with_conditions(
+            stored,
+            &[("Ready", &ready), ("Stalled", &stalled)],
+            summary::of_access(&ready, None),
+        );
+        leave_out(&mut status, name, &withdrawn);
+        self.parts.metrics.access(name, false, None);
+        self.put(name, stored, &status, &ready).await?;
+        if let Some(before) = &stored.before {
+            // Until policy includes the target, nothing is removed.
+            if !self
+                .parts
+                .store
+                .is_taken_in(&before.target, &self.parts.policy.current(), &faults)
+            {
+                return Ok(Next::Retry);
+            }
+            self.take_back(before).await?;
+        }
+        Ok(Next::OnChange)
+    }
+
+    /// Reports in the status how long a deleted access stays.
+    pub(super) async fn report_drain(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        until: Timestamp,
+    ) -> Result<(), HubError> {
+        let until_seconds = seconds(until);
+        // Names of API objects contain no characters that a shell would interpret.
+        let message = format!(
+            "deleted; its objects stay until {until_seconds}, when the last written token has expired; to end it now: kubectl patch targetaccess {} \
+             -n {} --type=merge -p '{{\"spec\":{{\"deletionPolicy\":\"Immediate\"}}}}'",
+            name.name, name.namespace
+        );
+        let ready = Finding::not(Reason::DeliveryDraining, message.clone());
+        let reconciling = Finding::so(Reason::DeliveryDraining, message);
+        let findings = [("Ready", &ready), ("Reconciling", &reconciling)];
+        let withdrawn = self.withdraw_revoked(name, stored).await?;
+        let mut status =
+            self.with_conditions(stored, &findings, summary::of_draining_access(until));
+        leave_out(&mut status, name, &withdrawn);
+        self.put(name, stored, &status, &ready).await
+    }
+
+    /// Returns the current status with other conditions.
+    fn with_conditions(
+        &self,
+        stored: &StoredAccess,
+        findings: &[(&str, &Finding)],
+        summary: String,
+    ) -> Value {
+        let record = &stored.record;
+        let mut status = if record.status.is_object() {
+            record.status.clone()
+        } else {
+            json!({})
+        };
+        status["observedGeneration"] = json!(record.generation);
+        status["conditions"] = conditions(
+            &record.status,
+            record.generation,
+            self.parts.clock.now().wall,
+            findings,
+        );
+        status["summary"] = Value::String(summary);
+        status
+    }
+
+    async fn put(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        status: &Value,
+        ready: &Finding,
+    ) -> Result<(), HubError> {
+        let record = &stored.record;
+        let Some(mut change) = access_status::patch(&record.status, status) else {
+            return Ok(());
+        };
+        if !self.leads() {
+            return Ok(());
+        }
+        change["metadata"] =
+            json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
+        match self
+            .parts
+            .objects
+            .patch(&format!("{}/status", path(name)), &change)
+            .await
+        {
+            // The access is gone, or another status was written: the watch will show it.
+            Err(HubError::NotFound(_)) => return Ok(()),
+            outcome => drop(self.parts.store.written(&outcome?)),
+        }
+        let truth = if ready.holds() { "True" } else { "False" };
+        let now = self.parts.clock.now();
+        let news = standing(&record.status, "Ready") != Some((truth, ready.reason.as_str()));
+        if news && self.events.take(&name.namespace, now.mono) {
+            let subject = Subject::access(name, record.uid.as_str());
+            event::tell(
+                &self.parts.objects,
+                &*self.parts.random,
+                &subject,
+                ready,
+                now.wall,
+            )
+            .await;
+        }
+        Ok(())
+    }
+}
+
+/// Removes the entries of withdrawn objects from a status.
+fn leave_out(status: &mut Value, access: &AccessName, withdrawn: &[ObjectPlace]) {
+    if withdrawn.is_empty() {
+        return;
+    }
+    let places = access_status::places(status, access);
+    let kept: Vec<Value> = places
+        .into_iter()
+        .filter(|(place, _)| !withdrawn.contains(place))
+        .map(|(_, report)| report.clone())
+        .collect();
+    status["deliveries"] = Value::Array(kept);
+}

@@ -1,0 +1,195 @@
+//! Drains accesses whose TargetCluster is being deleted. Policy no longer grants them anything, so
+//! nothing is minted, written or renewed. Delivered objects stay until their tokens expire: a
+//! Kustomization that still has to prune needs them.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keyferry_core::access_status::{AccessReport, DeliveryReport, TokenReport};
+use keyferry_core::authorise;
+use keyferry_core::condition::{Finding, seconds};
+use keyferry_core::config::{Delivery, DeliveryType, DrainingTarget, Policy, TargetAccess};
+use keyferry_core::delivery::{self, Found, ObjectPlace, ReadObject};
+use keyferry_core::reason::Reason;
+
+use super::write::token_report;
+use super::{Deliveries, LOOK_AGAIN, Next, Round, drain, report};
+use keyferry_hub::ports::HubError;
+
+/// An object that stays for now, at most until `until`.
+struct Standing<'a> {
+    delivery: &'a Delivery,
+    until: Timestamp,
+    token: Option<TokenReport>,
+}
+
+impl Deliveries {
+    /// Keeps the objects that may stay of an access whose target is being deleted, and removes the
+    /// rest. Returns `None` if no object may stay: then it is an ordinary access that no target
+    /// grants.
+    pub(super) async fn outlast(
+        &self,
+        round: &Round<'_>,
+        draining: &DrainingTarget,
+    ) -> Result<Option<Next>, HubError> {
+        let now = self.parts.clock.now().wall;
+        let policy = self.policy_for(round.access);
+        let mut standing = Vec::new();
+        for delivery in round
+            .access
+            .deliveries
+            .iter()
+            .filter(|delivery| delivery.object_name.is_some())
+        {
+            // Objects that allow[] of the deleted target does not grant are removed at once, as
+            // always.
+            if authorise::delivery_pair(&policy, &*self.parts.live, round.name, &delivery.name)
+                .is_err()
+            {
+                continue;
+            }
+            let found = self.standing(round.access, delivery, draining).await?;
+            standing.extend(found.filter(|one| one.until > now));
+        }
+        let Some(until) = standing.iter().map(|one| one.until).max() else {
+            return Ok(None);
+        };
+        let kept = |delivery: &Delivery| {
+            standing
+                .iter()
+                .any(|one| one.delivery.name == delivery.name)
+        };
+        let mut withdrawn = Vec::new();
+        for delivery in round
+            .access
+            .deliveries
+            .iter()
+            .filter(|delivery| delivery.object_name.is_some() && !kept(delivery))
+        {
+            withdrawn.push(
+                self.withdraw(round, delivery, Reason::TargetNotGranted)
+                    .await,
+            );
+        }
+        let (left_over, removed) = self.remove_unwanted(round).await;
+        let retry = !left_over.is_empty() || withdrawn.iter().any(|one| one.retry);
+        let message = format!(
+            "TargetCluster/{} is being deleted: nothing is minted or refreshed for it, and the objects stay until {} at the latest; fix: delete the \
+             Kustomizations and HelmReleases that use them, then this access",
+            draining.target.name,
+            seconds(until)
+        );
+        let exposed = standing
+            .iter()
+            .filter_map(|one| one.token.as_ref())
+            .map(|token| token.expires_at);
+        let exposed = exposed
+            .chain(withdrawn.iter().filter_map(|one| one.exposed))
+            .chain(removed);
+        let exposure_until = exposed
+            .chain(report::exposure(&round.stored.record.status))
+            .max()
+            .filter(|until| *until > now);
+        let stays = |one: Standing<'_>| DeliveryReport {
+            delivery: one.delivery.clone(),
+            reason: Reason::TargetDraining,
+            message: String::new(),
+            token: one.token,
+        };
+        let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+        let report = AccessReport {
+            authorized: Finding::not(Reason::TargetDraining, message),
+            delivered: Finding::not(
+                Reason::TargetDraining,
+                "what was delivered before stays and is not refreshed",
+            ),
+            reachable: None,
+            authenticates: None,
+            identity: None,
+            passes: true,
+            deliveries: standing
+                .into_iter()
+                .map(stays)
+                .chain(withdrawn.into_iter().map(|one| one.report))
+                .collect(),
+            left_over,
+            exposure_until,
+            handled: round.stored.record.requested_at.clone(),
+        };
+        self.write_status(round.name, round.stored, &report, None)
+            .await?;
+        Ok(Some(if retry {
+            Next::Retry
+        } else {
+            Next::After(left.min(LOOK_AGAIN))
+        }))
+    }
+
+    async fn standing<'a>(
+        &self,
+        access: &TargetAccess,
+        delivery: &'a Delivery,
+        draining: &DrainingTarget,
+    ) -> Result<Option<Standing<'a>>, HubError> {
+        let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid) else {
+            return Ok(None);
+        };
+        let Some(read) = self.parts.objects.get(&place.path()).await? else {
+            return Ok(None);
+        };
+        let Found::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner) else {
+            return Ok(None);
+        };
+        // The object may lead to the access's previous target.
+        if held.target() != Some(draining.target.name.as_str()) {
+            return Ok(None);
+        }
+        // No target accepts a revoked token, so consumers that still have to prune cannot use it.
+        if delivery.holds_token() && self.holds_revoked(&held, Some(&draining.target)) {
+            return Ok(None);
+        }
+        let until = match delivery.delivery_type {
+            // Flux mints its own tokens and continues to use the current one.
+            DeliveryType::FluxConfigMap => draining
+                .since
+                .saturating_add(drain::FLUX_TOKEN)
+                .unwrap_or(draining.since),
+            _ if delivery.holds_token() => held.expires_at().unwrap_or(draining.since),
+            // Its consumer asks Keyferry for tokens, and Keyferry refuses.
+            _ => draining.since,
+        };
+        // Tenants can edit the annotation, so it is capped: it must not delay the target's
+        // deletion.
+        Ok(Some(Standing {
+            delivery,
+            until: until.min(draining.ends()),
+            token: token_report(&held),
+        }))
+    }
+
+    /// Returns the part of the policy for this access, as if the access were valid and its target
+    /// were not being deleted.
+    pub(super) fn policy_for(&self, access: &TargetAccess) -> Policy {
+        let current = self.parts.policy.current();
+        let mut policy = Policy {
+            own_namespace: current.own_namespace.clone(),
+            ..Policy::default()
+        };
+        policy.accesses.insert(access.name.clone(), access.clone());
+        let draining = || {
+            self.parts
+                .store
+                .draining(&access.target)
+                .map(|draining| draining.target)
+        };
+        if let Some(target) = current
+            .targets
+            .get(&access.target)
+            .cloned()
+            .or_else(draining)
+        {
+            policy.targets.insert(access.target.clone(), target);
+        }
+        policy
+    }
+}

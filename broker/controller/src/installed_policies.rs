@@ -1,0 +1,77 @@
+//! Compares the admission policies that are installed on the hub with the shipped ones, if Keyferry
+//! reads its objects from a file.
+//!
+//! Keyferry needs none of them in this mode, so an absent policy is no gap. A policy that is
+//! installed but differs from the shipped one does not protect as promised, so it is reported by
+//! metric and log.
+
+use std::sync::Arc;
+
+use keyferry_core::admission_policy;
+use keyferry_core::reason::Reason;
+
+use super::admission_policies::{self, KnownSite, OTHERS};
+use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
+use keyferry_hub::clock::Clock;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::HubObjects;
+
+/// The dependencies of [`follow`].
+pub struct InstalledPolicies {
+    /// Reads the policies.
+    pub objects: Arc<dyn HubObjects>,
+    /// This hub's values for the placeholders in the shipped policies.
+    pub facts: KnownSite,
+    /// The clock for reloading the hub's facts.
+    pub clock: Arc<dyn Clock>,
+    /// Reports whether each policy is active.
+    pub metrics: Metrics,
+}
+
+/// Compares every minute until the task is dropped.
+pub async fn follow(mut policies: InstalledPolicies) {
+    let writers = writers();
+    loop {
+        policies.compare(&writers).await;
+        tokio::time::sleep(OTHERS).await;
+    }
+}
+
+/// Creates a writer for each policy.
+pub(super) fn writers() -> Vec<AdmissionPolicyWriter> {
+    admission_policy::ALL
+        .into_iter()
+        .map(AdmissionPolicyWriter::of)
+        .collect()
+}
+
+impl InstalledPolicies {
+    pub(super) async fn compare(&mut self, writers: &[AdmissionPolicyWriter]) {
+        let site = self.facts.current(self.clock.now().mono).await.clone();
+        for writer in writers {
+            let policy = writer.admission_policy();
+            // The state of an unreadable policy is kept: without the shipped rights, it cannot be
+            // checked.
+            let Ok((policy_object, binding)) =
+                admission_policies::read(&*self.objects, policy).await
+            else {
+                continue;
+            };
+            if policy_object.is_null() && binding.is_null() {
+                continue;
+            }
+            let checked = policy.check(&policy_object, &binding, &site);
+            let checked = checked.and_then(|()| policy.check_hub_audiences(&policy_object, &site));
+            let standing =
+                checked.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce);
+            self.metrics
+                .admission_policy(policy.name(), standing == Standing::InForce);
+            admission_policies::report(
+                writer,
+                standing,
+                Reason::AdmissionPolicyIncomplete,
+                policy.meaning(),
+            );
+        }
+    }
+}

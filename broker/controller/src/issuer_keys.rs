@@ -1,0 +1,29 @@
+//! Reloads the key sets of Keyferry's managed issuers every ten seconds and after each change of
+//! the policy.
+
+use keyferry_core::managed_issuer::READ_EVERY;
+use tokio::sync::watch;
+
+use keyferry_hub::policy_store::PolicyReader;
+use keyferry_hub::reload_signal::ReloadSignal;
+use keyferry_issuer::managed_issuer::Keeper;
+
+/// Maintains the key sets until the task is dropped; `first_round` becomes true after the first
+/// check of all of them.
+pub async fn follow(
+    mut keeper: Keeper,
+    policy: PolicyReader,
+    first_round: watch::Sender<bool>,
+    mut reload_signal: ReloadSignal,
+) {
+    let mut changes = policy.changes();
+    loop {
+        keeper.round(&policy.current()).await;
+        first_round.send_replace(true);
+        tokio::select! {
+            () = tokio::time::sleep(READ_EVERY) => {}
+            () = reload_signal.ordered() => {}
+            changed = changes.changed() => if changed.is_err() { return },
+        }
+    }
+}

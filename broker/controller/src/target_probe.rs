@@ -1,0 +1,300 @@
+//! Asks a target's apiserver which identity a token has. Each probe uses its own connection, no
+//! proxy from the environment, and follows no redirect.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use keyferry_core::access_status::TargetIdentity;
+use keyferry_core::foreign_text;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde_json::json;
+
+use keyferry_hub::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// How many groups a status may contain.
+const MOST_GROUPS: usize = 16;
+/// How many characters of a name a status may contain.
+const MOST_CHARACTERS: usize = 256;
+
+/// The username of a request without credentials.
+const ANONYMOUS: &str = "system:anonymous";
+const NO_APISERVER: &str = "it answered, but not as an apiserver does";
+const NO_TOKEN: &str = "it answered as if there was no token: something on the network path \
+    removes the Authorization header";
+
+/// Probes a target over HTTPS.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HttpsProbe;
+
+impl TargetProbe for HttpsProbe {
+    fn try_token<'a>(
+        &'a self,
+        target: &'a ProbedTarget,
+        token: &'a SecretString,
+    ) -> BoxFuture<'a, ProbeAnswer> {
+        Box::pin(async move {
+            let asked = tokio::time::timeout(DEADLINE, ask(target, token)).await;
+            asked
+                .unwrap_or(Err("it did not answer in time"))
+                .unwrap_or_else(ProbeAnswer::Unanswered)
+        })
+    }
+}
+
+async fn ask(target: &ProbedTarget, token: &SecretString) -> Result<ProbeAnswer, &'static str> {
+    let (client, base) = client(target).await?;
+    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let request = client.post(format!(
+        "{base}/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    ));
+    let mut response = request
+        .bearer_auth(token.expose_secret())
+        .json(&review)
+        .send()
+        .await
+        .map_err(|error| fault(&error))?;
+    let status = response.status().as_u16();
+    // The body of a 401 is not needed.
+    let body = if status == 401 {
+        Vec::new()
+    } else {
+        body(&mut response).await?
+    };
+    judged(status, &body)
+}
+
+/// Interprets an answer to the token. kube-apiserver always answers 401 to a bearer token that it
+/// does not accept, and never continues as `system:anonymous`. So a 403 means that it authenticated
+/// the token, which is all that matters here. But a 403 may come from a proxy that did not pass the
+/// token on. If a proxy removes the header, the apiserver names `system:anonymous`.
+fn judged(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
+    match status {
+        200..=299 => match identity(body)? {
+            identity if identity.username == ANONYMOUS => Err(NO_TOKEN),
+            identity => Ok(ProbeAnswer::Accepted(identity)),
+        },
+        401 => Ok(ProbeAnswer::Refused),
+        403 => {
+            let answer = serde_json::from_slice::<Forbidden>(body).map_err(|_| NO_APISERVER)?;
+            if answer.kind != "Status" || answer.api_version != "v1" || answer.reason != "Forbidden"
+            {
+                return Err(NO_APISERVER);
+            }
+            if answer.message.contains(&format!("User \"{ANONYMOUS}\"")) {
+                return Err(NO_TOKEN);
+            }
+            Ok(ProbeAnswer::Accepted(TargetIdentity {
+                username: String::new(),
+                uid: String::new(),
+                groups: Vec::new(),
+            }))
+        }
+        _ => Err(NO_APISERVER),
+    }
+}
+
+/// Builds a client for this target only, and the URL to ask.
+async fn client(target: &ProbedTarget) -> Result<(reqwest::Client, String), &'static str> {
+    const UNUSABLE: &str = "its address, CA or proxy cannot be used";
+    // The client would ask the proxy to connect to the certificate's name instead of the address.
+    if target.proxy_url.is_some() && target.tls_server_name.is_some() {
+        return Err("it cannot be called with a tlsServerName through a proxyURL");
+    }
+    let mut url = url::Url::parse(&target.address).map_err(|_| UNUSABLE)?;
+    let mut builder = reqwest::Client::builder()
+        .https_only(true)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .timeout(DEADLINE)
+        .pool_max_idle_per_host(0);
+    if let Some(pem) = &target.ca_pem {
+        builder = builder.tls_certs_only(
+            reqwest::Certificate::from_pem_bundle(pem.as_bytes()).map_err(|_| UNUSABLE)?,
+        );
+    }
+    if let Some(proxy) = &target.proxy_url {
+        builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(|_| UNUSABLE)?);
+    }
+    if let Some(name) = &target.tls_server_name {
+        let host = url
+            .host_str()
+            .ok_or(UNUSABLE)?
+            .trim_matches(['[', ']'])
+            .to_owned();
+        let port = url.port_or_known_default().ok_or(UNUSABLE)?;
+        let found: Vec<_> = tokio::net::lookup_host((host.as_str(), port))
+            .await
+            .map_err(|_| "its name does not resolve")?
+            .collect();
+        builder = builder.resolve_to_addrs(name, &found);
+        url.set_host(Some(name)).map_err(|_| UNUSABLE)?;
+    }
+    Ok((
+        builder.build().map_err(|_| UNUSABLE)?,
+        url.as_str().trim_end_matches('/').to_owned(),
+    ))
+}
+
+fn fault(error: &reqwest::Error) -> &'static str {
+    if error.is_timeout() {
+        "it did not answer in time"
+    } else if error.is_connect() {
+        "there is no connection to it, or its certificate is not signed by its CA"
+    } else {
+        "the connection broke off"
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    user_info: UserInfo,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct UserInfo {
+    username: String,
+    uid: String,
+    groups: Vec<String>,
+}
+
+/// The members of `metav1.Status` that are used.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Forbidden {
+    kind: String,
+    api_version: String,
+    reason: String,
+    message: String,
+}
+
+async fn body(response: &mut reqwest::Response) -> Result<Vec<u8>, &'static str> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| fault(&error))? {
+        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+            return Err("its answer is too long");
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+fn identity(body: &[u8]) -> Result<TargetIdentity, &'static str> {
+    let answer = serde_json::from_slice::<Answer>(body).map_err(|_| "its answer cannot be read")?;
+    let UserInfo {
+        username,
+        uid,
+        mut groups,
+    } = answer.status.user_info;
+    groups.truncate(MOST_GROUPS);
+    let short = |text: &String| foreign_text::one_line(text, MOST_CHARACTERS);
+    Ok(TargetIdentity {
+        username: short(&username),
+        uid: short(&uid),
+        groups: groups.iter().map(short).collect(),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn status(reason: &str, message: &str) -> Vec<u8> {
+        json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason, "message": message })
+            .to_string()
+            .into_bytes()
+    }
+
+    fn review(username: &str) -> Vec<u8> {
+        json!({ "kind": "SelfSubjectReview", "status": { "userInfo": { "username": username } } })
+            .to_string()
+            .into_bytes()
+    }
+
+    const MAY_NOT: &str = "cannot create resource \"selfsubjectreviews\" in API \
+        group \"authentication.k8s.io\" at the cluster scope";
+
+    #[test]
+    fn who_is_known_is_accepted_whatever_it_may_do() {
+        assert!(
+            matches!(judged(201, &review("hub:a")), Ok(ProbeAnswer::Accepted(identity)) if identity.username == "hub:a")
+        );
+        let known = format!(
+            "selfsubjectreviews.authentication.k8s.io is forbidden: \
+             User \"hub:system:serviceaccount:a:b\" {MAY_NOT}"
+        );
+        assert!(matches!(
+            judged(403, &status("Forbidden", &known)),
+            Ok(ProbeAnswer::Accepted(_))
+        ));
+        assert_eq!(
+            judged(401, &status("Unauthorized", "Unauthorized")),
+            Ok(ProbeAnswer::Refused)
+        );
+    }
+
+    #[test]
+    fn an_identity_is_bounded_and_cannot_mislead() {
+        let groups: Vec<String> = (0..100)
+            .map(|index| format!("g{index}\u{202e}{}", "x".repeat(1000)))
+            .collect();
+        let user = json!({ "username": "hub:a\nall is well \u{2066}", "uid": "u".repeat(1000), "groups": groups });
+        let answer =
+            json!({ "kind": "SelfSubjectReview", "status": { "userInfo": user } }).to_string();
+        let Ok(ProbeAnswer::Accepted(identity)) = judged(201, answer.as_bytes()) else {
+            panic!("it is an answer")
+        };
+        assert_eq!(identity.username, r"hub:a\u{a}all is well \u{2066}");
+        assert_eq!((identity.groups.len(), identity.uid.len()), (16, 256 + 3));
+        assert!(
+            identity
+                .groups
+                .iter()
+                .all(|group| group.contains(r"\u{202e}") && group.chars().count() < 300)
+        );
+    }
+
+    #[test]
+    fn what_no_apiserver_says_of_a_token_is_no_answer() {
+        let page = b"<html><body>403 Forbidden</body></html>";
+        for body in [
+            page.as_slice(),
+            b"",
+            b"{}",
+            b"{\"message\": \"blocked\"}",
+            &status("Blocked", "no"),
+            &review("hub:a"),
+        ] {
+            assert_eq!(
+                judged(403, body),
+                Err(NO_APISERVER),
+                "{}",
+                String::from_utf8_lossy(body)
+            );
+        }
+        for status in [302, 404, 407, 500, 503] {
+            assert_eq!(judged(status, &review("hub:a")), Err(NO_APISERVER));
+        }
+    }
+
+    #[test]
+    fn a_header_that_was_taken_off_is_no_answer() {
+        let anonymous = format!(
+            "selfsubjectreviews.authentication.k8s.io is forbidden: User \"system:anonymous\" \
+             {MAY_NOT}"
+        );
+        assert_eq!(judged(403, &status("Forbidden", &anonymous)), Err(NO_TOKEN));
+        assert_eq!(judged(201, &review("system:anonymous")), Err(NO_TOKEN));
+    }
+}

@@ -1,0 +1,420 @@
+//! Writes the status of TargetClusters, and tests whether a target admits identities that none of
+//! its rules names. Only the leader writes it.
+
+mod draining;
+mod unchecked_policies;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::access_status::patch;
+use keyferry_core::authorise;
+use keyferry_core::condition::{Finding, conditions, standing};
+use keyferry_core::config::{CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
+use keyferry_core::name::ObjectName;
+use keyferry_core::reason::Reason;
+use keyferry_core::summary;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::pairing::UnlistedAudiences;
+use keyferry_hub::admission_policy::AdmissionPolicyReader;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::event::{self, Subject};
+use keyferry_hub::leadership::LeadershipReader;
+use keyferry_hub::object_store::{Faults, ObjectStore};
+use keyferry_hub::policy_store::PolicyReader;
+use keyferry_hub::ports::{HubError, HubObjects, ProbeAnswer, ProbedTarget, TargetProbe};
+use keyferry_hub::random::Random;
+use keyferry_hub::targets::{Readiness, TargetReader};
+use keyferry_issuer::audience_guard::AudienceGuard;
+use keyferry_issuer::publication::PublicationReader;
+
+const TICK: Duration = Duration::from_secs(1);
+/// How often a target is probed with the canary's token.
+const TRY_EVERY: Duration = Duration::from_secs(3600);
+/// How many targets are probed at once.
+const AT_ONCE: usize = 8;
+/// The pause after a probe without a result.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+
+/// The dependencies of [`follow`].
+pub struct TargetStatusParts {
+    /// The active policy.
+    pub policy: PolicyReader,
+    /// The hub's targets.
+    pub store: Arc<ObjectStore>,
+    /// The objects that are excluded from the policy, with their mistakes.
+    pub faults: Faults,
+    /// The targets' CA certificates.
+    pub targets: TargetReader,
+    /// The published issuer.
+    pub published: PublicationReader,
+    /// The public URL of the published documents.
+    pub public_url: String,
+    /// Reads and writes the hub's objects.
+    pub objects: Arc<dyn HubObjects>,
+    /// Probes targets.
+    pub probe: Arc<dyn TargetProbe>,
+    /// Mints the canary's tokens.
+    pub guard: AudienceGuard,
+    /// Whether the admission policy that reserves targets' audiences for their grants is active.
+    pub pairing: AdmissionPolicyReader,
+    /// Whether the admission policy that protects the labels by which targets select namespaces is
+    /// active.
+    pub labels: AdmissionPolicyReader,
+    /// Whether the other admission policies of the hub are as shipped.
+    pub policies: Vec<AdmissionPolicyReader>,
+    /// Audiences for which the hub refuses a token to no ServiceAccount.
+    pub unlisted: UnlistedAudiences,
+    /// Whether this replica leads.
+    pub leadership: LeadershipReader,
+    /// The clock for probes and leadership.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for the names of Events.
+    pub random: Arc<dyn Random>,
+}
+
+/// The last probe of a target with the canary's token.
+struct Tried {
+    generation: Generation,
+    again: Duration,
+    /// Whether the target admitted the canary, if known.
+    let_in: Option<bool>,
+}
+
+/// Updates statuses until the task is dropped.
+pub async fn follow(parts: TargetStatusParts) {
+    let parts = Arc::new(parts);
+    let mut tried: HashMap<ObjectName, Tried> = HashMap::new();
+    let mut tries = JoinSet::new();
+    let mut drains = draining::Drains::default();
+    loop {
+        if parts.leadership.leads(parts.clock.now()) {
+            drains.look(&parts);
+            for name in parts.store.target_names() {
+                if let Some(record) = parts.store.target(&name)
+                    && let Err(error) = drains.bring(&parts, &name, &record).await
+                {
+                    tracing::debug!(target_cluster = %name, %error, "a deleted TargetCluster could \
+                        not be processed; trying again");
+                }
+                if let Err(error) = bring(&parts, &name, &tried).await {
+                    tracing::debug!(target_cluster = %name, %error, "the status of a TargetCluster \
+                        could not be written; trying again");
+                }
+            }
+            tried.retain(|name, _| parts.store.target(name).is_some());
+            start_tries(&parts, &mut tried, &mut tries);
+        } else if parts.leadership.is_missing(parts.clock.now()) {
+            note_missing_leader(&parts).await;
+        }
+        while let Some(Ok((name, outcome))) = tries.try_join_next() {
+            tried.insert(name, outcome);
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Probes all due targets concurrently, so that a target that never answers does not delay the
+/// others' status.
+fn start_tries(
+    parts: &Arc<TargetStatusParts>,
+    tried: &mut HashMap<ObjectName, Tried>,
+    tries: &mut JoinSet<(ObjectName, Tried)>,
+) {
+    let now = parts.clock.now().mono;
+    let policy = parts.policy.current();
+    // A managed issuer signs only for granted accesses, so there is no canary token for its
+    // targets.
+    let candidates = policy
+        .targets
+        .values()
+        .filter(|target| target.issuer == TokenIssuer::Hub);
+    for target in candidates.filter(|target| readiness(parts, target).holds()) {
+        let known = tried
+            .get(&target.name)
+            .filter(|tried| tried.generation == target.generation && now < tried.again);
+        if known.is_some() || tries.len() >= AT_ONCE {
+            continue;
+        }
+        let let_in = tried
+            .get(&target.name)
+            .filter(|tried| tried.generation == target.generation)
+            .and_then(|tried| tried.let_in);
+        // No further probe of this target starts until this one has ended.
+        tried.insert(
+            target.name.clone(),
+            Tried {
+                generation: target.generation,
+                again: now + TRY_AGAIN,
+                let_in,
+            },
+        );
+        let (parts, target) = (Arc::clone(parts), target.clone());
+        tries.spawn(async move {
+            let let_in = try_canary(&parts, &target).await;
+            let again = parts.clock.now().mono
+                + if let_in.is_some() {
+                    TRY_EVERY
+                } else {
+                    TRY_AGAIN
+                };
+            (
+                target.name.clone(),
+                Tried {
+                    generation: target.generation,
+                    again,
+                    let_in,
+                },
+            )
+        });
+    }
+}
+
+async fn bring(
+    parts: &TargetStatusParts,
+    name: &ObjectName,
+    tried: &HashMap<ObjectName, Tried>,
+) -> Result<(), HubError> {
+    let Some(record) = parts
+        .store
+        .target(name)
+        .filter(|record| record.deleting.is_none())
+    else {
+        return Ok(());
+    };
+    // Findings of an earlier spec are not reported for this one: a conflict in the status is final
+    // for its generation.
+    let (spec, policy, faults) = (
+        record.spec(),
+        parts.policy.current(),
+        parts.faults.current(),
+    );
+    let target = policy
+        .targets
+        .get(name)
+        .filter(|target| target.generation == spec);
+    let fault = faults
+        .targets
+        .get(name)
+        .filter(|fault| fault.generation == spec);
+    let ready = match (target, fault) {
+        (Some(target), _) => readiness(parts, target),
+        (None, Some(fault)) => Finding::not(fault.reason, fault.message.clone()),
+        // The policy does not include this version of the object yet.
+        (None, None) => return Ok(()),
+    };
+    let conflict = fault.filter(|fault| fault.reason == Reason::AudienceConflict);
+    let conflict = conflict.map(|fault| Finding::so(fault.reason, fault.message.clone()));
+    let stalled = (!ready.holds() && ready.reason != Reason::TargetNotReady)
+        .then(|| Finding::so(ready.reason, ready.message.clone()));
+    let client_certificate = parts.targets.last(name).is_some_and(|state| state.client_certificate).then(|| {
+        let message = "the Secret of certSecretRef also holds a client certificate or key; it is \
+                       never issued, because an apiserver would authenticate every tenant as its user";
+        Finding::so(Reason::ClientCertificateIgnored, message)
+    });
+    let open = match target {
+        Some(target) if ready.holds() => lets_in_anybody(target, tried),
+        _ => None,
+    };
+    let unpaired = target.and_then(|target| {
+        unchecked_policies::others_may_mint(&parts.pairing, &parts.unlisted, target)
+    });
+    let unguarded =
+        target.and_then(|target| unchecked_policies::others_may_be_selected(&parts.labels, target));
+    let incomplete = unchecked_policies::policies_are_incomplete(&parts.policies);
+    let optional = [
+        ("Stalled", &stalled),
+        ("AudienceConflict", &conflict),
+        ("ClientCertificateIgnored", &client_certificate),
+        ("TargetUnrestricted", &open),
+        ("PairingUnprotected", &unpaired),
+        ("LabelsUnprotected", &unguarded),
+        ("AdmissionPolicyIncomplete", &incomplete),
+    ];
+    let mut findings = vec![("Ready", &ready)];
+    findings.extend(
+        optional
+            .into_iter()
+            .filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))),
+    );
+    let summary = summary::of_target(&ready, &findings);
+    write(parts, name, &record, target, &findings, summary).await
+}
+
+/// Reports at each target that no replica leads. This is the only status that a follower writes;
+/// the next leader removes it.
+async fn note_missing_leader(parts: &TargetStatusParts) {
+    let message = "no replica of Keyferry has led for a minute: deliveries and withdrawals \
+                   wait, and statuses are old; check which process holds the Lease \
+                   keyferry in Keyferry's namespace";
+    let finding = Finding::so(Reason::LeaderMissing, message);
+    for name in parts.store.target_names() {
+        let Some(record) = parts
+            .store
+            .target(&name)
+            .filter(|record| record.deleting.is_none())
+        else {
+            continue;
+        };
+        if standing(&record.status, "LeaderMissing").is_some() {
+            continue;
+        }
+        let mut all = record
+            .status
+            .get("conditions")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        let added = conditions(
+            &record.status,
+            record.generation,
+            parts.clock.now().wall,
+            &[("LeaderMissing", &finding)],
+        );
+        all.extend(added.as_array().cloned().unwrap_or_default());
+        let metadata = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
+        let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}/status");
+        if let Err(error) = parts
+            .objects
+            .patch(
+                &path,
+                &json!({ "metadata": metadata, "status": { "conditions": all } }),
+            )
+            .await
+        {
+            tracing::debug!(target_cluster = %name, %error, "the condition that no replica leads \
+                could not be written to a TargetCluster");
+            return;
+        }
+    }
+}
+
+fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
+    if target.suspend {
+        return Finding::not(
+            Reason::TargetSuspended,
+            "nothing is minted while spec.suspend is true",
+        );
+    }
+    if parts.guard.is_known_as_hubs(&target.audience) {
+        return Finding::not(
+            Reason::AudienceIsHubs,
+            "the hub's own apiserver accepts this audience; nothing is minted for it",
+        );
+    }
+    if parts
+        .published
+        .current()
+        .is_some_and(|published| authorise::issuer_collides(&published.issuer, target))
+    {
+        return Finding::not(
+            Reason::IssuerCollision,
+            "the target has the hub's issuer as its own and refuses tokens of it",
+        );
+    }
+    match parts.targets.readiness(target) {
+        Readiness::Ready(_) => Finding::well("ready; callers in allow[] can use it"),
+        Readiness::NotReady { reason, message } => Finding::not(reason, message),
+    }
+}
+
+/// Returns a finding if the target accepted the canary's token, which every rule of a protected
+/// target refuses.
+fn lets_in_anybody(target: &TargetCluster, tried: &HashMap<ObjectName, Tried>) -> Option<Finding> {
+    let tried = tried
+        .get(&target.name)
+        .filter(|tried| tried.generation == target.generation)?;
+    let message = "the target accepted a token of Keyferry's canary, which has no rights: no \
+                   rule of its AuthenticationConfiguration restricts which users it accepts; \
+                   keyferry trust prints one";
+    (tried.let_in == Some(true)).then(|| Finding::so(Reason::TargetUnrestricted, message))
+}
+
+async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option<bool> {
+    let Readiness::Ready(ca_pem) = parts.targets.readiness(target) else {
+        return None;
+    };
+    let token = parts.guard.canary_token(&target.audience).await.ok()?;
+    let probed = ProbedTarget {
+        address: target.address.clone(),
+        tls_server_name: target.tls_server_name.clone(),
+        proxy_url: target.proxy_url.clone(),
+        ca_pem,
+    };
+    match parts.probe.try_token(&probed, token.secret()).await {
+        ProbeAnswer::Accepted(_) => Some(true),
+        ProbeAnswer::Refused => Some(false),
+        ProbeAnswer::Unanswered(_) => None,
+    }
+}
+
+async fn write(
+    parts: &TargetStatusParts,
+    name: &ObjectName,
+    record: &Record,
+    target: Option<&TargetCluster>,
+    findings: &[(&str, &Finding)],
+    summary: String,
+) -> Result<(), HubError> {
+    let now = parts.clock.now().wall;
+    let mut status = json!({
+        "observedGeneration": record.generation,
+        "conditions": conditions(&record.status, record.generation, now, findings),
+        "summary": summary,
+    });
+    if let Some(target) = target {
+        let source = match target.certificate {
+            CertificateSource::Secret(_) => "Secret",
+            CertificateSource::Inline(_) => "Inline",
+            CertificateSource::System => "SystemRoots",
+        };
+        status["certificateAuthority"] = json!(source);
+        let base = match target.issuer {
+            TokenIssuer::Hub => {
+                if let Some(published) = parts.published.current() {
+                    status["issuer"] = json!(published.issuer.as_str());
+                }
+                parts.public_url.clone()
+            }
+            TokenIssuer::Keyferry => {
+                let own = format!("{}/issuers/{name}", parts.public_url);
+                status["issuer"] = json!(own);
+                own
+            }
+        };
+        status["discoveryURL"] = json!(format!("{base}/.well-known/openid-configuration"));
+    }
+    if let Some(handled) = &record.requested_at {
+        status["lastHandledReconcileAt"] = json!(handled);
+    }
+    let Some(mut change) = patch(&record.status, &status) else {
+        return Ok(());
+    };
+    change["metadata"] = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
+    let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}/status");
+    match parts.objects.patch(&path, &change).await {
+        Err(HubError::NotFound(_) | HubError::Conflict(_)) => return Ok(()),
+        outcome => drop(outcome?),
+    }
+    for (kind, finding) in findings {
+        let truth = if finding.holds() { "True" } else { "False" };
+        let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
+        // An admission policy of the hub affects all targets at once, so only the log reports it.
+        if news
+            && !matches!(
+                *kind,
+                "Stalled"
+                    | "PairingUnprotected"
+                    | "LabelsUnprotected"
+                    | "AdmissionPolicyIncomplete"
+            )
+        {
+            let subject = Subject::target(name, record.uid.as_str());
+            event::tell(&parts.objects, &*parts.random, &subject, finding, now).await;
+        }
+    }
+    Ok(())
+}

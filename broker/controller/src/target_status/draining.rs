@@ -1,0 +1,175 @@
+//! Manages the finalizer of TargetClusters: a deleted target stays for a bounded time while
+//! accesses have objects for it. No tenant can make it stay longer, and `deletionPolicy: Immediate`
+//! releases it at once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use keyferry_core::condition::{Finding, seconds};
+use keyferry_core::config::{DeletionPolicy, Record};
+use keyferry_core::name::{AccessName, ObjectName};
+use keyferry_core::reason::Reason;
+use keyferry_core::summary;
+
+use super::{TargetStatusParts, write};
+use keyferry_hub::finalizer::{self, Wanted};
+use keyferry_hub::ports::HubError;
+
+/// The pause after the hub refused the finalizer.
+const AFTER_FAILURE: Duration = Duration::from_secs(60);
+/// How many accesses a condition names.
+const NAMED: usize = 10;
+
+/// Adds finalizers, and removes them when a drain ends.
+#[derive(Default)]
+pub(super) struct Drains {
+    /// The accesses of each target that may have objects.
+    users: BTreeMap<ObjectName, Vec<AccessName>>,
+    /// Targets whose finalizer the hub refused, and when to try again.
+    refused: HashMap<ObjectName, Duration>,
+}
+
+impl Drains {
+    /// Updates which accesses have objects now.
+    pub(super) fn look(&mut self, parts: &TargetStatusParts) {
+        self.users = parts.store.users();
+        let now = parts.clock.now().mono;
+        self.refused.retain(|_, again| *again > now);
+    }
+
+    /// Adds the finalizer to a target that accesses use, and removes it from a deleted target that
+    /// has drained.
+    pub(super) async fn bring(
+        &mut self,
+        parts: &TargetStatusParts,
+        name: &ObjectName,
+        record: &Record,
+    ) -> Result<(), HubError> {
+        match record.deleting {
+            Some(_) if record.finalizers.ours => self.drain(parts, name, record).await,
+            None if !record.finalizers.ours
+                && self.is_used(parts, name)
+                && !self.refused.contains_key(name) =>
+            {
+                let outcome = set(parts, name, record, Wanted::Present).await;
+                if let Err(error) = &outcome {
+                    let again = parts.clock.now().mono + AFTER_FAILURE;
+                    self.refused.insert(name.clone(), again);
+                    tracing::warn!(
+                        target_cluster = %name, %error,
+                        "the finalizer of a TargetCluster could not be set; if it is deleted, its \
+                         delivered objects are deleted at once"
+                    );
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_used(&self, parts: &TargetStatusParts, name: &ObjectName) -> bool {
+        let policy = parts.policy.current();
+        let drains = policy
+            .targets
+            .get(name)
+            .is_some_and(|target| target.deletion_policy == DeletionPolicy::Drain);
+        drains && self.users.contains_key(name)
+    }
+
+    async fn drain(
+        &self,
+        parts: &TargetStatusParts,
+        name: &ObjectName,
+        record: &Record,
+    ) -> Result<(), HubError> {
+        let now = parts.clock.now().wall;
+        let users = self.users.get(name).map(Vec::as_slice).unwrap_or_default();
+        let Some(draining) = parts
+            .store
+            .draining(name)
+            .filter(|draining| !users.is_empty() && now < draining.ends())
+        else {
+            set(parts, name, record, Wanted::Absent).await?;
+            tracing::info!(target_cluster = %name, "the finalizer of a deleted \
+                TargetCluster was removed");
+            return Ok(());
+        };
+        let ready = Finding::not(
+            Reason::TargetDraining,
+            message(name, users, &seconds(draining.ends())),
+        );
+        let summary = summary::of_draining_target(users.len());
+        write(
+            parts,
+            name,
+            record,
+            Some(&draining.target),
+            &[("Ready", &ready)],
+            summary,
+        )
+        .await
+    }
+}
+
+/// Adds or removes the finalizer, unless another replica leads now.
+async fn set(
+    parts: &TargetStatusParts,
+    name: &ObjectName,
+    record: &Record,
+    wanted: Wanted,
+) -> Result<(), HubError> {
+    if !parts.leadership.leads(parts.clock.now()) {
+        return Err(HubError::Busy);
+    }
+    let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
+    finalizer::set(&*parts.objects, &path, record, wanted)
+        .await
+        .map(drop)
+}
+
+/// Names the accesses that block the deletion, and the fix. Only users that may read TargetClusters
+/// see this message.
+fn message(name: &ObjectName, users: &[AccessName], ends: &str) -> String {
+    let named: Vec<String> = users
+        .iter()
+        .take(NAMED)
+        .map(AccessName::to_string)
+        .collect();
+    let more = users.len().saturating_sub(NAMED);
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!(" and {more} more")
+    };
+    format!(
+        "deleted; nothing is minted or refreshed for it. TargetAccesses with delivered objects: {}{more}. The objects stay until their tokens \
+         expire, {ends} at the latest, so that Flux can prune; fix: delete the Kustomizations and HelmReleases that use them, then these \
+         TargetAccesses; to end it now: kubectl patch targetcluster {name} --type=merge -p '{{\"spec\":{{\"deletionPolicy\":\"Immediate\"}}}}'",
+        named.join(", ")
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_condition_names_who_is_in_the_way_and_stays_short() {
+        let users: Vec<AccessName> = (0..200)
+            .map(|number| AccessName::parse(&format!("tenant-{number}/apps")).unwrap())
+            .collect();
+        let text = message(
+            &ObjectName::new("prod").unwrap(),
+            &users,
+            "2026-11-23T12:00:00Z",
+        );
+        assert!(
+            text.contains("tenant-0/apps, tenant-1/apps")
+                && text.contains("tenant-9/apps and 190 more"),
+            "{text}"
+        );
+        assert!(text.contains(r#"kubectl patch targetcluster prod --type=merge -p '{"spec":{"deletionPolicy":"Immediate"}}'"#), "{text}");
+        assert!(text.len() < 4000);
+    }
+}

@@ -1,0 +1,660 @@
+//! The client of the hub's API: limited in time and size, without retries by the library, and with
+//! errors that never repeat a secret.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use keyferry_core::foreign_text;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
+
+use crate::connection_fault::{ConnectionFault, Place};
+use crate::ports::HubError;
+use crate::regular_file;
+
+/// The longest time that one call may take.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a connection may be silent. The library counts from the last received byte, even while
+/// no call is waiting, and would abort a call that began since. So this exceeds the time for which
+/// an idle connection is kept (hyper-util: 90 s) plus one call.
+const SILENCE: Duration = Duration::from_secs(100);
+/// The largest response body that is read, in bytes.
+const MAX_ANSWER_BYTES: usize = 3 * 1024 * 1024;
+/// The largest kubeconfig that is read: more than a thousand clusters with their CA certificates
+/// need.
+const MAX_KUBECONFIG_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Where the hub is, and which identity to use there.
+#[derive(Clone, Debug, Default)]
+pub struct HubAccess {
+    /// A kubeconfig file.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig that replaces its current one.
+    pub context: Option<String>,
+    /// The kubeconfig files that the user's kubectl merges, used where `kubeconfig` is absent.
+    /// Without any file, the Pod's own ServiceAccount is used. Empty for a server, which reads only
+    /// its own environment variables.
+    pub search: Vec<PathBuf>,
+}
+
+/// The client could not be created. The messages name the file and the step, never the file's
+/// content.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig cannot be read. The library's own message is withheld, because it prints the
+    /// lines around a fault, tokens included.
+    #[error("reading the kubeconfig {0}: it is missing, no regular file, or not a kubeconfig")]
+    Kubeconfig(PathBuf),
+    /// The kubeconfig has no such context, or the context names no usable cluster or user.
+    #[error("reading the kubeconfig {0}: its context names no usable cluster and user")]
+    Context(PathBuf),
+    /// There is no kubeconfig, and the process is not in a Pod.
+    #[error(
+        "finding the hub: no kubeconfig is named and this is not a Pod with a ServiceAccount; fix: give --kubeconfig FILE, or set \
+         KEYFERRY_KUBECONFIG; commands other than serve and credential also read KUBECONFIG and ~/.kube/config"
+    )]
+    NotInCluster,
+    /// A context is named, but there is no kubeconfig to contain it.
+    #[error(
+        "finding the hub: the context {0:?} is named, but no kubeconfig; fix: give --kubeconfig \
+         FILE"
+    )]
+    ContextAlone(String),
+    /// None of the files of `KUBECONFIG` exists. Falling back to the Pod's ServiceAccount would use
+    /// another identity than the user meant.
+    #[error(
+        "finding the hub: KUBECONFIG names {0}, and no such file is there; fix: correct or unset \
+         KUBECONFIG, or give --kubeconfig FILE"
+    )]
+    NoneThere(String),
+    /// One file is needed, but `KUBECONFIG` names several.
+    #[error(
+        "finding the hub: KUBECONFIG names several files ({0}), but an exec stanza holds one; fix: \
+         give --kubeconfig FILE"
+    )]
+    Several(String),
+    /// The configuration does not verify that the server is the hub.
+    #[error(
+        "preparing the client of the hub: its address must be https and its certificate must be \
+         verified; remove insecure-skip-tls-verify and give its CA"
+    )]
+    Insecure,
+    /// The TLS or authentication part of the configuration cannot be used.
+    #[error("preparing the client of the hub: its certificates or credentials cannot be used")]
+    Credentials,
+}
+
+impl HubAccess {
+    /// Builds the library's configuration, without retries. Addresses and identities come only from
+    /// the kubeconfig or the Pod. The library's own search would also use
+    /// `KUBE_RS_DEBUG_OVERRIDE_URL` and `KUBE_RS_DEBUG_IMPERSONATE_*` from the environment.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn config(&self) -> Result<kube::Config, ClientError> {
+        let mut config = match self.kubeconfig()? {
+            Some((path, kubeconfig)) => {
+                let options = KubeConfigOptions {
+                    context: self.context.clone(),
+                    cluster: None,
+                    user: None,
+                };
+                let proxied = kubeconfig.clusters.iter().any(|named| {
+                    named
+                        .cluster
+                        .as_ref()
+                        .is_some_and(|cluster| cluster.proxy_url.is_some())
+                });
+                let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+                let mut config = config.map_err(|_| ClientError::Context(path))?;
+                if !proxied {
+                    // The library would take a proxy from the environment.
+                    config.proxy_url = None;
+                }
+                config
+            }
+            None => kube::Config::incluster_env().map_err(|_| ClientError::NotInCluster)?,
+        };
+        if config.accept_invalid_certs || config.cluster_url.scheme_str() != Some("https") {
+            return Err(ClientError::Insecure);
+        }
+        config.default_retry = false;
+        config.connect_timeout = Some(CALL_DEADLINE);
+        Ok(config)
+    }
+
+    /// Describes the hub to a person: its address, with the kubeconfig files and the context or the
+    /// Pod.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn description(&self) -> Result<String, ClientError> {
+        let address = self.config().await?.cluster_url;
+        let Some((_, kubeconfig)) = self.kubeconfig()? else {
+            return Ok(format!("{address}, as the Pod's own ServiceAccount"));
+        };
+        let context = self
+            .context
+            .clone()
+            .or(kubeconfig.current_context)
+            .unwrap_or_default();
+        Ok(format!(
+            "{address}, by context {context:?} of {}",
+            listed(&self.files()?)
+        ))
+    }
+
+    /// Pins the hub to one file and one context, so that neither `KUBECONFIG` nor `kubectl config
+    /// use-context` can redirect it later.
+    ///
+    /// # Errors
+    /// [`ClientError`]: several files would have to be merged.
+    pub fn pinned(&self) -> Result<Self, ClientError> {
+        let files = self.files()?;
+        match (&self.kubeconfig, files.as_slice()) {
+            (Some(_), _) | (None, []) => Ok(Self {
+                search: Vec::new(),
+                ..self.clone()
+            }),
+            (None, [file]) => {
+                let current = self
+                    .kubeconfig()?
+                    .and_then(|(_, kubeconfig)| kubeconfig.current_context);
+                Ok(Self {
+                    kubeconfig: Some(file.clone()),
+                    context: self.context.clone().or(current),
+                    search: Vec::new(),
+                })
+            }
+            (None, several) => Err(ClientError::Several(listed(several))),
+        }
+    }
+
+    /// Returns the kubeconfig files to use; empty for the Pod's own ServiceAccount.
+    fn files(&self) -> Result<Vec<PathBuf>, ClientError> {
+        if let Some(path) = &self.kubeconfig {
+            return Ok(vec![path.clone()]);
+        }
+        // Missing files of the list are ignored, as in kubectl.
+        let there: Vec<PathBuf> = self
+            .search
+            .iter()
+            .filter(|path| path.exists())
+            .cloned()
+            .collect();
+        match &self.context {
+            _ if there.is_empty() && !self.search.is_empty() => {
+                Err(ClientError::NoneThere(listed(&self.search)))
+            }
+            Some(context) if there.is_empty() => Err(ClientError::ContextAlone(context.clone())),
+            _ => Ok(there),
+        }
+    }
+
+    /// Reads the kubeconfig, merged as kubectl does: for each name, the first file that has it
+    /// wins. Also returns the file to name in messages.
+    fn kubeconfig(&self) -> Result<Option<(PathBuf, Kubeconfig)>, ClientError> {
+        let mut merged: Option<(PathBuf, Kubeconfig)> = None;
+        for path in self.files()? {
+            let wrong = || ClientError::Kubeconfig(path.clone());
+            regular_file::check(&path, MAX_KUBECONFIG_BYTES).map_err(|_| wrong())?;
+            let next = Kubeconfig::read_from(&path).map_err(|_| wrong())?;
+            merged = Some(match merged {
+                Some((first, kubeconfig)) => (first, kubeconfig.merge(next).map_err(|_| wrong())?),
+                None => (path, next),
+            });
+        }
+        Ok(merged)
+    }
+}
+
+fn listed(files: &[PathBuf]) -> String {
+    files
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// A client of the hub's API with limits on time and size.
+#[derive(Clone)]
+pub struct HubClient {
+    client: kube::Client,
+    /// Where the connections lead; `None` through a proxy.
+    place: Option<Place>,
+}
+
+impl HubClient {
+    /// Creates a client with its own connections.
+    ///
+    /// # Errors
+    /// [`ClientError::Credentials`].
+    pub fn new(mut config: kube::Config) -> Result<Self, ClientError> {
+        config.read_timeout = Some(SILENCE);
+        config.write_timeout = Some(CALL_DEADLINE);
+        let place = url::Url::parse(&config.cluster_url.to_string())
+            .ok()
+            .as_ref()
+            .and_then(Place::of_url);
+        let place = place.filter(|_| config.proxy_url.is_none()).map(|place| {
+            match &config.tls_server_name {
+                Some(name) => place.with_server_name(name),
+                None => place,
+            }
+        });
+        let client = kube::Client::try_from(config).map_err(|_| ClientError::Credentials)?;
+        Ok(Self { client, place })
+    }
+
+    /// Sends a GET and returns the bytes of the response.
+    ///
+    /// # Errors
+    /// [`HubError`] by the status of the response or the lack of one.
+    pub async fn get(&self, path: &str, accept: &'static str) -> Result<Vec<u8>, HubError> {
+        let request = Request::builder()
+            .method(Method::GET)
+            .uri(path)
+            .header(http::header::ACCEPT, accept)
+            .body(Body::empty());
+        self.call(request, "GET").await
+    }
+
+    /// Sends a GET and parses the response as a JSON object.
+    ///
+    /// # Errors
+    /// As [`HubClient::get`]; [`HubError::Unreadable`] if it is not such an object.
+    pub async fn get_object<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        let bytes = self.get(path, "application/json").await?;
+        serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
+    }
+
+    /// Sends a POST of a JSON object and returns the created object.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`].
+    pub async fn create<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        object: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        self.send(Method::POST, "application/json", path, object, what)
+            .await
+    }
+
+    /// Sends a PUT of a JSON object, which replaces the version named by its `resourceVersion`.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`]; [`HubError::Conflict`] if that version is no longer current.
+    pub async fn replace<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        object: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        self.send(Method::PUT, "application/json", path, object, what)
+            .await
+    }
+
+    /// Sends a PATCH with a JSON merge patch (RFC 7396).
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`].
+    pub async fn merge_patch<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        change: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        self.send(
+            Method::PATCH,
+            "application/merge-patch+json",
+            path,
+            change,
+            what,
+        )
+        .await
+    }
+
+    /// Sends a PATCH by server-side apply of an object's fields, as field manager `manager`. Takes
+    /// over fields that others own.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`].
+    pub async fn apply<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        manager: &str,
+        object: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        // JSON is valid YAML, which this content type requires.
+        let path = format!("{path}?fieldManager={manager}&force=true");
+        self.send(
+            Method::PATCH,
+            "application/apply-patch+yaml",
+            &path,
+            object,
+            what,
+        )
+        .await
+    }
+
+    /// Sends a DELETE with preconditions.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`].
+    pub async fn delete<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        options: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        self.send(Method::DELETE, "application/json", path, options, what)
+            .await
+    }
+
+    async fn send<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        method: Method,
+        content_type: &'static str,
+        path: &str,
+        object: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        let body =
+            Zeroizing::new(serde_json::to_vec(object).map_err(|_| HubError::Unreadable(what))?);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, content_type)
+            .header(http::header::ACCEPT, "application/json")
+            .body(Body::from(body.to_vec()));
+        let bytes = self.call(request, what).await?;
+        serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
+    }
+
+    async fn call(
+        &self,
+        request: Result<Request<Body>, http::Error>,
+        what: &'static str,
+    ) -> Result<Vec<u8>, HubError> {
+        let request = request.map_err(|_| HubError::Unreadable(what))?;
+        // One deadline for the whole call. A per-read timeout would never fire for a server that
+        // sends one byte per second.
+        let answered = tokio::time::timeout(CALL_DEADLINE, self.exchange(request)).await;
+        let (status, bytes) = answered.map_err(|_| {
+            HubError::Unreachable(format!("{what} took longer than {CALL_DEADLINE:?}"))
+        })??;
+        if status.is_success() {
+            Ok(bytes)
+        } else {
+            Err(refusal(status, &bytes))
+        }
+    }
+
+    async fn exchange(&self, request: Request<Body>) -> Result<(StatusCode, Vec<u8>), HubError> {
+        let response = match self.client.send(request).await {
+            Ok(response) => response,
+            Err(error) => return Err(transport_fault(&error, self.place.as_ref()).await),
+        };
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
+            .collect()
+            .await;
+        let body = body.map_err(|_| {
+            HubError::Unreachable("its answer broke off or is too large".to_owned())
+        })?;
+        Ok((status, body.to_bytes().to_vec()))
+    }
+}
+
+/// Names the kind of fault without repeating the library's text, which may quote credentials of the
+/// configuration.
+async fn transport_fault(error: &kube::Error, place: Option<&Place>) -> HubError {
+    match error {
+        // Keyferry's own configuration is at fault, so this proves nothing about the hub.
+        kube::Error::Auth(_) => {
+            HubError::Unauthenticated("Keyferry's own credentials could not be read".to_owned())
+        }
+        kube::Error::Service(_) | kube::Error::HyperError(_) => {
+            HubError::Unreachable(ConnectionFault::of(error, place).await.text)
+        }
+        _ => HubError::Unreachable("the request could not be sent".to_owned()),
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct ApiStatus {
+    #[serde(default)]
+    message: String,
+}
+
+fn refusal(status: StatusCode, body: &[u8]) -> HubError {
+    let message = serde_json::from_slice::<ApiStatus>(body)
+        .map(|status| status.message)
+        .unwrap_or_default();
+    let message = foreign_text::one_line(&message, 400);
+    let message = if message.is_empty() {
+        format!("HTTP {}", status.as_u16())
+    } else {
+        message
+    };
+    match status.as_u16() {
+        401 => HubError::Unauthenticated(message),
+        403 => HubError::Forbidden(message),
+        404 => HubError::NotFound(message),
+        409 => HubError::Conflict(message),
+        429 | 500.. => HubError::Unwell(format!("HTTP {}: {message}", status.as_u16())),
+        _ => HubError::Refused(message),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod kubeconfig_tests {
+    use std::path::{Path, PathBuf};
+
+    use super::{ClientError, HubAccess};
+
+    fn write(folder: &Path, name: &str, server: &str, context: &str, current: bool) -> PathBuf {
+        let path = folder.join(name);
+        let current = if current {
+            format!("current-context: {context}\n")
+        } else {
+            String::new()
+        };
+        let text = format!(
+            "apiVersion: v1\nkind: Config\n{current}contexts: [{{name: {context}, context: {{cluster: {context}, user: {context}}}}}, \
+             {{name: both, context: {{cluster: {context}, user: {context}}}}}]\n\
+             clusters: [{{name: {context}, cluster: {{server: '{server}'}}}}]\nusers: [{{name: {context}, user: {{token: canary}}}}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    async fn address(access: &HubAccess) -> Result<String, ClientError> {
+        access
+            .config()
+            .await
+            .map(|config| config.cluster_url.host().unwrap_or_default().to_owned())
+    }
+
+    #[tokio::test]
+    async fn the_list_of_kubeconfig_is_merged_as_kubectl_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = write(
+            folder.path(),
+            "first",
+            "https://first.example",
+            "first",
+            false,
+        );
+        let second = write(
+            folder.path(),
+            "second",
+            "https://second.example",
+            "second",
+            true,
+        );
+        let missing = folder.path().join("missing");
+        let access = HubAccess {
+            search: vec![missing.clone(), first.clone(), second.clone()],
+            ..HubAccess::default()
+        };
+        assert_eq!(
+            address(&access).await.unwrap(),
+            "second.example",
+            "current-context of the first file that has one"
+        );
+        let named = |context: &str| HubAccess {
+            context: Some(context.to_owned()),
+            ..access.clone()
+        };
+        assert_eq!(address(&named("first")).await.unwrap(), "first.example");
+        assert_eq!(
+            address(&named("both")).await.unwrap(),
+            "first.example",
+            "the first file that has a name counts"
+        );
+        assert!(matches!(
+            address(&named("third")).await,
+            Err(ClientError::Context(_))
+        ));
+        let by_flag = HubAccess {
+            kubeconfig: Some(second.clone()),
+            ..named("second")
+        };
+        assert_eq!(
+            address(&by_flag).await.unwrap(),
+            "second.example",
+            "a named file counts alone"
+        );
+        assert!(matches!(
+            address(&HubAccess {
+                kubeconfig: Some(second),
+                ..named("first")
+            })
+            .await,
+            Err(ClientError::Context(_))
+        ));
+        let nowhere = HubAccess {
+            search: vec![missing],
+            ..HubAccess::default()
+        };
+        assert!(
+            matches!(address(&nowhere).await, Err(ClientError::NoneThere(_))),
+            "and never another identity instead"
+        );
+        let alone = HubAccess {
+            context: Some("prod".to_owned()),
+            ..HubAccess::default()
+        };
+        assert_eq!(
+            address(&alone).await.unwrap_err(),
+            ClientError::ContextAlone("prod".to_owned())
+        );
+    }
+
+    #[tokio::test]
+    async fn a_pinned_hub_stays_what_it_is_and_a_description_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = write(folder.path(), "config", "https://hub.example", "hub", true);
+        let access = HubAccess {
+            search: vec![file.clone()],
+            ..HubAccess::default()
+        };
+        let pinned = access.pinned().unwrap();
+        assert_eq!(
+            (pinned.kubeconfig.as_ref(), pinned.context.as_deref()),
+            (Some(&file), Some("hub"))
+        );
+        assert!(pinned.search.is_empty());
+        let told = access.description().await.unwrap();
+        assert_eq!(
+            told,
+            format!(
+                "https://hub.example/, by context \"hub\" of {}",
+                file.display()
+            )
+        );
+        let other = write(
+            folder.path(),
+            "other",
+            "https://other.example",
+            "other",
+            true,
+        );
+        let two = HubAccess {
+            search: vec![file, other],
+            ..HubAccess::default()
+        };
+        assert!(matches!(two.pinned(), Err(ClientError::Several(_))));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_regular_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        let access = HubAccess {
+            kubeconfig: Some(pipe.clone()),
+            ..HubAccess::default()
+        };
+        assert_eq!(
+            address(&access).await.unwrap_err(),
+            ClientError::Kubeconfig(pipe)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+    use std::time::Duration;
+
+    use secrecy::ExposeSecret;
+
+    use super::{CALL_DEADLINE, HubAccess, HubClient};
+    use keyferry_testing::{EmbeddedHub, Fault, HubOptions, Route};
+
+    /// The pause and the second call together take longer than one call may; each alone does not.
+    #[tokio::test]
+    async fn a_call_has_its_whole_time_however_long_ago_the_one_before_it_was() {
+        let hub = EmbeddedHub::start(HubOptions::default()).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, hub.kubeconfig().expose_secret()).unwrap();
+        let access = HubAccess {
+            kubeconfig: Some(kubeconfig),
+            ..HubAccess::default()
+        };
+        let client = HubClient::new(access.config().await.unwrap()).unwrap();
+        let read = async || {
+            client
+                .get("/openid/v1/jwks", "application/jwk-set+json")
+                .await
+        };
+        read().await.unwrap();
+        let pause = Duration::from_millis(3500);
+        hub.set_fault(
+            Route::Jwks,
+            Fault::Delay(CALL_DEADLINE - pause + Duration::from_secs(1)),
+        );
+        tokio::time::sleep(pause).await;
+        read().await.unwrap();
+    }
+}

@@ -1,0 +1,48 @@
+//! The hub's API and the state of its objects: one call per module, limits on calls in progress, and
+//! the clock, randomness and metrics that every crate above shares. It makes calls and decides
+//! nothing about who is authorised.
+//!
+//! The interfaces are in [`ports`]; [`client`] speaks HTTP, [`kube_hub`] implements the calls of the
+//! request path, and [`watch`] follows objects.
+
+pub mod access_review;
+pub mod admission_policy;
+pub mod certificate_secret;
+pub mod circuit;
+pub mod client;
+pub mod clock;
+pub mod config_file;
+pub mod connection_fault;
+pub mod endpoint_slice;
+pub mod event;
+pub mod finalizer;
+pub mod flight;
+pub mod hub_facts;
+pub mod issuer_documents;
+pub mod issuer_keys;
+pub mod key_record_store;
+pub mod kube_hub;
+pub mod leadership;
+pub mod lease;
+pub mod live;
+pub mod metrics;
+pub mod object_store;
+pub mod objects;
+pub mod policy_store;
+pub mod ports;
+pub mod random;
+pub mod regular_file;
+pub mod reload_signal;
+pub mod secret_store;
+pub mod self_review;
+pub mod state_directory;
+pub mod targets;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod timed_hub;
+pub mod token_request;
+pub mod token_review;
+pub mod turns;
+pub mod watch;
+pub mod watch_fault;
+pub mod watched_object;

@@ -1,0 +1,386 @@
+//! The interfaces to the hub, the targets and the audit log. `kube/` and `audit.rs` implement them;
+//! tests use their own implementations.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use keyferry_core::access_status::TargetIdentity;
+use keyferry_core::audience::Audience;
+use keyferry_core::audit::AuditRecord;
+use keyferry_core::bound_token::MintAnswer;
+use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
+use keyferry_core::delivery::{ObjectBody, ReadObject};
+use keyferry_core::name::ObjectName;
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
+use secrecy::SecretString;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+/// Why a call to the hub failed. Of what the hub sent, the texts contain only its own status
+/// message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HubError {
+    /// No answer, or an incomplete one.
+    #[error("the hub could not be reached: {0}")]
+    Unreachable(String),
+    /// 429 or 5xx: the hub is overloaded or failing.
+    #[error("the hub could not answer: {0}")]
+    Unwell(String),
+    /// Too many of Keyferry's own calls are in progress; this says nothing about the hub.
+    #[error("the hub was not called: too many calls are in progress")]
+    Busy,
+    /// 401: the hub does not recognise the credentials.
+    #[error("the hub does not accept the credentials: {0}")]
+    Unauthenticated(String),
+    /// 403: Keyferry itself lacks a right.
+    #[error("the hub refused Keyferry: {0}")]
+    Forbidden(String),
+    /// 404: there is no such object.
+    #[error("the hub does not have it: {0}")]
+    NotFound(String),
+    /// 409: the object exists already, or has changed.
+    #[error("the hub has another object of that name: {0}")]
+    Conflict(String),
+    /// Any other refusal.
+    #[error("the hub refused the request: {0}")]
+    Refused(String),
+    /// The answer cannot be parsed.
+    #[error("the hub's answer to {0} could not be read")]
+    Unreadable(&'static str),
+}
+
+impl HubError {
+    /// Whether the failure proves the hub unreachable, so that an earlier answer may be used for a
+    /// while.
+    pub fn proves_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Unwell(_))
+    }
+
+    /// The stable reason code when a TokenRequest failed like this.
+    pub fn mint_reason(&self) -> Reason {
+        match self {
+            Self::Unreachable(_) | Self::Unwell(_) | Self::Busy => Reason::HubUnreachable,
+            Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::MintForbidden,
+            Self::NotFound(_) | Self::Conflict(_) => Reason::ServiceAccountChanged,
+            Self::Refused(_) | Self::Unreadable(_) => Reason::MintFailed,
+        }
+    }
+
+    /// The stable reason code when a TokenReview or SubjectAccessReview failed like this.
+    pub fn review_reason(&self) -> Reason {
+        match self {
+            Self::Unreachable(_) | Self::Unwell(_) | Self::Busy => Reason::HubUnreachable,
+            Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::ReviewForbidden,
+            Self::NotFound(_) | Self::Conflict(_) | Self::Refused(_) | Self::Unreadable(_) => {
+                Reason::ReviewFailed
+            }
+        }
+    }
+}
+
+/// The hub's token and review APIs. Every call has its own deadline, and the client library never
+/// retries it.
+pub trait Hub: Send + Sync {
+    /// Sends a TokenRequest, pinned to the ServiceAccount's UID, for exactly one audience.
+    fn token_request<'a>(
+        &'a self,
+        identity: &'a ServiceAccountIdentity,
+        audience: &'a Audience,
+        lifetime: Duration,
+    ) -> BoxFuture<'a, Result<MintAnswer, HubError>>;
+
+    /// Sends a TokenReview; without an audience it asks for the hub's own ones.
+    fn token_review<'a>(
+        &'a self,
+        token: &'a SecretString,
+        audience: Option<&'a Audience>,
+    ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>>;
+
+    /// Sends a SubjectAccessReview: may this user create tokens for that ServiceAccount?
+    fn access_review<'a>(
+        &'a self,
+        user: &'a ReviewedUser,
+        account: &'a ServiceAccount,
+    ) -> BoxFuture<'a, Result<bool, HubError>>;
+}
+
+/// Fetches the hub's discovery documents on each call, without a cache.
+pub trait IssuerDocuments: Send + Sync {
+    /// Reads both documents from every endpoint of the hub, each over a fresh connection. Returns
+    /// at least one answer.
+    fn fetch(&self) -> BoxFuture<'_, Vec<EndpointAnswer>>;
+}
+
+/// What one endpoint of the hub answered.
+#[derive(Clone, Debug)]
+pub struct EndpointAnswer {
+    /// The endpoint's address, for the log and to identify the endpoint again.
+    pub endpoint: String,
+    /// The endpoint's documents.
+    pub documents: Result<UpstreamDocuments, HubError>,
+}
+
+/// The hub's discovery documents as received, unchecked.
+#[derive(Clone, Debug)]
+pub struct UpstreamDocuments {
+    /// `/.well-known/openid-configuration`.
+    pub metadata: Vec<u8>,
+    /// `/openid/v1/jwks`.
+    pub jwks: Vec<u8>,
+}
+
+/// Reads CA certificates from Secrets in Keyferry's namespace.
+pub trait CertificateSecrets: Send + Sync {
+    /// Returns the bytes of `ca.crt`, or of the legacy `caFile`; it never returns another member.
+    fn certificate<'a>(
+        &'a self,
+        secret: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<CertificateEntry, HubError>>;
+}
+
+/// The content of a `certSecretRef` Secret that Keyferry uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateEntry {
+    /// The certificate bytes, if the Secret has any.
+    pub pem: Option<Vec<u8>>,
+    /// Whether the certificate was under the legacy key `caFile`.
+    pub legacy_key: bool,
+    /// Whether the Secret also holds a client certificate or key, which is ignored.
+    pub client_certificate: bool,
+}
+
+/// The data of a Secret, wiped from memory when dropped.
+pub type SecretData = BTreeMap<String, Zeroizing<Vec<u8>>>;
+
+/// A Secret as read from the hub.
+pub struct StoredSecret {
+    /// The Secret's resourceVersion.
+    pub version: String,
+    /// The Secret's data.
+    pub data: SecretData,
+}
+
+/// Reads and writes Keyferry's own Secrets. Every change is a compare-and-swap.
+pub trait SecretStore: Send + Sync {
+    /// Reads the Secret of that name; `None` if it does not exist.
+    fn get<'a>(
+        &'a self,
+        name: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>>;
+
+    /// Creates the Secret; [`HubError::Conflict`] if it already exists.
+    fn create<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        data: &'a SecretData,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Replaces the data of the Secret at that resourceVersion; [`HubError::Conflict`] if the
+    /// Secret has changed since.
+    fn replace<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        version: &'a str,
+        data: &'a SecretData,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
+}
+
+/// The key sets of Keyferry's managed issuers: one stored object per target, replaced by
+/// compare-and-swap, so that any replica may write.
+pub trait IssuerKeyStore: Send + Sync {
+    /// Reads what is stored for a target; `None` if there is no object.
+    fn read<'a>(
+        &'a self,
+        target: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<Option<StoredKeys>, HubError>>;
+
+    /// Replaces the object that was read, or creates the first one. [`HubError::Conflict`] when
+    /// another replica was first.
+    fn write<'a>(
+        &'a self,
+        target: &'a ObjectName,
+        document: &'a str,
+        replaces: Option<&'a StoredObject>,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
+}
+
+/// Identifies a stored object, so that it can be replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredObject {
+    /// The UID: another UID means another object, created after this one was deleted.
+    pub uid: String,
+    /// Its version and the other members to preserve; only the store reads them.
+    pub rest: serde_json::Value,
+}
+
+/// The stored key set of a target.
+pub struct StoredKeys {
+    /// The object.
+    pub object: StoredObject,
+    /// The document, if the object has any.
+    pub document: Option<Zeroizing<Vec<u8>>>,
+    /// The request for a manual rotation that the object carries.
+    pub rotation_request: Option<String>,
+}
+
+/// Facts that the hub reports about itself and about Keyferry.
+pub trait HubFacts: Send + Sync {
+    /// Returns the audiences that the apiserver puts into a token when none is requested: all that
+    /// it accepts.
+    fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>>;
+
+    /// Returns the username under which the hub knows Keyferry.
+    fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>>;
+}
+
+/// Reads and writes the hub's objects for the controller. Every write names the version of the
+/// object that it expects.
+pub trait HubObjects: Send + Sync {
+    /// Reads the object at a path; `None` if there is none, or if the hub does not have its kind.
+    fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>>;
+
+    /// Creates an object in a collection and returns its resourceVersion.
+    fn create<'a>(
+        &'a self,
+        collection: &'a str,
+        object: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>>;
+
+    /// Replaces the object with the UID and resourceVersion in `object`, and returns its new
+    /// resourceVersion.
+    fn replace<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>>;
+
+    /// Deletes the object with this UID and resourceVersion; an object that no longer exists counts
+    /// as deleted.
+    fn delete<'a>(
+        &'a self,
+        path: &'a str,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Creates an object that contains no secret.
+    fn post<'a>(
+        &'a self,
+        collection: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Replaces an object that contains no secret, at the resourceVersion that it carries.
+    fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Changes an object that contains no secret, or its status, by a merge patch. Returns the
+    /// changed object.
+    fn patch<'a>(
+        &'a self,
+        path: &'a str,
+        change: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, HubError>>;
+
+    /// Applies a status by server-side apply, with the field manager that the controller uses for
+    /// all its writes. `object` carries a resourceVersion, so the hub refuses the status for
+    /// another object of that name.
+    fn apply_status<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
+}
+
+/// How to reach a target to test whether it accepts a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbedTarget {
+    /// The URL of the target's apiserver.
+    pub address: String,
+    /// The name in the apiserver's certificate, if it is not the host in the address.
+    pub tls_server_name: Option<String>,
+    /// The proxy through which the target is reached.
+    pub proxy_url: Option<String>,
+    /// The target's CA certificates as PEM; `None` means the system's roots.
+    pub ca_pem: Option<Arc<str>>,
+}
+
+/// How a target answered a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeAnswer {
+    /// The target accepted the token as this identity.
+    Accepted(TargetIdentity),
+    /// The target rejected the token.
+    Refused,
+    /// The target did not answer, or not as an apiserver does.
+    Unanswered(&'static str),
+}
+
+/// Tests whether targets accept a token.
+pub trait TargetProbe: Send + Sync {
+    /// Sends the token to the target and to no other host.
+    fn try_token<'a>(
+        &'a self,
+        target: &'a ProbedTarget,
+        token: &'a SecretString,
+    ) -> BoxFuture<'a, ProbeAnswer>;
+}
+
+/// Where audit records go.
+pub trait AuditSink: Send + Sync {
+    /// Submits a record. The returned [`Recording`] reports whether it was written; an issuance
+    /// waits for it.
+    fn record(&self, record: &AuditRecord) -> Recording;
+}
+
+/// A submitted record. It resolves within seconds, even if the log is blocked.
+#[must_use = "nothing may leave before its record is written"]
+pub struct Recording(Option<oneshot::Receiver<bool>>);
+
+impl Recording {
+    /// Tracks a record whose writer reports the result. A writer that is dropped without a report
+    /// did not write it.
+    pub fn told_by(writer: oneshot::Receiver<bool>) -> Self {
+        Self(Some(writer))
+    }
+
+    /// Creates the result of a record that is written already.
+    pub fn written() -> Self {
+        let (writer, told) = oneshot::channel();
+        // Cannot fail: the receiver lives on below.
+        let _ = writer.send(true);
+        Self(Some(told))
+    }
+
+    /// Creates the result of a record that will not be written.
+    pub fn failed() -> Self {
+        Self(None)
+    }
+}
+
+impl Future for Recording {
+    type Output = Result<(), AuditError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), AuditError>> {
+        match &mut self.0 {
+            Some(writer) => Pin::new(writer).poll(context).map(|told| {
+                if told == Ok(true) {
+                    Ok(())
+                } else {
+                    Err(AuditError)
+                }
+            }),
+            None => Poll::Ready(Err(AuditError)),
+        }
+    }
+}
+
+/// The record could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("writing the audit record")]
+pub struct AuditError;

@@ -1,0 +1,126 @@
+//! Fakes that unit tests share: a clock, Secrets and objects in memory.
+
+mod objects;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use keyferry_core::moment::Moment;
+use keyferry_core::name::ObjectName;
+use keyferry_core::service_account::ServiceAccount;
+
+use crate::clock::Clock;
+use crate::ports::{HubError, SecretData, SecretStore, StoredSecret};
+
+pub use self::objects::{Failing, FakeObjects};
+
+/// A wall clock and a monotonic clock that a test advances.
+#[derive(Debug)]
+pub struct FakeClock(Mutex<Moment>);
+
+impl FakeClock {
+    /// Creates a clock that stands still.
+    pub fn start() -> Arc<Self> {
+        let wall = Timestamp::from_second(1_800_000_000).unwrap_or(Timestamp::UNIX_EPOCH);
+        Arc::new(Self(Mutex::new(Moment {
+            wall,
+            mono: Duration::from_secs(1000),
+        })))
+    }
+
+    /// Advances both clocks.
+    pub fn advance(&self, span: Duration) {
+        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        now.wall = now.wall.saturating_add(span).unwrap_or(Timestamp::MAX);
+        now.mono += span;
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Moment {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Creates a ServiceAccount from its namespace and name.
+#[allow(clippy::unwrap_used, reason = "tests write good names")]
+pub fn account_of(namespace: &str, name: &str) -> ServiceAccount {
+    ServiceAccount::from_username(&format!("system:serviceaccount:{namespace}:{name}")).unwrap()
+}
+
+/// The Secrets with their versions.
+type Shelf = std::collections::BTreeMap<ObjectName, (u64, SecretData)>;
+
+/// Secrets in memory, with the compare-and-swap of the API.
+#[derive(Default)]
+pub struct MemorySecrets {
+    secrets: Mutex<Shelf>,
+    away: std::sync::atomic::AtomicBool,
+}
+
+impl MemorySecrets {
+    /// Sets whether the store is unreachable.
+    pub fn be_away(&self, away: bool) {
+        self.away.store(away, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> Result<std::sync::MutexGuard<'_, Shelf>, HubError> {
+        if self.away.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(HubError::Unreachable("away".to_owned()));
+        }
+        Ok(self.secrets.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl SecretStore for MemorySecrets {
+    fn get<'a>(
+        &'a self,
+        name: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>> {
+        Box::pin(async move {
+            let found = self.lock()?.get(name).map(|(version, data)| StoredSecret {
+                version: version.to_string(),
+                data: data.clone(),
+            });
+            // Lets other tasks write between a read and the write that depends on it.
+            tokio::task::yield_now().await;
+            Ok(found)
+        })
+    }
+
+    fn create<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        data: &'a SecretData,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move {
+            let mut secrets = self.lock()?;
+            if secrets.contains_key(name) {
+                return Err(HubError::Conflict("there is one".to_owned()));
+            }
+            secrets.insert(name.clone(), (1, data.clone()));
+            Ok(())
+        })
+    }
+
+    fn replace<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        version: &'a str,
+        data: &'a SecretData,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move {
+            let mut secrets = self.lock()?;
+            let (present, kept) = secrets
+                .get_mut(name)
+                .ok_or_else(|| HubError::NotFound("none".to_owned()))?;
+            if present.to_string() != version {
+                return Err(HubError::Conflict("another version".to_owned()));
+            }
+            (*present, *kept) = (*present + 1, data.clone());
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,349 @@
+//! A fake store of a hub's objects: UIDs, resourceVersions, managedFields and preconditions as in
+//! the API, and calls that fail when a test wants it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use keyferry_core::delivery::{FIELD_MANAGER, ObjectBody, ReadObject};
+use serde_json::{Value, json};
+
+use crate::ports::{HubError, HubObjects};
+
+/// How calls fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failing {
+    /// This call, counted from 0, and all after it do not reach the hub.
+    From(usize),
+    /// This call, counted from 0, succeeds but its answer is lost; all after it do not reach the
+    /// hub.
+    LostFrom(usize),
+    /// Only this call is answered 409.
+    ConflictAt(usize),
+    /// Calls with this verb whose path contains this text are answered 403.
+    Forbidden(&'static str, &'static str),
+    /// Calls with this verb whose path contains this text do not reach the hub.
+    Unreachable(&'static str, &'static str),
+}
+
+/// A test's action before a call.
+type Hook = Box<dyn Fn(&str) + Send>;
+
+#[derive(Default)]
+struct Shelf {
+    objects: BTreeMap<String, Value>,
+    given: u64,
+    calls: Vec<String>,
+    failing: Option<Failing>,
+    hook: Option<Hook>,
+    every_version: Vec<Value>,
+}
+
+/// A hub's objects in memory.
+#[derive(Default)]
+pub struct FakeObjects(Mutex<Shelf>);
+
+impl FakeObjects {
+    /// Makes calls fail like this from now on, and restarts their count.
+    pub fn fail(&self, failing: Option<Failing>) {
+        let mut shelf = self.shelf();
+        shelf.calls.clear();
+        shelf.failing = failing;
+    }
+
+    /// Calls this with `<verb> <path>` before every call.
+    pub fn on_call(&self, hook: Option<Hook>) {
+        self.shelf().hook = hook;
+    }
+
+    /// The calls since the last [`FakeObjects::fail`], as `<verb> <path>`.
+    pub fn calls(&self) -> Vec<String> {
+        self.shelf().calls.clone()
+    }
+
+    /// Writes an object as another client would.
+    pub fn put_foreign(&self, path: &str, mut object: Value) {
+        let mut shelf = self.shelf();
+        shelf.stamp(&mut object, None, None);
+        shelf.objects.insert(path.to_owned(), object);
+    }
+
+    /// Changes an object as its owner would.
+    pub fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
+        let mut shelf = self.shelf();
+        let Some(mut object) = shelf.objects.remove(path) else {
+            return;
+        };
+        change(&mut object);
+        shelf.renew(&mut object);
+        shelf.objects.insert(path.to_owned(), object);
+    }
+
+    /// Returns the object at a path.
+    pub fn object(&self, path: &str) -> Option<Value> {
+        self.shelf().objects.get(path).cloned()
+    }
+
+    /// Returns every object whose path contains the text.
+    pub fn all(&self, contains: &str) -> Vec<Value> {
+        self.shelf()
+            .objects
+            .iter()
+            .filter(|(path, _)| path.contains(contains))
+            .map(|(_, object)| object.clone())
+            .collect()
+    }
+
+    /// Returns every version of every delivered object that ever existed.
+    pub fn every_version(&self) -> Vec<Value> {
+        self.shelf().every_version.clone()
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes one call: it fails, or changes the store, or both.
+    async fn call<T>(
+        &self,
+        verb: &str,
+        path: &str,
+        work: impl FnOnce(&mut Shelf) -> Result<T, HubError>,
+    ) -> Result<T, HubError> {
+        // Lets other tasks run between any two calls.
+        tokio::task::yield_now().await;
+        let told = format!("{verb} {path}");
+        let hook = self.shelf().hook.take();
+        if let Some(hook) = hook {
+            hook(&told);
+            self.shelf().hook = Some(hook);
+        }
+        let mut shelf = self.shelf();
+        let index = shelf.calls.len();
+        shelf.calls.push(told);
+        let away = || HubError::Unreachable("away".to_owned());
+        match shelf.failing {
+            Some(Failing::From(from) | Failing::LostFrom(from)) if index > from => Err(away()),
+            Some(Failing::From(from)) if index == from => Err(away()),
+            Some(Failing::LostFrom(from)) if index == from => {
+                work(&mut shelf).and_then(|_| Err(away()))
+            }
+            Some(Failing::ConflictAt(at)) if index == at && verb != "get" => {
+                Err(HubError::Conflict("another was first".to_owned()))
+            }
+            Some(Failing::Forbidden(one, text)) if one == verb && path.contains(text) => {
+                Err(HubError::Forbidden("no right".to_owned()))
+            }
+            Some(Failing::Unreachable(one, text)) if one == verb && path.contains(text) => {
+                Err(away())
+            }
+            _ => work(&mut shelf),
+        }
+    }
+}
+
+impl Shelf {
+    fn next(&mut self) -> u64 {
+        self.given += 1;
+        self.given
+    }
+
+    fn renew(&mut self, object: &mut Value) {
+        object["metadata"]["resourceVersion"] = json!(self.next().to_string());
+    }
+
+    /// Adds the metadata that the API sets on a written object.
+    fn stamp(&mut self, object: &mut Value, uid: Option<&Value>, manager: Option<&str>) {
+        let uid = uid
+            .cloned()
+            .unwrap_or_else(|| json!(format!("uid-{}", self.next())));
+        object["metadata"]["uid"] = uid;
+        object["metadata"]["managedFields"] = match manager {
+            Some(manager) => json!([{ "manager": manager, "operation": "Update" }]),
+            None => json!([{ "manager": "somebody", "operation": "Update" }]),
+        };
+        self.renew(object);
+    }
+
+    fn keep(&mut self, path: String, object: Value) {
+        self.every_version.push(object.clone());
+        self.objects.insert(path, object);
+    }
+
+    /// Returns the object at a path, if its UID and resourceVersion are those that the write names.
+    fn meet(&self, path: &str, names: &Value) -> Result<Value, HubError> {
+        let object = self
+            .objects
+            .get(path)
+            .cloned()
+            .ok_or_else(|| HubError::NotFound("none".to_owned()))?;
+        for field in ["uid", "resourceVersion"] {
+            if let Some(named) = names
+                .get(field)
+                .filter(|named| *named != &object["metadata"][field])
+            {
+                return Err(HubError::Conflict(format!("{field} is not {named}")));
+            }
+        }
+        Ok(object)
+    }
+
+    fn create(&mut self, collection: &str, mut object: Value) -> Result<String, HubError> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("{collection}/{name}");
+        if self.objects.contains_key(&path) {
+            return Err(HubError::Conflict("there is one".to_owned()));
+        }
+        self.stamp(&mut object, None, Some(FIELD_MANAGER));
+        let version = version(&object);
+        self.keep(path, object);
+        Ok(version)
+    }
+
+    fn replace(&mut self, path: &str, mut object: Value) -> Result<String, HubError> {
+        let held = self.meet(path, &object["metadata"])?;
+        self.stamp(
+            &mut object,
+            Some(&held["metadata"]["uid"]),
+            Some(FIELD_MANAGER),
+        );
+        let version = version(&object);
+        self.keep(path.to_owned(), object);
+        Ok(version)
+    }
+
+    fn patch(&mut self, path: &str, change: &Value) -> Result<(), HubError> {
+        let place = path.trim_end_matches("/status");
+        let mut object = self.meet(place, &change["metadata"])?;
+        if place == path {
+            merge(&mut object, change);
+        } else {
+            merge(&mut object["status"], &change["status"]);
+        }
+        self.renew(&mut object);
+        let going = object["metadata"]["deletionTimestamp"].is_string();
+        let held = object["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|finalizers| !finalizers.is_empty());
+        if going && !held {
+            self.objects.remove(place);
+        } else {
+            self.objects.insert(place.to_owned(), object);
+        }
+        Ok(())
+    }
+}
+
+fn version(object: &Value) -> String {
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Applies a JSON merge patch (RFC 7396).
+fn merge(into: &mut Value, change: &Value) {
+    let Some(members) = change.as_object() else {
+        *into = change.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (field, value) in members {
+        if value.is_null() {
+            drop(into.as_object_mut().and_then(|into| into.remove(field)));
+        } else {
+            merge(&mut into[field], value);
+        }
+    }
+}
+
+impl HubObjects for FakeObjects {
+    fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>> {
+        Box::pin(self.call("get", path, move |shelf| {
+            Ok(shelf.objects.get(path).cloned().map(ReadObject::new))
+        }))
+    }
+
+    fn create<'a>(
+        &'a self,
+        collection: &'a str,
+        object: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>> {
+        Box::pin(self.call("create", collection, move |shelf| {
+            shelf.create(collection, json!(object))
+        }))
+    }
+
+    fn replace<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>> {
+        Box::pin(self.call("replace", path, move |shelf| {
+            shelf.replace(path, json!(object))
+        }))
+    }
+
+    fn delete<'a>(
+        &'a self,
+        path: &'a str,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(self.call("delete", path, move |shelf| {
+            match shelf.meet(path, &json!({ "uid": uid, "resourceVersion": version })) {
+                Ok(_) => {
+                    shelf.objects.remove(path);
+                    Ok(())
+                }
+                Err(HubError::NotFound(_)) => Ok(()),
+                Err(error) => Err(error),
+            }
+        }))
+    }
+
+    fn post<'a>(
+        &'a self,
+        collection: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(self.call("post", collection, move |shelf| {
+            shelf.create(collection, object.clone()).map(drop)
+        }))
+    }
+
+    fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(self.call("put", path, move |shelf| {
+            shelf.replace(path, object.clone()).map(drop)
+        }))
+    }
+
+    fn patch<'a>(
+        &'a self,
+        path: &'a str,
+        change: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, HubError>> {
+        // Only the watch reports the new object, as when an answer is lost.
+        Box::pin(self.call("patch", path, move |shelf| {
+            shelf.patch(path, change).map(|()| Value::Null)
+        }))
+    }
+
+    fn apply_status<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(self.call("apply", path, move |shelf| {
+            // For a status, the hub checks no other metadata, not even the UID.
+            let names = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
+            let mut held = shelf.meet(path, &names)?;
+            held["status"] = object["status"].clone();
+            shelf.renew(&mut held);
+            shelf.objects.insert(path.to_owned(), held);
+            Ok(())
+        }))
+    }
+}

@@ -1,0 +1,87 @@
+//! Sends a TokenRequest, and checks that the token is what was requested.
+
+use std::time::Duration;
+
+use keyferry_core::audience::Audience;
+use keyferry_core::authorise::Grant;
+use keyferry_core::bound_token::{self, BoundToken, MintExpectation};
+use keyferry_core::key_book::Settling;
+use keyferry_core::lifetime;
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::ServiceAccountIdentity;
+
+use crate::publication::Publisher;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::ports::Hub;
+
+/// The purpose of a TokenRequest. Only [`Order::Granted`], with the authoriser's proof, gives a
+/// token that may be issued.
+#[derive(Clone, Copy)]
+pub enum Order<'a> {
+    /// A token for a granted request.
+    Granted(&'a Grant),
+    /// A token for a grant's ServiceAccount that no cluster accepts: it shows that the hub would
+    /// mint. It is dropped.
+    Inert(&'a Grant, &'a Audience),
+    /// A token of the canary, which has no rights, to test an audience.
+    Canary(&'a ServiceAccountIdentity, &'a Audience),
+}
+
+impl<'a> Order<'a> {
+    fn parts(self) -> (&'a ServiceAccountIdentity, &'a Audience, Duration) {
+        match self {
+            Order::Granted(grant) => (
+                grant.pair().service_account(),
+                grant.pair().audience(),
+                grant.pair().lifetime(),
+            ),
+            Order::Inert(grant, audience) => {
+                (grant.pair().service_account(), audience, lifetime::MIN)
+            }
+            Order::Canary(identity, audience) => (identity, audience, lifetime::MIN),
+        }
+    }
+}
+
+/// Sends a TokenRequest to the hub and checks the token.
+///
+/// # Errors
+/// A `Mint…` reason, [`Reason::ServiceAccountChanged`], [`Reason::KeyNotPublished`],
+/// [`Reason::ClockSkew`] or [`Reason::HubUnreachable`]; a token that is not what was asked for is
+/// dropped.
+pub async fn send(
+    hub: &dyn Hub,
+    publisher: &Publisher,
+    clock: &dyn Clock,
+    order: Order<'_>,
+) -> Result<BoundToken, Reason> {
+    let (service_account, audience, lifetime) = order.parts();
+    let account = &service_account.account;
+    let answer = hub.token_request(service_account, audience, lifetime).await.map_err(|error| {
+        let reason = error.mint_reason();
+        tracing::warn!(%reason, %error, service_account = %account, %audience, "TokenRequest failed");
+        reason
+    })?;
+    if let Some(kid) = bound_token::kid_of(&answer) {
+        // A new key often appears here first: publish it at once, not at the next poll.
+        publisher.vouch(&kid).await;
+        if publisher.settling(&kid) == Settling::Revoked {
+            tracing::error!(reason = %Reason::KeyRevoked, ?kid, service_account = %account, "the \
+                hub still signs with a revoked key; the token was dropped");
+            return Err(Reason::KeyRevoked);
+        }
+    }
+    let published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+    let expected = MintExpectation {
+        issuer: &published.issuer,
+        keys: &published.keys,
+        service_account,
+        audience,
+        lifetime,
+    };
+    bound_token::check(answer, &expected, clock.now()).map_err(|fault| {
+        let reason = fault.reason();
+        tracing::error!(%reason, %fault, service_account = %account, %audience, "a minted token was dropped");
+        reason
+    })
+}

@@ -1,0 +1,186 @@
+//! Exports the published documents as files, for a bucket or a plain web server where targets
+//! cannot reach Keyferry.
+//!
+//! ```text
+//! DIR/openid/v1/jwks
+//! DIR/.well-known/openid-configuration
+//! DIR/manifest.json       what each file is to be served with, in the order in which to upload them
+//! ```
+//!
+//! Each file is replaced atomically: first the keys, then the document that names them, and the
+//! manifest last. A file that already has these bytes is not touched.
+
+mod folder;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use keyferry_core::issuer::PublicUrl;
+use serde::{Deserialize, Serialize};
+
+use self::folder::Folder;
+use crate::publication::{Document, Published};
+use keyferry_core::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
+
+/// The file name of the manifest.
+pub const MANIFEST: &str = "manifest.json";
+
+/// Why an export failed, wholly or in part.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The folder cannot be used.
+    #[error("opening the folder {path}: {source}")]
+    Open {
+        /// The folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// Another export is writing to the folder.
+    #[error("opening the folder {0}: another keyferry export is writing there")]
+    Busy(PathBuf),
+    /// A file, or a folder on the way to it, cannot be written.
+    #[error("writing {path} in the export folder: {source}")]
+    Write {
+        /// The path in the folder.
+        path: String,
+        /// The error of the operating system. A symbolic link on the way is "too many levels" or
+        /// "not a directory": none is followed.
+        source: std::io::Error,
+    },
+    /// The folder's manifest cannot be parsed.
+    #[error(
+        "reading {MANIFEST} in the export folder: it is not the manifest of an export; give an \
+         empty folder"
+    )]
+    Manifest,
+    /// The folder contains the documents of another issuer.
+    #[error(
+        "the export folder holds the documents of issuer {there}, and the hub's issuer is {here}; \
+         give another folder"
+    )]
+    OtherIssuer {
+        /// The issuer in the folder.
+        there: String,
+        /// The issuer of the hub.
+        here: String,
+    },
+}
+
+/// The HTTP headers to serve the files with, for an upload script.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    /// The issuer whose documents these are.
+    pub issuer: String,
+    /// `https` origin under which they must be reached: `jwks_uri` names it.
+    #[serde(rename = "publicURL")]
+    pub public_url: String,
+    /// The files, in the order in which to upload them.
+    pub files: Vec<ManifestFile>,
+}
+
+/// A file of the export.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ManifestFile {
+    /// The file's path below the folder and below the origin.
+    pub path: String,
+    /// `Content-Type`.
+    pub content_type: String,
+    /// `Cache-Control`. Without it, verifiers guess from `Last-Modified`, up to a day.
+    pub cache_control: String,
+    /// SHA-256 of the file's bytes, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// A folder that is locked for exports by this process.
+pub struct Export {
+    folder: Folder,
+}
+
+impl Export {
+    /// Opens and locks the folder, and creates it if needed.
+    ///
+    /// # Errors
+    /// [`ExportError::Open`], [`ExportError::Busy`].
+    pub fn open(path: &Path) -> Result<Self, ExportError> {
+        Ok(Self {
+            folder: Folder::open(path)?,
+        })
+    }
+
+    /// Writes the published documents, and returns the paths whose bytes changed.
+    ///
+    /// # Errors
+    /// [`ExportError`]; every file then contains either its old bytes or its new ones.
+    pub fn write(
+        &self,
+        published: &Published,
+        public_url: &PublicUrl,
+        max_age: Duration,
+    ) -> Result<Vec<String>, ExportError> {
+        self.same_issuer(published.issuer.as_str())?;
+        let cache_control = cache_control(max_age);
+        // Keys first: a reader of the new document must find the keys that it refers to.
+        let files = [
+            (KEYS_PATH, KEYS_TYPE, &published.jwks),
+            (METADATA_PATH, METADATA_TYPE, &published.metadata),
+        ];
+        let manifest = Manifest {
+            issuer: published.issuer.to_string(),
+            public_url: public_url.to_string(),
+            files: files
+                .iter()
+                .map(|(path, kind, document)| entry(path, kind, &cache_control, document))
+                .collect(),
+        };
+        let mut manifest =
+            serde_json::to_vec_pretty(&manifest).map_err(|_| ExportError::Manifest)?;
+        manifest.push(b'\n');
+        let documents = files
+            .iter()
+            .map(|(path, _, document)| (path.trim_start_matches('/'), document.bytes.as_ref()));
+        let mut changed = Vec::new();
+        for (path, bytes) in documents.chain([(MANIFEST, manifest.as_slice())]) {
+            if self.folder.replace(path, bytes)? {
+                changed.push(path.to_owned());
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Checks that the folder has the same issuer: targets of one issuer must never get the keys of
+    /// another.
+    fn same_issuer(&self, here: &str) -> Result<(), ExportError> {
+        let Some(bytes) = self.folder.read(MANIFEST)? else {
+            return Ok(());
+        };
+        let there: Manifest = serde_json::from_slice(&bytes).map_err(|_| ExportError::Manifest)?;
+        if there.issuer == here {
+            Ok(())
+        } else {
+            Err(ExportError::OtherIssuer {
+                there: there.issuer,
+                here: here.to_owned(),
+            })
+        }
+    }
+}
+
+fn entry(path: &str, content_type: &str, cache_control: &str, document: &Document) -> ManifestFile {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &document.bytes);
+    ManifestFile {
+        path: path.trim_start_matches('/').to_owned(),
+        content_type: content_type.to_owned(),
+        cache_control: cache_control.to_owned(),
+        sha256: digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

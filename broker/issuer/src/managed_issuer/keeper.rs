@@ -1,0 +1,240 @@
+//! Reads every target's key set, creates missing ones, and rotates those that are due. Each write
+//! names the version that it replaces, so of several replicas one wins and the others reload.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::stream::{self, StreamExt};
+use keyferry_core::config::{Policy, TargetCluster, TokenIssuer};
+use keyferry_core::issuer::PublicUrl;
+use keyferry_core::managed_issuer::{self, Binding, Change, KeySet, ReadyChange, RotationPolicy};
+use keyferry_core::name::ObjectName;
+use keyferry_core::reason::Reason;
+
+use super::ManagedIssuers;
+use super::keyring::{Keyring, fresh_key};
+use keyferry_hub::clock::Clock;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::{HubError, IssuerKeyStore, StoredKeys, StoredObject};
+
+/// How many key sets are read at once.
+const AT_ONCE: usize = 8;
+/// How often one round reads the same set, again after a write or a lost race.
+const TRIES: usize = 4;
+/// The maximum length of a rotation request.
+const MAX_REQUEST_BYTES: usize = 256;
+
+/// The dependencies of a [`Keeper`].
+pub struct KeeperParts {
+    /// The store of the key sets.
+    pub store: Arc<dyn IssuerKeyStore>,
+    /// The issuers that readers see.
+    pub issuers: ManagedIssuers,
+    /// The clock for activation and rotation.
+    pub clock: Arc<dyn Clock>,
+    /// Counts reads and writes of key sets.
+    pub metrics: Metrics,
+    /// The URL prefix of all issuers.
+    pub public_url: PublicUrl,
+    /// When keys become active and when they are rotated.
+    pub rotation: RotationPolicy,
+    /// Whether the keeper may write: only after the startup checks have found the clock to be
+    /// right.
+    pub may_write: Arc<AtomicBool>,
+}
+
+/// Maintains the key sets. Each process has one.
+pub struct Keeper {
+    parts: KeeperParts,
+    rings: BTreeMap<ObjectName, Keyring>,
+}
+
+/// Why the check of a key set failed.
+#[derive(Debug, thiserror::Error)]
+enum KeepError {
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    #[error(transparent)]
+    Stored(#[from] managed_issuer::StoredFault),
+    #[error("the Secret is there, but holds no key set; remove it, or move it away")]
+    Foreign,
+    #[error(
+        "the key set is for another issuer or another audience; delete the Secret, and Keyferry \
+         creates one for this TargetCluster"
+    )]
+    OtherBinding,
+    #[error("the target's name is too long for the name of a Secret")]
+    Name,
+    #[error("the operating system gave no randomness for a key")]
+    Random,
+}
+
+impl KeepError {
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
+                Reason::IssuerKeysForbidden
+            }
+            Self::Hub(HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy) => {
+                Reason::HubUnreachable
+            }
+            _ => Reason::IssuerKeysInvalid,
+        }
+    }
+}
+
+enum Next {
+    /// Nothing more to do in this round.
+    Rest,
+    /// A set was stored, by this replica or another: read it.
+    Again,
+}
+
+impl Keeper {
+    /// Creates a keeper that has read nothing yet.
+    pub fn new(parts: KeeperParts) -> Self {
+        Self {
+            parts,
+            rings: BTreeMap::new(),
+        }
+    }
+
+    /// Checks every target's key set once.
+    pub async fn round(&mut self, policy: &Policy) {
+        let own = |target: &&TargetCluster| target.issuer == TokenIssuer::Keyferry;
+        let wanted: BTreeMap<ObjectName, Binding> = policy
+            .targets
+            .values()
+            .filter(own)
+            .filter_map(|target| Some((target.name.clone(), self.binding(target)?)))
+            .collect();
+        self.rings.retain(|target, _| wanted.contains_key(target));
+        for (target, binding) in &wanted {
+            let ring = self
+                .rings
+                .entry(target.clone())
+                .or_insert_with(|| Keyring::new(binding.clone()));
+            if ring.binding != *binding {
+                // Tokens for the other audience may still be valid: the published keys stay, but
+                // nothing is signed.
+                ring.binding = binding.clone();
+                ring.lose();
+            }
+        }
+        self.parts
+            .issuers
+            .retain(|target| wanted.contains_key(target));
+        let parts = &self.parts;
+        stream::iter(self.rings.iter_mut())
+            .for_each_concurrent(AT_ONCE, |(target, ring)| keep(parts, target, ring))
+            .await;
+    }
+
+    fn binding(&self, target: &TargetCluster) -> Option<Binding> {
+        let issuer = managed_issuer::issuer(&self.parts.public_url, &target.name).ok()?;
+        Some(Binding {
+            target: target.name.clone(),
+            issuer,
+            audience: target.audience.clone(),
+        })
+    }
+}
+
+async fn keep(parts: &KeeperParts, target: &ObjectName, ring: &mut Keyring) {
+    for _ in 0..TRIES {
+        let outcome = look(parts, target, ring).await;
+        parts
+            .metrics
+            .own_keys_read(outcome.as_ref().map(|_| ()).map_err(KeepError::reason));
+        match &outcome {
+            Ok(Next::Rest) => ring.is_well(),
+            Ok(Next::Again) => {}
+            Err(error) => {
+                if ring.fail(error.reason()) {
+                    tracing::error!(reason = %error.reason(), %error, target_cluster = %target, "the keys of the managed issuer are unchanged");
+                }
+            }
+        }
+        parts.issuers.put(target, &ring.face);
+        if !matches!(outcome, Ok(Next::Again)) {
+            return;
+        }
+    }
+}
+
+async fn look(
+    parts: &KeeperParts,
+    target: &ObjectName,
+    ring: &mut Keyring,
+) -> Result<Next, KeepError> {
+    managed_issuer::secret_name(target).map_err(|_| KeepError::Name)?;
+    let Some(stored) = parts.store.read(target).await? else {
+        ring.lose();
+        if !parts.may_write.load(Ordering::Relaxed) {
+            return Ok(Next::Rest);
+        }
+        let (current, next) = (
+            fresh_key().ok_or(KeepError::Random)?,
+            fresh_key().ok_or(KeepError::Random)?,
+        );
+        let set = KeySet::first(ring.binding.clone(), current, next, parts.clock.now());
+        tracing::info!(target_cluster = %target, issuer = %ring.binding.issuer, "creating the \
+            first keys of the managed issuer");
+        return write(parts, target, &set, None, "first").await;
+    };
+    let StoredKeys {
+        object,
+        document,
+        rotation_request,
+    } = stored;
+    let set = managed_issuer::read(&document.ok_or(KeepError::Foreign)?)?;
+    if set.binding != ring.binding {
+        // Stops signing with the earlier keys as well: the object no longer belongs to this target.
+        ring.lose();
+        return Err(KeepError::OtherBinding);
+    }
+    // The clock is read after the answer, so that a key's publication is never dated before its
+    // storage.
+    let now = parts.clock.now();
+    ring.take(&set, &object.uid, &parts.rotation, now);
+    parts.issuers.put(target, &ring.face);
+    let request = rotation_request.filter(|request| request.len() <= MAX_REQUEST_BYTES);
+    let due = managed_issuer::due(&set, &ring.seen, request.as_deref(), &parts.rotation, now);
+    let Some(due) = due.filter(|_| parts.may_write.load(Ordering::Relaxed)) else {
+        return Ok(Next::Rest);
+    };
+    let (change, label) = match due {
+        Change::Promote => {
+            tracing::info!(target_cluster = %target, from = set.current.key.kid(), to = set.next.key.kid(), "rotating the key of the managed issuer");
+            (
+                ReadyChange::Promote {
+                    fresh: fresh_key().ok_or(KeepError::Random)?,
+                    asked_for: request,
+                },
+                "rotation",
+            )
+        }
+        Change::Tidy => (ReadyChange::Tidy, "tidy"),
+    };
+    let set = set.changed(change, &ring.seen, now);
+    write(parts, target, &set, Some(&object), label).await
+}
+
+async fn write(
+    parts: &KeeperParts,
+    target: &ObjectName,
+    set: &KeySet,
+    replaces: Option<&StoredObject>,
+    label: &'static str,
+) -> Result<Next, KeepError> {
+    let outcome = parts
+        .store
+        .write(target, &managed_issuer::write(set), replaces)
+        .await;
+    parts.metrics.own_keys_written(label, outcome.is_ok());
+    match outcome {
+        Ok(()) | Err(HubError::Conflict(_)) => Ok(Next::Again),
+        Err(error) => Err(error.into()),
+    }
+}

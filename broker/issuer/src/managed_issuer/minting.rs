@@ -1,0 +1,102 @@
+//! Mints tokens of managed issuers: the hub consents, the signer signs, and the token is checked
+//! like any minted one.
+
+use std::sync::Arc;
+
+use keyferry_core::authorise::Grant;
+use keyferry_core::bound_token::{self, BoundToken, MintExpectation};
+use keyferry_core::issuer::Issuer;
+use keyferry_core::name::ObjectName;
+use keyferry_core::reason::Reason;
+
+use super::consent::inert_audience;
+use super::{HubsConsent, ManagedIssuer, ManagedIssuers, Signer};
+use crate::mint::MintParts;
+
+/// The signer of managed issuers, with their published documents.
+#[derive(Clone)]
+pub struct OwnMint {
+    issuers: ManagedIssuers,
+    signer: Option<Arc<dyn Signer>>,
+}
+
+impl OwnMint {
+    /// Creates a mint for these issuers.
+    pub fn new(issuers: ManagedIssuers, signer: Arc<dyn Signer>) -> Self {
+        Self {
+            issuers,
+            signer: Some(signer),
+        }
+    }
+
+    /// Creates a mint for a process without managed issuers; it refuses every request.
+    pub fn none() -> Self {
+        Self {
+            issuers: ManagedIssuers::default(),
+            signer: None,
+        }
+    }
+
+    /// Returns the issuer of a target and the stored object of its keys: parts of the cache key for
+    /// its tokens.
+    ///
+    /// # Errors
+    /// The reason why there are no keys yet.
+    pub fn holding_key(&self, target: &ObjectName) -> Result<(Issuer, Arc<str>), Reason> {
+        let own = self.issuers.get(target).ok_or(Reason::IssuerKeysSettling)?;
+        let ManagedIssuer {
+            issuer,
+            origin,
+            fault,
+            ..
+        } = &*own;
+        let origin = origin
+            .clone()
+            .ok_or(fault.unwrap_or(Reason::IssuerKeysSettling))?;
+        Ok((issuer.clone(), origin))
+    }
+
+    /// Mints a token for the grant, and returns it with the seconds that the hub's clock is ahead
+    /// of ours.
+    ///
+    /// # Errors
+    /// A reason of the hub, of the key set, or of the token check.
+    pub async fn mint(
+        &self,
+        parts: &MintParts,
+        grant: &Grant,
+    ) -> Result<(BoundToken, i64), Reason> {
+        let pair = grant.pair();
+        let signer = self.signer.as_ref().ok_or(Reason::IssuerKeysSettling)?;
+        // Checked before any call to the hub: keys that cannot sign must cost it nothing.
+        self.issuers
+            .get(pair.target())
+            .ok_or(Reason::IssuerKeysSettling)?
+            .signing_key(parts.clock.now())?;
+        parts
+            .guard
+            .check(&inert_audience().map_err(|_| Reason::MintFailed)?)
+            .await?;
+        let consent = HubsConsent::ask(&*parts.hub, &parts.publisher, &*parts.clock, grant).await?;
+        let skew = consent.skew_seconds();
+        let answer = signer.sign(grant, consent).await?;
+        let own = self
+            .issuers
+            .get(pair.target())
+            .ok_or(Reason::IssuerKeysSettling)?;
+        let documents = own.documents.as_ref().ok_or(Reason::IssuerKeysSettling)?;
+        let expected = MintExpectation {
+            issuer: &own.issuer,
+            keys: &documents.keys,
+            service_account: pair.service_account(),
+            audience: pair.audience(),
+            lifetime: pair.lifetime(),
+        };
+        let token = bound_token::check(answer, &expected, parts.clock.now()).map_err(|fault| {
+            let reason = fault.reason();
+            tracing::error!(%reason, %fault, target_cluster = %pair.target(), "a token of a managed issuer was dropped");
+            reason
+        })?;
+        Ok((token, skew))
+    }
+}

@@ -1,0 +1,414 @@
+//! Mints and caches bound tokens. One TokenRequest serves many callers, tokens are renewed before
+//! they expire, and each token is checked before it is cached.
+
+mod held;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::audience::Audience;
+use keyferry_core::authorise::{Grant, Requester};
+use keyferry_core::bound_token::BoundToken;
+use keyferry_core::config::TokenIssuer;
+use keyferry_core::issuer::Issuer;
+use keyferry_core::key_book::Settling;
+use keyferry_core::lifetime;
+use keyferry_core::moment::{Deadline, Moment};
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::{ServiceAccountIdentity, Uid};
+use moka::sync::Cache;
+
+use self::held::{Held, HeldTokens};
+use crate::audience_guard::AudienceGuard;
+use crate::bound_request::{self, Order};
+use crate::managed_issuer::OwnMint;
+use crate::publication::{Published, Publisher};
+use keyferry_hub::clock::Clock;
+use keyferry_hub::flight::Flights;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::Hub;
+use keyferry_hub::random::Random;
+
+/// How long a failed mint is cached for the caller that met it.
+const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
+
+/// How long a caller waits for a key's activation delay before it is refused with a time to retry.
+const SETTLING_PATIENCE: Duration = Duration::from_secs(20);
+
+/// The cache key of a token. It does not name the hub: there is one per process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MintKey {
+    identity: ServiceAccountIdentity,
+    audience: Audience,
+    lifetime: Duration,
+    issuer: Issuer,
+    /// The stored object of a managed issuer's keys: tokens signed by the keys of a deleted object
+    /// are not issued.
+    key_set: Option<Arc<str>>,
+}
+
+impl MintKey {
+    fn of(grant: &Grant, issuer: Issuer, key_set: Option<Arc<str>>) -> Self {
+        let pair = grant.pair();
+        Self {
+            identity: pair.service_account().clone(),
+            audience: pair.audience().clone(),
+            lifetime: pair.lifetime(),
+            issuer,
+            key_set,
+        }
+    }
+}
+
+/// Which cached tokens may be issued.
+enum Gate<'a> {
+    /// Tokens signed by the hub's active keys.
+    Published(&'a Published),
+    /// All tokens of a managed issuer: it signs with active keys only, and tokens of another key
+    /// set have another cache key.
+    Own,
+}
+
+impl Gate<'_> {
+    fn lets_out(&self, token: &BoundToken, now: Moment) -> bool {
+        match self {
+            Gate::Published(published) => published.is_settled(token.kid(), now),
+            Gate::Own => true,
+        }
+    }
+}
+
+/// A token, and whether it came from the cache.
+#[derive(Clone, Debug)]
+pub struct Minted {
+    /// The token.
+    pub token: Arc<BoundToken>,
+    /// Whether the token came from the cache.
+    pub from_cache: FromCache,
+}
+
+/// Whether a token came from the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromCache {
+    /// The token was cached.
+    Hit,
+    /// The token was minted for this call, or for a concurrent one.
+    Miss,
+}
+
+/// The dependencies of a [`Mint`].
+pub struct MintParts {
+    /// The hub's TokenRequest and review APIs.
+    pub hub: Arc<dyn Hub>,
+    /// The published keys, and the means to reload them.
+    pub publisher: Publisher,
+    /// Signs tokens of managed issuers.
+    pub own: OwnMint,
+    /// Checks that the hub's own apiserver does not accept the audience.
+    pub guard: AudienceGuard,
+    /// The clock for expiry and deadlines.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for the jitter of renewals.
+    pub random: Arc<dyn Random>,
+    /// Counts mints and cached tokens.
+    pub metrics: Metrics,
+    /// The activation delay: how long a key must have been published before tokens that it signed
+    /// are issued.
+    pub settle: Duration,
+}
+
+/// Mints tokens and caches them. A clone shares the same cache.
+#[derive(Clone)]
+pub struct Mint {
+    parts: Arc<MintParts>,
+    held: HeldTokens,
+    failures: Cache<(MintKey, Option<Uid>), (Reason, Deadline)>,
+    flights: Arc<Flights<MintKey, Result<Arc<BoundToken>, Reason>>>,
+}
+
+impl Mint {
+    /// Creates a mint with an empty cache.
+    pub fn new(parts: MintParts) -> Self {
+        let failures = Cache::builder()
+            .max_capacity(10_000)
+            .time_to_live(FAILURE_LIFETIME * 2)
+            .build();
+        Self {
+            parts: Arc::new(parts),
+            held: HeldTokens::default(),
+            failures,
+            flights: Arc::default(),
+        }
+    }
+
+    /// Returns a token for this grant with at least `min_ttl` left: a cached one, or else a new
+    /// one.
+    ///
+    /// # Errors
+    /// A `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check says.
+    pub async fn token(&self, grant: &Grant, min_ttl: Duration) -> Result<Minted, Reason> {
+        let now = self.parts.clock.now();
+        let (key, held) = self.held(grant, min_ttl, now)?;
+        match held {
+            Some(token) => Ok(Minted {
+                token,
+                from_cache: FromCache::Hit,
+            }),
+            None => Box::pin(self.missed(grant, key, min_ttl, now)).await,
+        }
+    }
+
+    /// Returns the grant's cache key, and the cached token if it may be issued.
+    fn held(
+        &self,
+        grant: &Grant,
+        min_ttl: Duration,
+        now: Moment,
+    ) -> Result<(MintKey, Option<Arc<BoundToken>>), Reason> {
+        let pair = grant.pair();
+        let published = self.parts.publisher.look();
+        let (key, gate) = match pair.issuer() {
+            TokenIssuer::Hub => {
+                let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
+                (
+                    MintKey::of(grant, published.issuer.clone(), None),
+                    Gate::Published(published),
+                )
+            }
+            TokenIssuer::Keyferry => {
+                let (issuer, origin) = self.parts.own.holding_key(pair.target())?;
+                (MintKey::of(grant, issuer, Some(origin)), Gate::Own)
+            }
+        };
+        if self.parts.guard.is_known_as_hubs(pair.audience()) {
+            return Err(Reason::AudienceIsHubs);
+        }
+        let held = self.held.get(&key, min_ttl, now, &gate);
+        Ok((key, held))
+    }
+
+    /// Mints a token that is not cached, once for all concurrent callers.
+    async fn missed(
+        &self,
+        grant: &Grant,
+        key: MintKey,
+        min_ttl: Duration,
+        now: Moment,
+    ) -> Result<Minted, Reason> {
+        let asker = match grant.requester() {
+            Requester::Caller(caller) => Some(caller.identity().uid.clone()),
+            Requester::Operator | Requester::Delivery(_) => None,
+        };
+        let failure = (key.clone(), asker);
+        if let Some((reason, until)) = self.failures.get(&failure)
+            && !until.passed(now)
+        {
+            return Err(reason);
+        }
+        let call = || self.clone().mint_unless_landed(key.clone(), grant.clone());
+        match self
+            .flights
+            .join(key.clone(), call)
+            .await
+            .unwrap_or(Err(Reason::MintFailed))
+        {
+            Ok(token) => Ok(Minted {
+                token,
+                from_cache: FromCache::Miss,
+            }),
+            Err(Reason::KeySettling) => self.when_settled(&key, min_ttl).await,
+            Err(reason) => {
+                // A missing right or a changed ServiceAccount may be fixed at any moment, so it is
+                // not cached. Other failures are, so that retries do not load the hub.
+                if !matches!(
+                    reason,
+                    Reason::MintForbidden | Reason::ServiceAccountChanged | Reason::KeyRecordUnread
+                ) {
+                    self.failures.insert(
+                        failure,
+                        (
+                            reason,
+                            Deadline::after(FAILURE_LIFETIME, self.parts.clock.now()),
+                        ),
+                    );
+                }
+                Err(reason)
+            }
+        }
+    }
+
+    /// Waits up to `SETTLING_PATIENCE` for the key of a minted token to become active.
+    async fn when_settled(&self, key: &MintKey, min_ttl: Duration) -> Result<Minted, Reason> {
+        let from = self.parts.clock.now();
+        loop {
+            let (now, published) = (
+                self.parts.clock.now(),
+                self.parts
+                    .publisher
+                    .reader()
+                    .current()
+                    .ok_or(Reason::HubUnreachable)?,
+            );
+            self.held.promote(now, &published);
+            let gate = Gate::Published(&published);
+            if let Some(token) = self.held.get(key, min_ttl, now, &gate) {
+                return Ok(Minted {
+                    token,
+                    from_cache: FromCache::Miss,
+                });
+            }
+            let Some(left) = self.settles_in(key) else {
+                // The token no longer waits: another caller has just promoted it, or its key is
+                // gone.
+                let token = self
+                    .held
+                    .get(key, min_ttl, now, &gate)
+                    .ok_or(Reason::KeyNotPublished)?;
+                return Ok(Minted {
+                    token,
+                    from_cache: FromCache::Miss,
+                });
+            };
+            if now.mono.saturating_sub(from.mono) + left > SETTLING_PATIENCE {
+                return Err(Reason::KeySettling);
+            }
+            tokio::time::sleep(left.clamp(Duration::from_millis(50), Duration::from_secs(1))).await;
+        }
+    }
+
+    /// Returns how long the token under `key` still waits for its key's activation; `None` if none
+    /// waits.
+    fn settles_in(&self, key: &MintKey) -> Option<Duration> {
+        let kid = self.held.waiting_kid(key)?;
+        match self.parts.publisher.settling(&kid) {
+            Settling::Settled => Some(Duration::ZERO),
+            Settling::After(left) => Some(left),
+            Settling::Unpublished | Settling::Revoked => None,
+        }
+    }
+
+    /// Returns how long the token for `grant` still waits for its key's activation; `None` if none
+    /// waits.
+    pub fn retry_after(&self, grant: &Grant) -> Option<Duration> {
+        let issuer = self.parts.publisher.reader().current()?.issuer.clone();
+        self.settles_in(&MintKey::of(grant, issuer, None))
+    }
+
+    /// Mints unless a token is cached by now: another mint for the key may have ended between the
+    /// cache lookup and the start of this one.
+    async fn mint_unless_landed(
+        self,
+        key: MintKey,
+        grant: Grant,
+    ) -> Result<Arc<BoundToken>, Reason> {
+        let most = lifetime::greatest_min_ttl(grant.pair().lifetime());
+        let landed = {
+            let published = self.parts.publisher.look();
+            let gate = match grant.pair().issuer() {
+                TokenIssuer::Hub => {
+                    Gate::Published(published.as_ref().ok_or(Reason::HubUnreachable)?)
+                }
+                TokenIssuer::Keyferry => Gate::Own,
+            };
+            self.held.get(&key, most, self.parts.clock.now(), &gate)
+        };
+        match landed {
+            Some(token) => Ok(token),
+            None if self.settles_in(&key).is_some() => Err(Reason::KeySettling),
+            None => self.mint(key, grant).await,
+        }
+    }
+
+    /// The one place that asks the hub for a token to issue. It takes a [`Grant`], the proof that
+    /// only the authoriser can make.
+    async fn mint(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
+        self.held.check_room(&key)?;
+        // Without the other replicas' publications and revocations, Keyferry might issue a token of
+        // a revoked key.
+        if grant.pair().issuer() == TokenIssuer::Hub && !self.parts.publisher.is_current() {
+            return Err(Reason::KeyRecordUnread);
+        }
+        let outcome = self.mint_checked(&grant).await;
+        self.parts
+            .metrics
+            .mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
+        let (token, skew) = outcome?;
+        let token = Arc::new(token);
+        self.parts.metrics.hub_clock_skew(skew);
+        let (now, publisher) = (self.parts.clock.now(), &self.parts.publisher);
+        let own = grant.pair().issuer() == TokenIssuer::Keyferry;
+        let held = Held::new(
+            Arc::clone(&token),
+            grant,
+            self.parts.settle,
+            self.parts.random.unit(),
+            now,
+        );
+        if !own {
+            publisher.signed(token.kid(), token.deadline().wall());
+        }
+        // A managed issuer signs with active keys only.
+        if own || publisher.settling(token.kid()) == Settling::Settled {
+            self.held.insert(key, held);
+            self.parts.metrics.cached_tokens(self.held.len());
+            return Ok(token);
+        }
+        // An older cached token is still issued meanwhile; without one, callers must wait.
+        self.held.let_wait(key, held);
+        Err(Reason::KeySettling)
+    }
+
+    /// Mints a token and returns it with the seconds that the hub's clock is ahead of ours.
+    async fn mint_checked(&self, grant: &Grant) -> Result<(BoundToken, i64), Reason> {
+        let parts = &self.parts;
+        if grant.pair().issuer() == TokenIssuer::Keyferry {
+            return parts.own.mint(parts, grant).await;
+        }
+        parts.guard.check(grant.pair().audience()).await?;
+        let token = bound_request::send(
+            &*parts.hub,
+            &parts.publisher,
+            &*parts.clock,
+            Order::Granted(grant),
+        )
+        .await?;
+        let skew = token.skew_seconds();
+        Ok((token, skew))
+    }
+
+    /// Renews due tokens that were used within their last lifetime, and forgets the rest. `allowed`
+    /// says which grants policy still allows.
+    pub fn renew_due(&self, allowed: impl Fn(&Grant) -> bool) {
+        let now = self.parts.clock.now();
+        if let Some(published) = self.parts.publisher.reader().current() {
+            self.held.promote(now, &published);
+        }
+        for (key, grant) in self.held.due(now) {
+            if !allowed(&grant) {
+                self.held.remove(&key);
+                continue;
+            }
+            let this = self.clone();
+            tokio::spawn(async move {
+                let again = this.clone();
+                // A failure leaves the cached token: it is valid until it expires, and the next run
+                // tries again.
+                let renewed = this
+                    .flights
+                    .join(key.clone(), || again.mint(key, grant))
+                    .await;
+                if let Ok(Err(reason)) = renewed
+                    && reason != Reason::KeySettling
+                {
+                    tracing::warn!(%reason, "renewing a cached token failed; it is used until it expires");
+                }
+            });
+        }
+        self.parts.metrics.cached_tokens(self.held.len());
+    }
+}
+
+#[cfg(test)]
+mod settling_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,358 @@
+//! The discovery documents that targets fetch: the hub's keys as [`KeyBook`] judges them, rendered
+//! once per change, and kept through every failure of the hub.
+
+mod document;
+mod events;
+mod fault;
+mod published;
+mod records;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::Guard;
+use keyferry_core::discovery::{self, ProviderMetadata};
+use keyferry_core::issuer::{Issuer, PublicUrl};
+use keyferry_core::json::{self, JsonLimits};
+use keyferry_core::jwks::{KeySetLimits, PublicKeySet};
+use keyferry_core::key_book::{KeyBook, KeyEvent, Reading, Settling};
+use keyferry_core::moment::Moment;
+use keyferry_core::reason::Reason;
+
+use keyferry_hub::clock::Clock;
+use keyferry_hub::flight::Flights;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
+
+pub use document::Document;
+pub use fault::PublishError;
+pub use published::{PublicationReader, Published};
+pub use records::KeyRecords;
+
+/// The shortest pause between two reloads that tokens with unknown keys cause.
+const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(5);
+
+/// The source of an event, so that a lasting event is reported once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Hub,
+    Record,
+}
+
+/// The settings and dependencies of a [`Publisher`].
+pub struct PublisherParts {
+    /// Fetches the hub's documents.
+    pub source: Arc<dyn IssuerDocuments>,
+    /// The public address of Keyferry's documents.
+    pub public_url: PublicUrl,
+    /// The pinned issuer; without one, the first issuer that the hub states is kept.
+    pub pinned: Option<Issuer>,
+    /// The activation delay: how long a key must have been published before tokens that it signed
+    /// are issued.
+    pub settle: Duration,
+    /// The key journal that replicas share and that survives restarts.
+    pub records: KeyRecords,
+    /// The clock for key lifetimes.
+    pub clock: Arc<dyn Clock>,
+    /// Counts alarms about keys.
+    pub metrics: Metrics,
+}
+
+/// Updates the published documents. Each process has one; a clone is the same one.
+#[derive(Clone)]
+pub struct Publisher {
+    parts: Arc<PublisherParts>,
+    book: Arc<Mutex<Option<KeyBook>>>,
+    leads: Arc<AtomicBool>,
+    published: PublicationReader,
+    readings: Arc<Flights<(), Result<(), PublishError>>>,
+    unknown_key: Arc<Mutex<Option<Duration>>>,
+    told: Arc<Mutex<BTreeMap<Place, Vec<KeyEvent>>>>,
+    /// Allows one exchange with the shared key journal at a time.
+    syncing: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Publisher {
+    /// Creates a publisher that has read nothing yet.
+    pub fn new(parts: PublisherParts) -> Self {
+        // A single replica always leads.
+        let leads = !parts.records.is_shared();
+        Self {
+            parts: Arc::new(parts),
+            book: Arc::default(),
+            leads: Arc::new(AtomicBool::new(leads)),
+            published: PublicationReader::default(),
+            readings: Arc::default(),
+            unknown_key: Arc::default(),
+            told: Arc::default(),
+            syncing: Arc::default(),
+        }
+    }
+
+    /// Returns a reader of the published documents.
+    pub fn reader(&self) -> PublicationReader {
+        self.published.clone()
+    }
+
+    /// Borrows what is published now; drop the guard soon.
+    pub fn look(&self) -> Guard<Option<Arc<Published>>> {
+        self.published.look()
+    }
+
+    /// Sets whether this replica may withdraw keys.
+    pub fn lead(&self, leads: bool) {
+        self.leads.store(leads, Ordering::Relaxed);
+    }
+
+    /// Reads the hub's documents from every endpoint and publishes the valid ones. Concurrent
+    /// callers share one reading.
+    ///
+    /// # Errors
+    /// [`PublishError`] if no endpoint gave valid documents; what was published before stays.
+    pub async fn refresh(&self) -> Result<(), PublishError> {
+        let this = self.clone();
+        let read = self.readings.join((), || async move {
+            let answers = this.parts.source.fetch().await;
+            let outcome = this.take_in(answers);
+            let cut_off = outcome
+                .as_ref()
+                .is_err_and(|error| error.reason() == Reason::HubUnreachable);
+            this.published.cut_off.store(cut_off, Ordering::Relaxed);
+            outcome
+        });
+        read.await.unwrap_or(Err(PublishError::Lost))
+    }
+
+    /// Reloads the hub's documents because a token names a key that is not published; at most once
+    /// in five seconds.
+    ///
+    /// # Errors
+    /// [`Reason::HubUnreachable`] when the hub did not answer: the key may be good.
+    pub async fn refresh_for_unknown_key(&self, now: Moment) -> Result<(), Reason> {
+        {
+            let mut again_from = self
+                .unknown_key
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            // A reading in progress is joined.
+            if again_from.is_some_and(|from| now.mono < from) && self.readings.is_empty() {
+                return Ok(());
+            }
+            *again_from = Some(now.mono.saturating_add(UNKNOWN_KEY_PAUSE));
+        }
+        match self.refresh().await {
+            Err(error) if error.reason() == Reason::HubUnreachable => Err(Reason::HubUnreachable),
+            _ => Ok(()),
+        }
+    }
+
+    /// Publishes the key `kid`, with which the hub has just signed a token: if it is new, the
+    /// documents are reloaded first.
+    pub async fn vouch(&self, kid: &str) {
+        if self
+            .reader()
+            .current()
+            .is_some_and(|published| published.keys.get(kid).is_some())
+        {
+            return;
+        }
+        if let Err(reason) = self.refresh_for_unknown_key(self.parts.clock.now()).await {
+            tracing::warn!(%reason, "the hub signed with a key that is not published");
+        }
+        self.change(Place::Hub, |book, now| book.vouch(kid, now));
+        self.sync_if_changed().await;
+    }
+
+    /// Notes that a token signed by `kid` was issued and expires at `expires`.
+    pub fn signed(&self, kid: &str, expires: jiff::Timestamp) {
+        if let Some(book) = self.lock().as_mut() {
+            book.signed(kid, self.parts.clock.now().wall, expires);
+        }
+    }
+
+    /// Returns whether tokens signed by `kid` may be issued, and if not yet, when.
+    pub fn settling(&self, kid: &str) -> Settling {
+        self.lock().as_ref().map_or(Settling::Unpublished, |book| {
+            book.settling(kid, self.parts.clock.now())
+        })
+    }
+
+    /// Whether the shared key journal was read recently enough to mint.
+    pub fn is_current(&self) -> bool {
+        self.lock()
+            .as_ref()
+            .is_some_and(|book| book.is_current(self.parts.clock.now()))
+    }
+
+    /// Returns the number of published keys that this process has not seen at the hub itself.
+    pub fn unconfirmed(&self) -> usize {
+        self.lock()
+            .as_ref()
+            .map_or(0, |book| book.unconfirmed(self.parts.clock.now()))
+    }
+
+    fn take_in(&self, answers: Vec<EndpointAnswer>) -> Result<(), PublishError> {
+        let (mut reading, mut fault) = (Reading::default(), None);
+        for EndpointAnswer {
+            endpoint,
+            documents,
+        } in answers
+        {
+            match documents
+                .map_err(PublishError::Hub)
+                .and_then(|documents| self.judge(&documents))
+            {
+                Ok(keys) => reading.answered.push((endpoint, keys)),
+                Err(error) => {
+                    tracing::debug!(endpoint, reason = %error.reason(), %error, "an endpoint of \
+                        the hub gave no usable documents");
+                    reading.silent += 1;
+                    fault = fault.or(Some(error));
+                }
+            }
+        }
+        if reading.answered.is_empty() {
+            return Err(fault.unwrap_or(PublishError::Lost));
+        }
+        let leads = self.leads.load(Ordering::Relaxed);
+        self.change(Place::Hub, |book, now| book.observe(&reading, leads, now));
+        Ok(())
+    }
+
+    /// Checks one endpoint's documents. The first issuer stated is kept for ever.
+    fn judge(&self, documents: &UpstreamDocuments) -> Result<PublicKeySet, PublishError> {
+        let known = self
+            .lock()
+            .as_ref()
+            .map(|book| book.issuer().clone())
+            .or_else(|| self.parts.pinned.clone());
+        let issuer = known.map_or_else(|| stated_issuer(&documents.metadata), Ok)?;
+        ProviderMetadata::from_upstream(&documents.metadata, issuer.as_str())
+            .map_err(|error| PublishError::Metadata(Arc::new(error)))?;
+        let (keys, rejected) =
+            PublicKeySet::from_upstream(&documents.jwks, KeySetLimits::default())
+                .map_err(|error| PublishError::Keys(Arc::new(error)))?;
+        for key in &rejected {
+            tracing::warn!(why = %key.why.code(), "a key of the hub is not published");
+        }
+        self.open_book(issuer);
+        Ok(keys)
+    }
+
+    fn open_book(&self, issuer: Issuer) {
+        let mut book = self.lock();
+        if book.is_none() {
+            *book = Some(KeyBook::new(
+                issuer,
+                self.parts.settle,
+                self.parts.records.is_shared(),
+            ));
+        }
+    }
+
+    /// Publishes again, because keys can expire even while the hub does not answer.
+    fn publish_again(&self) {
+        let now = self.parts.clock.now();
+        let book = self.lock();
+        let Some(book) = book.as_ref() else { return };
+        self.publish(book, now);
+        self.parts.metrics.unconfirmed_keys(book.unconfirmed(now));
+    }
+
+    /// Changes the key book, reports the events and publishes the result.
+    fn change(&self, place: Place, change: impl FnOnce(&mut KeyBook, Moment) -> Vec<KeyEvent>) {
+        let now = self.parts.clock.now();
+        let mut book = self.lock();
+        let Some(book) = book.as_mut() else { return };
+        self.tell(place, change(book, now));
+        self.publish(book, now);
+    }
+
+    fn publish(&self, book: &KeyBook, now: Moment) {
+        if !book
+            .revoked()
+            .eq(self.published.revoked.load().iter().map(String::as_str))
+        {
+            self.published
+                .revoked
+                .store(Arc::new(book.revoked().map(str::to_owned).collect()));
+        }
+        let Some(keys) = book.served(now) else {
+            self.published.current.store(None);
+            return;
+        };
+        let before = self.published.current();
+        let (metadata, jwks) = match before.filter(|before| before.keys == keys) {
+            Some(before) => (before.metadata.clone(), before.jwks.clone()),
+            None => {
+                let metadata = discovery::render(
+                    book.issuer().as_str(),
+                    &self.parts.public_url.jwks_uri(),
+                    &keys,
+                );
+                let jwks = Document::new(keys.to_bytes());
+                tracing::info!(issuer = %book.issuer(), keys = keys.len(), sha256 = %jwks.sha256, "the published key set changed");
+                (Document::new(metadata), jwks)
+            }
+        };
+        let from = |kid: &str| match book.settling(kid, now) {
+            Settling::Settled => Some(now.mono),
+            // Not recorded yet, or never: evaluated again with every change.
+            _ if !book.is_recorded(kid) => None,
+            Settling::After(left) => Some(now.mono.saturating_add(left)),
+            Settling::Unpublished | Settling::Revoked => None,
+        };
+        let settles = keys.kids().map(|kid| (kid.to_owned(), from(kid))).collect();
+        let (issuer, authenticating) = (book.issuer().clone(), book.authenticating(now));
+        self.published.current.store(Some(Arc::new(Published {
+            issuer,
+            keys,
+            authenticating,
+            metadata,
+            jwks,
+            settles,
+        })));
+    }
+
+    /// Reports each event once for as long as it lasts.
+    fn tell(&self, place: Place, events: Vec<KeyEvent>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = told.insert(place, events.clone()).unwrap_or_default();
+        for event in events.iter().filter(|event| !before.contains(event)) {
+            events::to_log(event);
+            if let Some(reason) = events::alarm(event) {
+                self.parts.metrics.key_alarm(reason);
+            }
+        }
+    }
+
+    /// Adopts a key journal that revokes the key.
+    #[cfg(any(test, feature = "testing"))]
+    #[allow(clippy::unwrap_used, reason = "a test names a key that there is")]
+    pub fn revoke_for_test(&self, kid: &str) {
+        self.change(Place::Record, |book, now| {
+            let journal = book.snapshot().with_revoked(kid, now.wall).unwrap();
+            book.adopt(&journal, keyferry_core::key_book::Origin::Sealed, now)
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<KeyBook>> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn stated_issuer(metadata: &[u8]) -> Result<Issuer, PublishError> {
+    let limits = JsonLimits {
+        bytes: discovery::MAX_DISCOVERY_BYTES,
+        depth: json::MAX_JSON_DEPTH,
+    };
+    let stated = json::read_object(metadata, limits)
+        .ok()
+        .and_then(|object| object.get("issuer")?.as_str().map(str::to_owned));
+    Ok(Issuer::new(stated.unwrap_or_default())?)
+}
+
+#[cfg(test)]
+mod tests;

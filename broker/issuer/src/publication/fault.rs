@@ -1,0 +1,45 @@
+//! The errors of reading the hub's documents; each leaves the published documents unchanged.
+
+use std::sync::Arc;
+
+use keyferry_core::discovery::DiscoveryError;
+use keyferry_core::issuer::IssuerError;
+use keyferry_core::jwks::JwksError;
+use keyferry_core::reason::Reason;
+
+use keyferry_hub::ports::HubError;
+
+/// Why a reading of the hub's documents was not published.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The hub did not return the documents.
+    #[error("reading the hub's discovery documents: {0}")]
+    Hub(#[from] HubError),
+    /// The metadata cannot be used.
+    #[error("reading the hub's provider metadata: {0}")]
+    Metadata(Arc<DiscoveryError>),
+    /// The metadata names no issuer that a target could trust.
+    #[error("reading the hub's provider metadata: its issuer {0}")]
+    Issuer(#[from] IssuerError),
+    /// The key set cannot be used.
+    #[error("reading the hub's key set: {0}")]
+    Keys(Arc<JwksError>),
+    /// The reading task panicked or was cancelled.
+    #[error("reading the hub's discovery documents: the reading task ended without an answer")]
+    Lost,
+}
+
+impl PublishError {
+    /// Returns the stable reason code.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
+                Reason::HubDiscoveryForbidden
+            }
+            Self::Hub(HubError::Unreachable(_) | HubError::Unwell(_)) | Self::Lost => {
+                Reason::HubUnreachable
+            }
+            _ => Reason::HubDiscoveryInvalid,
+        }
+    }
+}

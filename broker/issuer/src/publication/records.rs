@@ -1,0 +1,176 @@
+//! Synchronises the key book with the shared key journal and the state directory.
+
+use std::path::PathBuf;
+
+use keyferry_core::key_book::{Draft, KeyBook, Origin};
+use keyferry_core::key_journal::KeyJournal;
+use keyferry_core::reason::Reason;
+
+use super::{Place, Publisher};
+use keyferry_hub::key_record_store::{ATTEMPTS, Found, KeyRecordStore, RecordError};
+use keyferry_hub::state_directory::StateDirectory;
+
+/// Where the key journal is stored.
+#[derive(Default)]
+pub struct KeyRecords {
+    shared: Option<KeyRecordStore>,
+    state: Option<StateDirectory>,
+}
+
+impl KeyRecords {
+    /// Stores the key journal nowhere.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Shares the key journal with other replicas.
+    #[must_use]
+    pub fn shared(store: KeyRecordStore) -> Self {
+        Self {
+            shared: Some(store),
+            state: None,
+        }
+    }
+
+    /// Also stores the key journal in a local directory.
+    #[must_use]
+    pub fn with_state(mut self, directory: Option<PathBuf>) -> Self {
+        self.state = directory.map(StateDirectory::new);
+        self
+    }
+
+    /// Whether other replicas share the key journal.
+    pub fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+}
+
+impl Publisher {
+    /// Restores the key journal from the state directory, so that the last valid documents are
+    /// served before the hub answers.
+    pub fn restore(&self) {
+        let Some(state) = &self.parts.records.state else {
+            return;
+        };
+        let Some(journal) = state.read() else { return };
+        if self
+            .parts
+            .pinned
+            .as_ref()
+            .is_some_and(|pinned| *pinned != journal.issuer)
+        {
+            tracing::warn!(reason = %Reason::KeyRecordTampered, "the state directory holds keys of \
+                another issuer; they are not used");
+            return;
+        }
+        self.open_book(journal.issuer.clone());
+        self.change(Place::Record, |book, now| {
+            book.adopt(&journal, Origin::StateDirectory, now)
+        });
+    }
+
+    /// Reads the shared key journal, adopts what is new, and writes what it lacks. Repeats this if
+    /// another replica writes first.
+    ///
+    /// # Errors
+    /// [`RecordError`]; then new keys do not become active, and half a minute later nothing is
+    /// minted.
+    pub async fn sync(&self) -> Result<(), RecordError> {
+        let _alone = self.syncing.lock().await;
+        self.publish_again();
+        let outcome = match &self.parts.records.shared {
+            Some(store) => self.sync_with(store).await,
+            None => Ok(()),
+        };
+        self.keep_state();
+        outcome
+    }
+
+    /// Runs [`Publisher::sync`] if a new key waits to be recorded: every second of delay also
+    /// delays its activation.
+    pub async fn sync_if_changed(&self) {
+        let is_new = self.lock().as_ref().is_some_and(KeyBook::has_unrecorded);
+        if !is_new {
+            self.keep_state();
+        } else if let Err(error) = self.sync().await {
+            tracing::warn!(reason = %error.reason(), %error, "a new key is published but does not \
+                become active until that is recorded");
+        }
+    }
+
+    async fn sync_with(&self, store: &KeyRecordStore) -> Result<(), RecordError> {
+        for _ in 0..ATTEMPTS {
+            let found = store.read().await?;
+            if !store.may_begin() {
+                let found = found.ok_or(RecordError::Absent)?;
+                found.believed().ok_or(RecordError::NotBelieved)?;
+                self.adopt(Some(&found));
+                return Ok(());
+            }
+            self.adopt(found.as_ref());
+            let Some(draft) = self.draft(found.as_ref().and_then(Found::believed)) else {
+                return Ok(());
+            };
+            if store.write(found.as_ref(), draft.journal()).await? {
+                self.change(Place::Record, |book, now| {
+                    book.written(&draft, now);
+                    Vec::new()
+                });
+                return Ok(());
+            }
+        }
+        Err(RecordError::Contended)
+    }
+
+    fn adopt(&self, found: Option<&Found>) {
+        // There is no book before the hub states its issuer; but a sealed journal names the issuer
+        // as well.
+        if let Some(journal) = found.and_then(Found::believed)
+            && self
+                .parts
+                .pinned
+                .as_ref()
+                .is_none_or(|pinned| *pinned == journal.issuer)
+        {
+            self.open_book(journal.issuer.clone());
+        }
+        self.change(Place::Record, |book, now| match found {
+            None => book.adopt_none(now),
+            Some(Found {
+                journal: Ok(journal),
+                sealed,
+                ..
+            }) => book.adopt(
+                journal,
+                if *sealed {
+                    Origin::Sealed
+                } else {
+                    Origin::Unsealed
+                },
+                now,
+            ),
+            Some(Found {
+                journal: Err(_), ..
+            }) => book.adopt_unreadable(now),
+        });
+    }
+
+    fn draft(&self, stored: Option<&KeyJournal>) -> Option<Draft> {
+        self.lock()
+            .as_ref()
+            .and_then(|book| book.draft(stored, self.parts.clock.now()))
+    }
+
+    fn keep_state(&self) {
+        let Some(state) = &self.parts.records.state else {
+            return;
+        };
+        let snapshot = self.lock().as_ref().map(KeyBook::snapshot);
+        if let Some(journal) = snapshot
+            && let Err(error) = state.write(&journal)
+        {
+            tracing::error!(%error, "the state directory cannot be written; after a restart \
+                nothing is published until the hub answers");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The audit log: one JSON line per decision, on disk or on standard output before a token is
+//! issued.
+
+mod file;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use keyferry_core::audit::AuditRecord;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use self::file::LogFile;
+use keyferry_hub::ports::{AuditSink, Recording};
+
+/// The maximum number of waiting lines, some 12 MB; a longer queue means that the log is blocked.
+/// Even many callers that waited for one mint submit their lines within a tenth of a second.
+const QUEUE: usize = 16_384;
+/// How many of those lines may be refusals of unknown callers. Further ones are only counted: an
+/// issuance waits for its line, and an unknown caller must not take its place.
+const STRANGERS: usize = QUEUE / 2;
+/// How many times the writer yields to collect more lines before it writes, as long as each yield
+/// brings more. A larger batch costs less per line. A single line is written at once, and a full
+/// batch does not wait for more.
+const ROUNDS: usize = 8;
+/// The number of lines in a full batch.
+const LOAD: usize = 64;
+/// How long one write may take. After that, the callers that wait for it or behind it are refused.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Collects lines and writes them in batches, in its own thread: a blocked pipe or a slow disk
+/// stops issuances and nothing else.
+pub struct AuditLog {
+    desk: Arc<Desk>,
+    carrier: JoinHandle<()>,
+}
+
+/// The queue of submitted lines.
+#[derive(Default)]
+struct Desk {
+    gathered: Mutex<Gathered>,
+    laid_down: Notify,
+}
+
+#[derive(Default)]
+struct Gathered {
+    text: Vec<u8>,
+    lines: usize,
+    /// How many of `lines` are refusals of unknown callers.
+    strangers: usize,
+    /// Refusals of unknown callers that get no line of their own, by reason. There are only a few
+    /// reasons, so the map stays small.
+    left_out: BTreeMap<&'static str, LeftOut>,
+    waiting: Vec<oneshot::Sender<bool>>,
+    /// The writer task has ended.
+    closed: bool,
+}
+
+/// Refusals that one summary line covers.
+struct LeftOut {
+    /// The last of them.
+    last: AuditRecord,
+    count: usize,
+}
+
+/// A batch for the thread, with a channel for the result. The buffer comes back to be reused.
+struct Order {
+    text: Vec<u8>,
+    done: oneshot::Sender<(bool, Vec<u8>)>,
+}
+
+impl AuditLog {
+    /// Opens a log that appends to the file at `path`. Like the other constructors, it needs a
+    /// running Tokio runtime.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn file(path: &Path) -> std::io::Result<Self> {
+        Ok(Self::to(LogFile::open(path)?))
+    }
+
+    /// Opens a log on standard output.
+    pub fn standard_output() -> Self {
+        Self::to(std::io::stdout())
+    }
+
+    /// Opens a log that writes to `sink`.
+    pub fn to(sink: impl Write + Send + 'static) -> Self {
+        let desk = Arc::new(Desk::default());
+        let (orders, taken) = std::sync::mpsc::channel();
+        std::thread::spawn(move || write_all(sink, &taken));
+        Self {
+            desk: Arc::clone(&desk),
+            carrier: tokio::spawn(carry(desk, orders)),
+        }
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        self.carrier.abort();
+    }
+}
+
+impl AuditSink for AuditLog {
+    fn record(&self, record: &AuditRecord) -> Recording {
+        // The writer task applies the timeout for all lines: a timer per request would cost as much
+        // as its line.
+        self.desk
+            .lay_down(record)
+            .map_or_else(Recording::failed, Recording::told_by)
+    }
+}
+
+impl Desk {
+    /// Queues a line. Returns `None` if the queue is full or the writer task has ended.
+    fn lay_down(&self, record: &AuditRecord) -> Option<oneshot::Receiver<bool>> {
+        let (line, stranger) = (record.line(), is_of_stranger(record));
+        let (written, waiting) = oneshot::channel();
+        let mut gathered = self.gathered();
+        if gathered.closed {
+            return None;
+        }
+        if stranger && gathered.strangers >= STRANGERS {
+            gathered.leave_out(record);
+            return None;
+        }
+        if gathered.lines >= QUEUE {
+            return None;
+        }
+        gathered.text.extend_from_slice(&line);
+        gathered.lines += 1;
+        gathered.strangers += usize::from(stranger);
+        gathered.waiting.push(written);
+        let first = gathered.lines == 1;
+        drop(gathered);
+        if first {
+            self.laid_down.notify_one();
+        }
+        Some(waiting)
+    }
+
+    /// Takes the callers that wait for queued lines. The lines stay in the queue and are written as
+    /// soon as the log moves again.
+    fn take_waiting(&self) -> Vec<oneshot::Sender<bool>> {
+        std::mem::take(&mut self.gathered().waiting)
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a record is a refusal of an unknown caller: anyone who reaches the listener can cause
+/// such records. A summary covers many of them, and always gets its line.
+fn is_of_stranger(record: &AuditRecord) -> bool {
+    record.caller.is_none() && record.count.is_none() && record.decision != "granted"
+}
+
+impl Gathered {
+    fn leave_out(&mut self, record: &AuditRecord) {
+        let AuditRecord {
+            time,
+            request_id,
+            decision,
+            reason,
+            ..
+        } = *record;
+        let last = AuditRecord {
+            time,
+            request_id,
+            route: "summary",
+            decision,
+            reason,
+            ..AuditRecord::default()
+        };
+        let count = self
+            .left_out
+            .get(reason)
+            .map_or(1, |left_out| left_out.count + 1);
+        self.left_out.insert(reason, LeftOut { last, count });
+    }
+
+    /// Returns the text, with a summary line for each reason of the omitted refusals.
+    fn into_text(mut self) -> (Vec<u8>, Vec<oneshot::Sender<bool>>) {
+        for (_, LeftOut { last, count }) in self.left_out {
+            self.text.extend_from_slice(
+                &AuditRecord {
+                    count: Some(count),
+                    ..last
+                }
+                .line(),
+            );
+        }
+        (self.text, self.waiting)
+    }
+}
+
+/// Closes the queue when its writer task ends for any reason, so that no caller waits for a line
+/// that will never be written.
+struct Closing(Arc<Desk>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let left = std::mem::replace(
+            &mut *self.0.gathered(),
+            Gathered {
+                closed: true,
+                ..Gathered::default()
+            },
+        );
+        // Dropped outside the lock, because it wakes the waiting callers.
+        drop(left);
+    }
+}
+
+/// Sends the queued lines to the thread in batches, and reports the results to the callers.
+async fn carry(desk: Arc<Desk>, thread: std::sync::mpsc::Sender<Order>) {
+    let _closing = Closing(Arc::clone(&desk));
+    let mut spare = Vec::new();
+    loop {
+        desk.laid_down.notified().await;
+        let mut lines = 0;
+        for _ in 0..ROUNDS {
+            let gathered = desk.gathered().lines;
+            if gathered == lines || gathered >= LOAD {
+                break;
+            }
+            lines = gathered;
+            tokio::task::yield_now().await;
+        }
+        let empty = Gathered {
+            text: spare,
+            ..Gathered::default()
+        };
+        let gathered = std::mem::replace(&mut *desk.gathered(), empty);
+        let (text, mut waiting) = gathered.into_text();
+        let (done, mut written) = oneshot::channel();
+        if thread.send(Order { text, done }).is_err() {
+            return;
+        }
+        let good = loop {
+            match timeout(PATIENCE, &mut written).await {
+                Ok(Ok((good, text))) => {
+                    spare = text;
+                    break good;
+                }
+                // The thread has ended, so nothing can be written any more.
+                Ok(Err(_)) => return,
+                Err(_) => answer(waiting.drain(..).chain(desk.take_waiting()), false),
+            }
+        };
+        answer(waiting.into_iter(), good);
+    }
+}
+
+fn answer(waiting: impl Iterator<Item = oneshot::Sender<bool>>, good: bool) {
+    for written in waiting {
+        // The caller may have hung up.
+        let _ = written.send(good);
+    }
+}
+
+/// The body of the writing thread. It ends when the sender of orders is dropped.
+fn write_all(mut sink: impl Write, orders: &std::sync::mpsc::Receiver<Order>) {
+    let mut torn = false;
+    while let Ok(Order { mut text, done }) = orders.recv() {
+        // After a failure the last line may be incomplete: a line break keeps the next one apart.
+        let break_first = if torn { sink.write_all(b"\n") } else { Ok(()) };
+        let good = break_first
+            .and_then(|()| sink.write_all(&text))
+            .and_then(|()| sink.flush())
+            .is_ok();
+        torn = !good;
+        text.clear();
+        let _ = done.send((good, text));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,287 @@
+//! Tests of a full, a torn, a blocked, a lost, a crowded and a rotated log.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use keyferry_core::audit::AuditRecord;
+use keyferry_core::reason::Reason;
+use keyferry_core::request_id::RequestId;
+
+use super::{AuditLog, PATIENCE, QUEUE, STRANGERS};
+use keyferry_hub::ports::{AuditError, AuditSink};
+
+/// The id of the record that follows a failure.
+const AFTER: u64 = 7;
+
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_an_error_for_whoever_waits() {
+    assert_eq!(
+        AuditLog::to(Full).record(&AuditRecord::default()).await,
+        Err(AuditError)
+    );
+}
+
+/// Takes ten bytes, then nothing, then everything.
+#[derive(Clone, Default)]
+struct Filling(Arc<Mutex<(Vec<u8>, u32)>>);
+
+impl Write for Filling {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        let mut state = self.0.lock().unwrap();
+        state.1 += 1;
+        let taken = match state.1 {
+            1 => text.len().min(10),
+            2 => return Err(std::io::ErrorKind::StorageFull.into()),
+            _ => text.len(),
+        };
+        state.0.extend_from_slice(&text[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_torn_line_swallows_no_record() {
+    let disk = Filling::default();
+    let log = AuditLog::to(disk.clone());
+    assert_eq!(log.record(&AuditRecord::default()).await, Err(AuditError));
+    log.record(&AuditRecord {
+        request_id: AFTER.into(),
+        ..AuditRecord::default()
+    })
+    .await
+    .unwrap();
+    let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
+    let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["requestId"], RequestId::from(AFTER).as_str(), "{text}");
+}
+
+/// Panics once it is written to.
+struct Broken;
+
+impl Write for Broken {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        panic!("on purpose")
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_log_that_is_gone() {
+    let log = AuditLog::to(Broken);
+    assert_eq!(log.record(&AuditRecord::default()).await, Err(AuditError));
+    assert_eq!(
+        log.record(&AuditRecord::default()).await,
+        Err(AuditError),
+        "and nobody waits for it later"
+    );
+}
+
+/// Blocks until it is released.
+struct Stuck(std::sync::mpsc::Receiver<()>, Filling);
+
+impl Write for Stuck {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.recv();
+        self.1.0.lock().unwrap().0.extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_stands_still_is_an_error_in_time_and_its_lines_come_later() {
+    let (go, stuck) = std::sync::mpsc::channel();
+    let disk = Filling::default();
+    let log = Arc::new(AuditLog::to(Stuck(stuck, disk.clone())));
+    let named = |id: u64| AuditRecord {
+        request_id: id.into(),
+        ..AuditRecord::default()
+    };
+    let (first, second) = (named(1), named(2));
+    let later = async {
+        tokio::time::sleep(PATIENCE / 2).await;
+        log.record(&second).await
+    };
+    let both = tokio::time::timeout(PATIENCE * 2, async {
+        tokio::join!(log.record(&first), later)
+    })
+    .await;
+    assert_eq!(
+        both.unwrap(),
+        (Err(AuditError), Err(AuditError)),
+        "whoever waits is told in time, the one behind too"
+    );
+    drop(go);
+    assert_eq!(log.record(&named(3)).await, Ok(()));
+    let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
+    let ids: Vec<String> = text
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["requestId"].to_string()
+        })
+        .collect();
+    assert_eq!(
+        ids,
+        [1, 2, 3].map(|id| format!("\"{}\"", RequestId::from(id))),
+        "nothing is lost and nothing is mixed"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_at_once_have_a_line_each() {
+    let disk = Filling(Arc::new(Mutex::new((Vec::new(), 2))));
+    let log = Arc::new(AuditLog::to(disk.clone()));
+    let record = |id: u64| {
+        let log = Arc::clone(&log);
+        async move {
+            log.record(&AuditRecord {
+                request_id: id.into(),
+                ..AuditRecord::default()
+            })
+            .await
+        }
+    };
+    let tasks: Vec<_> = (0..10_000).map(|id| tokio::spawn(record(id))).collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    let state = disk.0.lock().unwrap();
+    let text = String::from_utf8(state.0.clone()).unwrap();
+    let ids: std::collections::BTreeSet<String> = text
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["requestId"].to_string()
+        })
+        .collect();
+    assert_eq!((text.lines().count(), ids.len()), (10_000, 10_000));
+    assert!(state.1 < 10_002, "some lines shared a write");
+}
+
+/// With more refusals of unknown callers than the queue has room for, while the log is blocked, an
+/// issuance still gets its line and every refusal is counted.
+#[tokio::test]
+async fn strangers_take_no_room_from_hand_outs() {
+    let (go, stuck) = std::sync::mpsc::channel();
+    let disk = Filling::default();
+    let log = AuditLog::to(Stuck(stuck, disk.clone()));
+    let refused = |reason| {
+        let mut record = AuditRecord {
+            route: "exchange",
+            ..AuditRecord::default()
+        };
+        record.ended("denied", reason);
+        log.record(&record)
+    };
+    let granted = |id: u64| {
+        let mut record = AuditRecord {
+            request_id: id.into(),
+            ..AuditRecord::default()
+        };
+        record.ended("granted", Reason::Ready);
+        log.record(&record)
+    };
+    let mut strangers: Vec<_> = (0..QUEUE)
+        .map(|_| refused(Reason::CallerMalformed))
+        .collect();
+    strangers.extend((0..QUEUE).map(|_| refused(Reason::RequestInvalid)));
+    let issuances: Vec<_> = (0..QUEUE as u64 - STRANGERS as u64).map(granted).collect();
+    drop(go);
+    for (id, issue) in issuances.into_iter().enumerate() {
+        assert_eq!(issue.await, Ok(()), "issuance {id}");
+    }
+    drop(strangers);
+    let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let summaries: Vec<_> = lines
+        .iter()
+        .filter(|line| line["route"] == "summary")
+        .collect();
+    let counted: u64 = summaries
+        .iter()
+        .map(|line| line["count"].as_u64().unwrap())
+        .sum();
+    let alone = lines
+        .iter()
+        .filter(|line| line["decision"] == "denied" && line["route"] != "summary")
+        .count();
+    assert_eq!(
+        (alone, counted as usize),
+        (STRANGERS, 2 * QUEUE - STRANGERS)
+    );
+    let reasons: Vec<_> = summaries
+        .iter()
+        .map(|line| line["reason"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        reasons,
+        ["CallerMalformed", "RequestInvalid"],
+        "{summaries:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_rotated_file_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = AuditLog::file(&path).unwrap();
+    log.record(&AuditRecord::default()).await.unwrap();
+    std::fs::rename(&path, folder.path().join("audit.log.1")).unwrap();
+    log.record(&AuditRecord {
+        request_id: AFTER.into(),
+        ..AuditRecord::default()
+    })
+    .await
+    .unwrap();
+    assert!(
+        std::fs::read_to_string(&path)
+            .unwrap()
+            .contains(RequestId::from(AFTER).as_str())
+    );
+    std::fs::remove_file(&path).unwrap();
+    log.record(&AuditRecord::default()).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+}
+
+#[tokio::test]
+async fn a_record_is_in_the_file_when_its_writer_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = AuditLog::file(&path).unwrap();
+    let record = AuditRecord {
+        delivery: Some("line\nbreak \u{1b}[31m".to_owned()),
+        ..AuditRecord::default()
+    };
+    log.record(&record).await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(
+        text.lines().count(),
+        1,
+        "control characters are encoded: {text}"
+    );
+    assert!(text.ends_with('\n') && !text.contains('\u{1b}'));
+}

@@ -1,0 +1,212 @@
+//! Authenticates callers: the hub reviews the caller's token. The result is cached for seconds, and
+//! a little longer while the hub is unreachable.
+
+mod review;
+
+use std::sync::Arc;
+
+use aws_lc_rs::hmac;
+use keyferry_core::caller::{CallerRules, PresentedToken, VerifiedCaller};
+use keyferry_core::issuer::Issuer;
+use keyferry_core::reason::Reason;
+
+use self::review::{Failure, Known, Reviewer};
+use crate::new_callers::NewCallers;
+use crate::source::Source;
+use crate::view::LastFound;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::flight::Flights;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::Hub;
+use keyferry_issuer::publication::Publisher;
+use keyferry_issuer::settings::CallerSettings;
+
+/// The cache key of a token: a keyed hash, so that no cache contains the token.
+pub type TokenKey = [u8; 32];
+
+/// An authenticated caller.
+#[derive(Clone, Debug)]
+pub struct Authentication {
+    /// The verified identity.
+    pub caller: VerifiedCaller,
+    /// The cache key of the caller's token.
+    pub key: TokenKey,
+    /// Whether the hub was unreachable, so that an earlier review was used.
+    pub stale: bool,
+    /// The caller's last policy result.
+    pub last: LastFound,
+}
+
+/// Authenticates callers.
+pub struct Authenticator {
+    reviewer: Arc<Reviewer>,
+    publisher: Publisher,
+    callers: CallerSettings,
+    hash_key: hmac::Key,
+    flights: Flights<TokenKey, Result<VerifiedCaller, Failure>>,
+}
+
+impl Authenticator {
+    /// Creates an authenticator; `hash_key` must be random and private to this process.
+    pub fn new(
+        hub: Arc<dyn Hub>,
+        publisher: Publisher,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        hash_key: [u8; 32],
+        callers: CallerSettings,
+    ) -> Self {
+        let new_callers = NewCallers::new(callers.new_callers);
+        let reviewer = Arc::new(Reviewer::new(
+            hub,
+            publisher.clone(),
+            clock,
+            metrics,
+            callers.max_stale,
+            new_callers,
+        ));
+        let hash_key = hmac::Key::new(hmac::HMAC_SHA256, &hash_key);
+        Self {
+            reviewer,
+            publisher,
+            callers,
+            hash_key,
+            flights: Flights::default(),
+        }
+    }
+
+    /// Identifies the caller that sent `token` from `source`. Only an unknown caller counts towards
+    /// the limit of its source.
+    ///
+    /// # Errors
+    /// A `Caller…` reason, [`Reason::HubUnreachable`], [`Reason::RateLimited`],
+    /// [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
+    pub async fn authenticate(
+        &self,
+        token: &PresentedToken<'_>,
+        source: Source,
+    ) -> Result<Authentication, Reason> {
+        let now = self.reviewer.now();
+        let published = self.publisher.look();
+        let issuer = &published.as_ref().ok_or(Reason::HubUnreachable)?.issuer;
+        let key = self.key(token, issuer);
+        let known = self.reviewer.known(&key);
+        match &known {
+            Some(Known::Accepted {
+                caller,
+                fresh,
+                last,
+                ..
+            }) if !fresh.passed(now) => {
+                return Ok(Authentication {
+                    caller: caller.clone(),
+                    key,
+                    stale: false,
+                    last: last.clone(),
+                });
+            }
+            // The hub accepted this token recently: its review is due again.
+            Some(Known::Accepted { stale, .. }) if !stale.passed(now) => {}
+            known => {
+                self.reviewer.new_callers.of_source(source, now.mono)?;
+                match known {
+                    Some(Known::Rejected { reason, until }) if !until.passed(now) => {
+                        return Err(*reason);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let CallerSettings {
+            audience,
+            require_pod_bound,
+            ..
+        } = self.callers.clone();
+        let rules = CallerRules {
+            issuer: issuer.clone(),
+            audience,
+            require_pod_bound,
+        };
+        drop(published);
+        Box::pin(self.ask(token, rules, key, known)).await
+    }
+
+    /// Counts a request without a readable token towards the limit of its source.
+    ///
+    /// # Errors
+    /// [`Reason::RateLimited`].
+    pub fn count(&self, source: Source) -> Result<(), Reason> {
+        self.reviewer
+            .new_callers
+            .of_source(source, self.reviewer.now().mono)
+    }
+
+    /// Delays a refusal for [`Reason::RateLimited`] for a moment.
+    pub async fn hold_back(&self) {
+        self.reviewer.new_callers.hold_back().await;
+    }
+
+    async fn ask(
+        &self,
+        token: &PresentedToken<'_>,
+        rules: CallerRules,
+        key: TokenKey,
+        known: Option<Known>,
+    ) -> Result<Authentication, Reason> {
+        match self
+            .flights
+            .join(key, || {
+                Arc::clone(&self.reviewer).review(key, token.keep(), rules)
+            })
+            .await
+        {
+            Ok(Ok(caller)) => Ok(Authentication {
+                caller,
+                key,
+                stale: false,
+                last: LastFound::default(),
+            }),
+            Ok(Err(Failure::Rejected(reason))) => Err(reason),
+            Ok(Err(Failure::Hub(error))) if error.proves_unreachable() => self.stale(key, known),
+            Ok(Err(Failure::Hub(error))) => {
+                let reason = error.review_reason();
+                tracing::error!(%reason, %error, "the hub does not answer a TokenReview");
+                Err(reason)
+            }
+            Err(_) => Err(Reason::HubUnreachable),
+        }
+    }
+
+    /// Falls back to an earlier review while the hub is proven unreachable.
+    fn stale(&self, key: TokenKey, known: Option<Known>) -> Result<Authentication, Reason> {
+        match known {
+            Some(Known::Accepted { caller, stale, .. }) if !stale.passed(self.reviewer.now()) => {
+                Ok(Authentication {
+                    caller,
+                    key,
+                    stale: true,
+                    last: LastFound::default(),
+                })
+            }
+            _ => Err(Reason::HubUnreachable),
+        }
+    }
+
+    fn key(&self, token: &PresentedToken<'_>, issuer: &Issuer) -> TokenKey {
+        let mut context = hmac::Context::with_key(&self.hash_key);
+        for part in [
+            self.callers.audience.as_str(),
+            issuer.as_str(),
+            token.expose(),
+        ] {
+            context.update(&part.len().to_be_bytes());
+            context.update(part.as_bytes());
+        }
+        let mut key = [0; 32];
+        key.copy_from_slice(context.sign().as_ref());
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,528 @@
+//! Handles a token request: decides whether the caller gets its access, and issues a token or
+//! refuses with a reason.
+//!
+//! The order is fixed: authenticate the caller, match the request to policy, review a delegation,
+//! then check the rest. So only an authorised caller learns the state of its target. Before
+//! issuance, policy and the live objects are rechecked, in case they changed meanwhile.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::audit::{AuditRecord, TokenNote};
+use keyferry_core::authorise::{self, Grant, Pair, Requester, Review, Via};
+use keyferry_core::bound_token::BoundToken;
+use keyferry_core::caller::PresentedToken;
+use keyferry_core::config::{DeliveryType, Policy, TargetCluster};
+use keyferry_core::lifetime;
+use keyferry_core::moment::Moment;
+use keyferry_core::name::{AccessName, ObjectName};
+use keyferry_core::reason::Reason;
+use keyferry_core::request_id::RequestId;
+
+use crate::authenticate::{Authentication, Authenticator};
+use crate::delegate::Delegations;
+use crate::in_time::in_time;
+use crate::refusal_summary::RefusalSummary;
+use crate::source::Source;
+use crate::view::{Found, View};
+use keyferry_hub::clock::Clock;
+use keyferry_hub::live::LiveObjects;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::policy_store::PolicyReader;
+use keyferry_hub::ports::{AuditSink, Recording};
+use keyferry_hub::random::Random;
+use keyferry_hub::targets::{Readiness, TargetReader};
+use keyferry_issuer::advice;
+use keyferry_issuer::mint::{FromCache, Mint, Minted};
+use keyferry_issuer::publication::PublicationReader;
+use keyferry_issuer::settings::{CallerSettings, MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
+
+/// The deadline of a decision. Each call that it waits for has a shorter limit of its own, but
+/// several in sequence may exceed this one.
+const DECISION_DEADLINE: Duration = Duration::from_secs(30);
+
+/// One request on the token API.
+pub struct Request<'a> {
+    /// The route, `exchange` or `kubeconfig`; goes into the audit record.
+    pub route: &'static str,
+    /// The caller's own token.
+    pub caller_token: PresentedToken<'a>,
+    /// The access that the caller asks for.
+    pub access: AccessName,
+    /// The minimum remaining lifetime of the issued token.
+    pub min_ttl: Option<Duration>,
+    /// The delivery types that fit the response; policy must allow at least one of them.
+    pub deliveries: &'static [DeliveryType],
+    /// Correlates the response with its audit record.
+    pub request_id: RequestId,
+    /// The network source of the request, for rate limits.
+    pub source: Source,
+}
+
+/// What an authorised caller gets.
+#[derive(Debug)]
+pub struct Issuance {
+    /// The token.
+    pub token: Arc<BoundToken>,
+    /// The token's remaining lifetime for the caller.
+    pub usable: Duration,
+    /// The target of the token; its settings are in `policy`.
+    pub target: ObjectName,
+    /// The policy that granted the token.
+    pub policy: Arc<Policy>,
+    /// The target's CA certificates as PEM.
+    pub ca_pem: Option<Arc<str>>,
+}
+
+/// Why a request got nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The stable code.
+    pub reason: Reason,
+    /// An explanation for an authorised caller; every other caller gets the reason alone.
+    pub detail: Option<String>,
+    /// When to retry, if known.
+    pub retry_after: Option<Duration>,
+}
+
+impl From<Reason> for Refusal {
+    fn from(reason: Reason) -> Self {
+        Self {
+            reason,
+            detail: None,
+            retry_after: None,
+        }
+    }
+}
+
+/// The dependencies of a [`Broker`].
+pub struct BrokerParts {
+    /// The active policy.
+    pub policy: PolicyReader,
+    /// The hub's live objects.
+    pub live: Arc<LiveObjects>,
+    /// The published issuer.
+    pub published: PublicationReader,
+    /// The targets' CA certificates.
+    pub targets: TargetReader,
+    /// Authenticates callers.
+    pub authenticator: Authenticator,
+    /// Reviews whether a caller may act for another ServiceAccount.
+    pub delegations: Delegations,
+    /// The mint.
+    pub mint: Mint,
+    /// The audit log that records every decision.
+    pub audit: Arc<dyn AuditSink>,
+    /// The clock for deadlines and audit timestamps.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for request ids.
+    pub random: Arc<dyn Random>,
+    /// Counts requests by decision and reason.
+    pub metrics: Metrics,
+    /// The requirements on all callers.
+    pub callers: CallerSettings,
+}
+
+/// A request that has no decision yet. If it is dropped, because its caller hung up, it is still
+/// audited.
+struct Pending<'a> {
+    parts: &'a BrokerParts,
+    record: Option<AuditRecord>,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let Some(mut record) = self.record.take() else {
+            return;
+        };
+        record.time = self.parts.clock.now().wall;
+        record.ended(decision(Reason::CallerGone), Reason::CallerGone);
+        self.parts
+            .metrics
+            .request(decision(Reason::CallerGone), Reason::CallerGone);
+        // A failed write needs no reaction here: nothing was issued.
+        drop(self.parts.audit.record(&record));
+    }
+}
+
+/// Decides on token requests, audits each decision and issues tokens.
+pub struct Broker {
+    parts: BrokerParts,
+    rate_limited: RefusalSummary,
+}
+
+/// A granted request, with what its audit record needs.
+struct Granted {
+    issue: Issuance,
+    grant: Grant,
+    from_cache: FromCache,
+    at: Moment,
+}
+
+impl Broker {
+    /// Creates a broker from its dependencies.
+    pub fn new(parts: BrokerParts) -> Self {
+        let rate_limited = RefusalSummary::new(
+            Arc::clone(&parts.audit),
+            Arc::clone(&parts.clock),
+            Arc::clone(&parts.random),
+        );
+        Self {
+            parts,
+            rate_limited,
+        }
+    }
+
+    /// Draws a random id for a request.
+    pub fn request_id(&self) -> RequestId {
+        self.parts.random.request_id()
+    }
+
+    /// Decides on a request, records the decision, and only then issues.
+    ///
+    /// # Errors
+    /// [`Refusal`]. Every request gets one audit record, except those refused by the rate limit:
+    /// one summary record a second covers them. If a record cannot be written, nothing is issued.
+    pub async fn issue(&self, request: &Request<'_>) -> Result<Issuance, Refusal> {
+        let Request {
+            request_id,
+            route,
+            access,
+            ..
+        } = request;
+        let record = AuditRecord {
+            request_id: *request_id,
+            route,
+            access: Some(access.clone()),
+            ..AuditRecord::default()
+        };
+        let mut pending = Pending {
+            parts: &self.parts,
+            record: Some(record),
+        };
+        let outcome = match &mut pending.record {
+            Some(record) => {
+                let decided = in_time(DECISION_DEADLINE, pin!(self.decide(request, record))).await;
+                decided.unwrap_or(Err(Reason::DecisionTimedOut.into()))
+            }
+            None => Err(Reason::CallerGone.into()),
+        };
+        if let Err(refusal) = &outcome
+            && refusal.reason == Reason::RateLimited
+        {
+            pending.record = None;
+            return Err(self.rate_limited(request.source).await);
+        }
+        let (outcome, recording) = self.ended(pending, outcome);
+        let outcome = match recording.await {
+            Ok(()) => outcome,
+            // A refusal keeps its reason: to withhold it would not be any safer.
+            Err(_) => outcome.and(Err(Reason::AuditUnavailable.into())),
+        };
+        match &outcome {
+            Ok(_) => self.parts.metrics.request("granted", Reason::Ready),
+            Err(refusal) => self
+                .parts
+                .metrics
+                .request(decision(refusal.reason), refusal.reason),
+        }
+        outcome
+    }
+
+    /// Completes the audit record with the outcome and submits it to the log.
+    fn ended(
+        &self,
+        mut pending: Pending<'_>,
+        outcome: Result<Granted, Refusal>,
+    ) -> (Result<Issuance, Refusal>, Recording) {
+        let mut record = pending.record.take().unwrap_or_default();
+        let outcome = match outcome {
+            Ok(Granted {
+                issue,
+                grant,
+                from_cache,
+                at,
+            }) => {
+                record.time = at.wall;
+                record.grant = Some(grant);
+                record.token = Some(TokenNote::of(&issue.token));
+                record.cache = Some(if from_cache == FromCache::Hit {
+                    "hit"
+                } else {
+                    "miss"
+                });
+                record.ended("granted", Reason::Ready);
+                Ok(issue)
+            }
+            Err(refusal) => {
+                record.time = self.parts.clock.now().wall;
+                record.ended(decision(refusal.reason), refusal.reason);
+                Err(refusal)
+            }
+        };
+        let recording = self.parts.audit.record(&record);
+        (outcome, recording)
+    }
+
+    /// Refuses a request of an unknown caller that exceeds the limit of its source or namespace.
+    async fn rate_limited(&self, source: Source) -> Refusal {
+        self.parts
+            .metrics
+            .request(decision(Reason::RateLimited), Reason::RateLimited);
+        self.rate_limited.count(source);
+        self.parts.authenticator.hold_back().await;
+        Reason::RateLimited.into()
+    }
+
+    /// Audits a request without a decision: it is malformed or carries no caller token.
+    ///
+    /// # Errors
+    /// [`Reason::RateLimited`]: its source sent too many of them, so a summary record counts this
+    /// one.
+    pub async fn refuse(
+        &self,
+        route: &'static str,
+        reason: Reason,
+        request_id: RequestId,
+        source: Source,
+    ) -> Result<(), Refusal> {
+        if self.parts.authenticator.count(source).is_err() {
+            return Err(self.rate_limited(source).await);
+        }
+        let mut record = AuditRecord {
+            request_id,
+            route,
+            ..AuditRecord::default()
+        };
+        record.time = self.parts.clock.now().wall;
+        record.ended(decision(reason), reason);
+        // The request is refused even if the record cannot be written.
+        let _ = self.parts.audit.record(&record).await;
+        self.parts.metrics.request(decision(reason), reason);
+        Ok(())
+    }
+
+    async fn decide(
+        &self,
+        request: &Request<'_>,
+        record: &mut AuditRecord,
+    ) -> Result<Granted, Refusal> {
+        let caller = self
+            .parts
+            .authenticator
+            .authenticate(&request.caller_token, request.source)
+            .await?;
+        record.caller = Some(caller.caller.clone());
+        record.stale = caller.stale;
+        // Tries once more if the configuration changed to another grant meanwhile: the minted token
+        // belongs to the earlier grant.
+        match self.attempt(&caller, request, record).await {
+            // Boxed because this retry is rare; it keeps the common future small.
+            Err(refusal) if refusal.reason == Reason::GrantSuperseded => {
+                Box::pin(self.attempt(&caller, request, record)).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        caller: &Authentication,
+        request: &Request<'_>,
+        record: &mut AuditRecord,
+    ) -> Result<Granted, Refusal> {
+        let requester = Requester::Caller(caller.caller.clone());
+        let view = View::of(&self.parts.policy, &self.parts.live);
+        let now = self.parts.clock.now();
+        self.check_current(now)?;
+        let Found { pair, review, .. } =
+            match caller
+                .last
+                .recall(&view, &request.access, request.deliveries, now)
+            {
+                Some(found) => found,
+                None => {
+                    self.find(caller, &requester, request, &view, record)
+                        .await?
+                }
+            };
+        let policy = &view.policy;
+        let grant = authorise::grant(policy, requester, pair.clone(), review)
+            .map_err(|reason| self.advised(reason, &pair))?;
+        let target = policy
+            .targets
+            .get(grant.pair().target())
+            .ok_or(Reason::TargetNotGranted)?;
+        let ca_pem = self.ready(target)?;
+        let min_ttl = request.min_ttl.unwrap_or_default();
+        if min_ttl > lifetime::greatest_min_ttl(grant.pair().lifetime()) {
+            let most = lifetime::greatest_min_ttl(grant.pair().lifetime()).as_secs();
+            return Err(told(
+                Reason::RequestInvalid,
+                format!("min_ttl may be at most {most} for this target"),
+            ));
+        }
+        let Minted { token, from_cache } =
+            self.parts
+                .mint
+                .token(&grant, min_ttl)
+                .await
+                .map_err(|reason| {
+                    let retry_after = if reason == Reason::KeySettling {
+                        self.parts.mint.retry_after(&grant)
+                    } else {
+                        None
+                    };
+                    Refusal {
+                        retry_after,
+                        ..self.advised(reason, &pair)
+                    }
+                })?;
+        let now = self.parts.clock.now();
+        self.check_current(now)?;
+        // The grant needs no recheck if neither policy nor the live objects changed since the view.
+        if !view.is_current(&self.parts.policy, &self.parts.live) {
+            authorise::still_holds(&self.parts.policy.look(), &*self.parts.live, &grant)?;
+        }
+        let usable = token.usable(now).ok_or(Reason::MintFailed)?;
+        if usable < min_ttl {
+            let detail = format!(
+                "min_ttl is more than the lifetime of the hub's tokens: this one has {} s left",
+                usable.as_secs()
+            );
+            return Err(told(Reason::RequestInvalid, detail));
+        }
+        Ok(Granted {
+            issue: Issuance {
+                token,
+                usable,
+                target: pair.target().clone(),
+                policy: view.policy,
+                ca_pem,
+            },
+            grant,
+            from_cache,
+            at: now,
+        })
+    }
+
+    /// Returns the pair that policy allows, with the hub's review of a delegation where one is
+    /// needed.
+    async fn find(
+        &self,
+        caller: &Authentication,
+        requester: &Requester,
+        request: &Request<'_>,
+        view: &View,
+        record: &mut AuditRecord,
+    ) -> Result<Found, Reason> {
+        let pair = self.pair(&view.policy, requester, request)?;
+        let (review, until) = match pair.via() {
+            Via::Itself | Via::Author => (Review::NotAsked, None),
+            Via::Delegate => {
+                let delegation = self
+                    .parts
+                    .delegations
+                    .review(caller, &pair.service_account().account)
+                    .await?;
+                record.stale |= delegation.stale;
+                (delegation.review, Some(delegation.fresh))
+            }
+        };
+        let found = Found {
+            pair,
+            review,
+            until,
+        };
+        caller.last.remember(view, request.deliveries, &found);
+        Ok(found)
+    }
+
+    /// Adds to a refusal what blocks the request and how to fix it. This text reaches only callers
+    /// to which policy grants the pair.
+    fn advised(&self, reason: Reason, pair: &Pair) -> Refusal {
+        let policy = self.parts.policy.current();
+        Refusal {
+            reason,
+            detail: advice::on(reason, pair, policy.own_namespace.as_ref()),
+            retry_after: None,
+        }
+    }
+
+    /// Returns the pair for the first of the request's delivery types that policy allows.
+    fn pair(
+        &self,
+        policy: &Policy,
+        requester: &Requester,
+        request: &Request<'_>,
+    ) -> Result<Pair, Reason> {
+        let mut outcome = Err(Reason::TargetNotGranted);
+        for delivery in request.deliveries {
+            outcome = authorise::pair(
+                policy,
+                &*self.parts.live,
+                requester,
+                &request.access,
+                *delivery,
+            );
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// Checks that the watches are recent enough to decide on.
+    fn check_current(&self, now: Moment) -> Result<(), Reason> {
+        let limit = self.parts.callers.max_stale;
+        if self.parts.live.is_current(limit, now) {
+            Ok(())
+        } else {
+            Err(Reason::HubUnreachable)
+        }
+    }
+
+    fn ready(&self, target: &TargetCluster) -> Result<Option<Arc<str>>, Refusal> {
+        let published = self.parts.published.look();
+        let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
+        if authorise::issuer_collides(&published.issuer, target) {
+            let detail = format!(
+                "a target whose own issuer is {} refuses it; {SECOND_ISSUER_FIX}; \
+                 {MANAGED_ISSUER_FIX}",
+                published.issuer
+            );
+            return Err(told(Reason::IssuerCollision, detail));
+        }
+        match self.parts.targets.readiness(target) {
+            Readiness::Ready(ca_pem) => Ok(ca_pem),
+            Readiness::NotReady { reason, message } => Err(told(reason, message)),
+        }
+    }
+}
+
+fn told(reason: Reason, detail: String) -> Refusal {
+    Refusal {
+        reason,
+        detail: Some(detail),
+        retry_after: None,
+    }
+}
+
+/// Classifies a refusal for audit and metrics: `denied` is a decision about the request, `failed`
+/// means that Keyferry could not carry out what was allowed.
+fn decision(reason: Reason) -> &'static str {
+    use Reason as R;
+    match reason {
+        reason if reason.is_about_caller() => "denied",
+        R::DelegationForbidden
+        | R::RateLimited
+        | R::RequestInvalid
+        | R::TargetNotGranted
+        | R::TargetSuspended => "denied",
+        _ => "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests;

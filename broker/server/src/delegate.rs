@@ -1,0 +1,172 @@
+//! Checks by the hub's own RBAC whether a delegated caller may mint for another ServiceAccount.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use keyferry_core::authorise::Review;
+use keyferry_core::moment::Deadline;
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::ServiceAccount;
+use moka::sync::Cache;
+
+use crate::authenticate::{Authentication, TokenKey};
+use keyferry_hub::clock::Clock;
+use keyferry_hub::flight::Flights;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::{Hub, HubError};
+
+/// How long a SubjectAccessReview is cached.
+pub const REVIEW_LIFETIME: Duration = Duration::from_secs(10);
+const CAPACITY: u64 = 20_000;
+
+type Key = (TokenKey, ServiceAccount);
+
+/// The hub's answer about a delegated caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Delegation {
+    /// The answer.
+    pub review: Review,
+    /// Until when the answer is used without asking again.
+    pub fresh: Deadline,
+    /// Whether the hub was unreachable, so that an earlier answer was used.
+    pub stale: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    review: Review,
+    fresh: Deadline,
+    stale: Deadline,
+}
+
+impl Known {
+    fn now(self) -> Delegation {
+        Delegation {
+            review: self.review,
+            fresh: self.fresh,
+            stale: false,
+        }
+    }
+}
+
+/// Asks the hub about delegated callers.
+pub struct Delegations {
+    hub: Arc<dyn Hub>,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+    max_stale: Duration,
+    known: Cache<Key, Known, RandomState>,
+    flights: Flights<Key, Result<Known, HubError>>,
+}
+
+impl Delegations {
+    /// Creates an empty cache of the answers of `hub`.
+    pub fn new(
+        hub: Arc<dyn Hub>,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        max_stale: Duration,
+    ) -> Self {
+        let life = max_stale.max(REVIEW_LIFETIME);
+        let known = Cache::builder()
+            .max_capacity(CAPACITY)
+            .time_to_live(life)
+            .build_with_hasher(RandomState::default());
+        Self {
+            hub,
+            clock,
+            metrics,
+            max_stale,
+            known,
+            flights: Flights::default(),
+        }
+    }
+
+    /// Asks whether the caller may create tokens for `account`.
+    ///
+    /// # Errors
+    /// [`Reason::HubUnreachable`] without an earlier answer that is still valid;
+    /// [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
+    pub async fn review(
+        &self,
+        caller: &Authentication,
+        account: &ServiceAccount,
+    ) -> Result<Delegation, Reason> {
+        let key = (caller.key, account.clone());
+        let known = self.known.get(&key);
+        if let Some(known) = known.filter(|known| !known.fresh.passed(self.clock.now())) {
+            return Ok(known.now());
+        }
+        Box::pin(self.ask(key, caller, known)).await
+    }
+
+    async fn ask(
+        &self,
+        key: Key,
+        caller: &Authentication,
+        known: Option<Known>,
+    ) -> Result<Delegation, Reason> {
+        match self
+            .flights
+            .join(key.clone(), || self.request(key, caller))
+            .await
+        {
+            Ok(Ok(known)) => Ok(known.now()),
+            Ok(Err(error)) if error.proves_unreachable() => match known {
+                Some(known) if !known.stale.passed(self.clock.now()) => Ok(Delegation {
+                    stale: true,
+                    ..known.now()
+                }),
+                _ => Err(Reason::HubUnreachable),
+            },
+            Ok(Err(error)) => {
+                let reason = error.review_reason();
+                tracing::error!(%reason, %error, "the hub does not answer a SubjectAccessReview");
+                Err(reason)
+            }
+            Err(_) => Err(Reason::HubUnreachable),
+        }
+    }
+
+    fn request(
+        &self,
+        key: Key,
+        caller: &Authentication,
+    ) -> impl Future<Output = Result<Known, HubError>> + use<> {
+        let (hub, clock, known, max_stale) = (
+            Arc::clone(&self.hub),
+            Arc::clone(&self.clock),
+            self.known.clone(),
+            self.max_stale,
+        );
+        let (caller, metrics) = (caller.caller.clone(), self.metrics.clone());
+        async move {
+            // Another review may have ended between the cache lookup and the start of this one.
+            if let Some(landed) = known
+                .get(&key)
+                .filter(|landed| !landed.fresh.passed(clock.now()))
+            {
+                return Ok(landed);
+            }
+            let answer = hub.access_review(caller.user(), &key.1).await;
+            metrics.access_review(answer.is_ok());
+            let review = if answer? {
+                Review::Allowed
+            } else {
+                Review::Refused
+            };
+            let now = clock.now();
+            let answered = Known {
+                review,
+                fresh: Deadline::after(REVIEW_LIFETIME, now),
+                stale: Deadline::after(max_stale, now),
+            };
+            known.insert(key, answered);
+            Ok(answered)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

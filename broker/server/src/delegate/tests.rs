@@ -1,0 +1,168 @@
+//! Tests of how long the hub's answer about a delegated caller is valid, and for whom.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::authorise::Review;
+use keyferry_core::caller::PresentedToken;
+use keyferry_core::reason::Reason;
+use secrecy::ExposeSecret;
+
+use super::Delegations;
+use crate::authenticate::{Authentication, Authenticator};
+use crate::source::Source;
+use keyferry_hub::clock::Clock;
+use keyferry_issuer::testing::{FakeClock, SmallWorld, account_of};
+use keyferry_testing::{Fault, Grant, Route, Subject};
+
+async fn authenticated(world: &SmallWorld, account: &str) -> Authentication {
+    let clock: Arc<dyn Clock> = Arc::<FakeClock>::clone(&world.clock);
+    let (hub, publisher) = (Arc::clone(&world.port), world.publisher.clone());
+    let callers = world.callers(Duration::from_secs(300));
+    let authenticator = Authenticator::new(
+        hub,
+        publisher,
+        clock,
+        world.metrics.clone(),
+        [7; 32],
+        callers,
+    );
+    let token = world
+        .hub
+        .token(
+            "tenant-a",
+            account,
+            "keyferry.dev",
+            Duration::from_secs(3600),
+        )
+        .unwrap();
+    authenticator
+        .authenticate(
+            &PresentedToken::new(token.expose_secret()),
+            Source::default(),
+        )
+        .await
+        .unwrap()
+}
+
+fn delegations(world: &SmallWorld) -> Delegations {
+    let clock: Arc<dyn Clock> = Arc::<FakeClock>::clone(&world.clock);
+    Delegations::new(
+        Arc::clone(&world.port),
+        clock,
+        world.metrics.clone(),
+        Duration::from_secs(60),
+    )
+}
+
+fn right() -> Grant {
+    let user = Subject::User("system:serviceaccount:tenant-a:deployer".to_owned());
+    Grant::new(user, "create", "serviceaccounts/token")
+        .in_namespace("tenant-a")
+        .named("reconciler")
+}
+
+#[tokio::test]
+async fn the_hub_decides_and_its_answer_stands_for_ten_seconds() {
+    let world = SmallWorld::start().await;
+    let (delegations, deployer) = (delegations(&world), authenticated(&world, "deployer").await);
+    let account = account_of("tenant-a", "reconciler");
+    assert_eq!(
+        delegations
+            .review(&deployer, &account)
+            .await
+            .unwrap()
+            .review,
+        Review::Refused
+    );
+    world.hub.grant(right());
+    assert_eq!(
+        delegations
+            .review(&deployer, &account)
+            .await
+            .unwrap()
+            .review,
+        Review::Refused,
+        "for ten seconds"
+    );
+    world.clock.advance(Duration::from_secs(10));
+    assert_eq!(
+        delegations
+            .review(&deployer, &account)
+            .await
+            .unwrap()
+            .review,
+        Review::Allowed
+    );
+    world.hub.revoke(&right());
+    world.clock.advance(Duration::from_secs(10));
+    assert_eq!(
+        delegations
+            .review(&deployer, &account)
+            .await
+            .unwrap()
+            .review,
+        Review::Refused
+    );
+    assert_eq!(world.hub.access_reviews(), 3);
+}
+
+#[tokio::test]
+async fn one_callers_answer_is_nobody_elses() {
+    let world = SmallWorld::start().await;
+    world.hub.grant(right());
+    let delegations = delegations(&world);
+    let (deployer, reconciler) = (
+        authenticated(&world, "deployer").await,
+        authenticated(&world, "reconciler").await,
+    );
+    let allowed = account_of("tenant-a", "reconciler");
+    assert_eq!(
+        delegations
+            .review(&deployer, &allowed)
+            .await
+            .unwrap()
+            .review,
+        Review::Allowed
+    );
+    assert_eq!(
+        delegations
+            .review(&reconciler, &allowed)
+            .await
+            .unwrap()
+            .review,
+        Review::Refused
+    );
+    let other = account_of("tenant-a", "deployer");
+    assert_eq!(
+        delegations.review(&deployer, &other).await.unwrap().review,
+        Review::Refused,
+        "another ServiceAccount is another question"
+    );
+}
+
+#[tokio::test]
+async fn an_earlier_answer_stands_while_the_hub_is_away_and_not_a_second_longer() {
+    let world = SmallWorld::start().await;
+    world.hub.grant(right());
+    let (delegations, deployer) = (delegations(&world), authenticated(&world, "deployer").await);
+    let account = account_of("tenant-a", "reconciler");
+    assert!(!delegations.review(&deployer, &account).await.unwrap().stale);
+    world.hub.set_fault(
+        Route::AccessReview,
+        Fault::Status {
+            code: 503,
+            retry_after: None,
+        },
+    );
+    world.clock.advance(Duration::from_secs(59));
+    let stale = delegations.review(&deployer, &account).await.unwrap();
+    assert!(stale.stale && stale.review == Review::Allowed);
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(
+        delegations.review(&deployer, &account).await.unwrap_err(),
+        Reason::HubUnreachable
+    );
+}

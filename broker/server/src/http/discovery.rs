@@ -1,0 +1,189 @@
+//! The published documents: anonymous, prebuilt and cacheable. No request has side effects.
+
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::State;
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use axum::routing::any;
+use axum::{BoxError, Router};
+use futures::future::Either;
+use tower::{ServiceExt, service_fn};
+
+use keyferry_core::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
+
+use super::listener::HttpService;
+use super::managed_issuers;
+use keyferry_issuer::managed_issuer::ManagedIssuers;
+use keyferry_issuer::publication::{Document, PublicationReader, Published};
+
+struct Shared {
+    published: PublicationReader,
+    cache_control: HeaderValue,
+}
+
+/// The service of the discovery listener: the hub's documents and those of managed issuers.
+/// `max_age` is the same in every response.
+///
+/// A GET of one of the hub's documents bypasses the router, which would cost more than the response
+/// itself.
+pub fn service<B>(
+    published: PublicationReader,
+    own: ManagedIssuers,
+    max_age: Duration,
+) -> impl HttpService<B>
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let cache_control = HeaderValue::from_str(&cache_control(max_age))
+        .unwrap_or(HeaderValue::from_static("public, max-age=60"));
+    let hub = Arc::new(Shared {
+        published,
+        cache_control: cache_control.clone(),
+    });
+    let routes = Router::new()
+        .route(
+            METADATA_PATH,
+            any(
+                async |State(hub): State<Arc<Shared>>, request: Request<Body>| {
+                    metadata(&hub, &request)
+                },
+            ),
+        )
+        .route(
+            KEYS_PATH,
+            any(
+                async |State(hub): State<Arc<Shared>>, request: Request<Body>| jwks(&hub, &request),
+            ),
+        )
+        .with_state(Arc::clone(&hub))
+        .merge(managed_issuers::routes(own, cache_control))
+        .fallback(async || not_found());
+    service_fn(move |request: Request<B>| {
+        let answered = match (request.method(), request.uri().path()) {
+            (&Method::GET, METADATA_PATH) => metadata(&hub, &request),
+            (&Method::GET, KEYS_PATH) => jwks(&hub, &request),
+            _ => return Either::Right(routes.clone().oneshot(request)),
+        };
+        Either::Left(ready(Ok(answered)))
+    })
+}
+
+fn metadata<B>(hub: &Shared, request: &Request<B>) -> Response<Body> {
+    answer(hub, request, METADATA_TYPE, |published| &published.metadata)
+}
+
+fn jwks<B>(hub: &Shared, request: &Request<B>) -> Response<Body> {
+    answer(hub, request, KEYS_TYPE, |published| &published.jwks)
+}
+
+/// The response for everything that does not exist, for whatever reason.
+pub(super) fn not_found() -> Response<Body> {
+    plain(StatusCode::NOT_FOUND, "not found\n")
+}
+
+fn answer<B>(
+    shared: &Shared,
+    request: &Request<B>,
+    content_type: &'static str,
+    document: impl Fn(&Published) -> &Document,
+) -> Response<Body> {
+    if let Some(refused) = refused_method(request.method()) {
+        return refused;
+    }
+    match &*shared.published.look() {
+        Some(published) => respond(
+            document(published),
+            content_type,
+            &shared.cache_control,
+            request,
+        ),
+        None => plain(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no key set has been read from the hub yet\n",
+        ),
+    }
+}
+
+fn refused_method(method: &Method) -> Option<Response<Body>> {
+    if method == Method::GET || method == Method::HEAD {
+        return None;
+    }
+    let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+    refused
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    Some(refused)
+}
+
+/// Responds with a document in its only form. `Accept` is ignored, because verifiers send all kinds
+/// of values here.
+pub(super) fn respond<B>(
+    document: &Document,
+    content_type: &'static str,
+    cache_control: &HeaderValue,
+    request: &Request<B>,
+) -> Response<Body> {
+    if let Some(refused) = refused_method(request.method()) {
+        return refused;
+    }
+    let unchanged = request
+        .headers()
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .any(|value| names(value, &document.etag));
+    // The router drops the body for HEAD and keeps its length.
+    let (status, body) = if unchanged {
+        (StatusCode::NOT_MODIFIED, Bytes::new())
+    } else {
+        (StatusCode::OK, document.bytes.clone())
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, cache_control.clone());
+    if let Ok(etag) = HeaderValue::from_str(&document.etag) {
+        headers.insert(header::ETAG, etag);
+    }
+    if !unchanged {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_ORIGIN,
+        HeaderValue::from_static("*"),
+    );
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+/// Whether `If-None-Match` contains this ETag, by weak comparison (RFC 9110 section 13.1.2).
+fn names(if_none_match: &HeaderValue, etag: &str) -> bool {
+    let Ok(list) = if_none_match.to_str() else {
+        return false;
+    };
+    list.split(',')
+        .map(str::trim)
+        .any(|item| item == "*" || item.strip_prefix("W/").unwrap_or(item) == etag)
+}
+
+/// A short text response that caches must not store.
+pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}

@@ -1,0 +1,488 @@
+//! `POST /v1/token`: token exchange (RFC 8693).
+
+use std::fmt::Write;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Request, Response, StatusCode, Version, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use keyferry_core::bound_token::BoundToken;
+use keyferry_core::config::DeliveryType;
+use keyferry_core::exchange::{
+    self, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT,
+};
+use keyferry_core::public_cluster::PublicCluster;
+use keyferry_core::reason::Reason;
+use keyferry_core::request_id::RequestId;
+use secrecy::ExposeSecret;
+
+use super::bodies::{Bodies, Full, Share};
+use super::refusal::{self, Surface};
+use crate::broker::{self, Broker, Issuance};
+use crate::in_time::in_time;
+use crate::source::Source;
+
+/// The route's name in audit records.
+const ROUTE: &str = "exchange";
+
+/// How long a request's body may take to arrive.
+const BODY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Bytes of a response beside its token.
+const ROUND_THE_TOKEN: usize = 160;
+
+/// Memory that an HTTP/2 request takes beside its body, in KiB. Under HTTP/1.1 the connection's own
+/// memory covers it.
+const STREAM: u32 = 4;
+
+const KIB: usize = 1024;
+
+/// Answers a token exchange. The memory of the request body counts until the response exists.
+pub(super) async fn answer(
+    bodies: Arc<Bodies>,
+    broker: Arc<Broker>,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let (id, source) = (broker.request_id(), source_of(&request));
+    let mut share = bodies.share(source);
+    let body = match read(request, &mut share).await {
+        Ok(body) => body,
+        Err(unreadable) => {
+            drop(share);
+            return refuse(&broker, unreadable, id, source).await;
+        }
+    };
+    match form(&body) {
+        Ok(form) => exchange(&broker, form, id, source).await,
+        Err(unreadable) => refuse(&broker, unreadable, id, source).await,
+    }
+}
+
+/// Returns the source of a request, which its connection recorded.
+pub(super) fn source_of<B>(request: &Request<B>) -> Source {
+    request.extensions().get().copied().unwrap_or_default()
+}
+
+async fn refuse(
+    broker: &Broker,
+    unreadable: Unreadable,
+    id: RequestId,
+    source: Source,
+) -> Response<Body> {
+    let (status, error, description) = match unreadable {
+        Unreadable::Malformed {
+            status,
+            error,
+            description,
+        } => (status, error, description),
+        Unreadable::NoRoom => {
+            // Recorded and counted like any rate-limited request. The response is the same if that
+            // rate limit is exhausted too.
+            let _ = broker.refuse(ROUTE, Reason::RateLimited, id, source).await;
+            return refusal::busy(id.as_str());
+        }
+    };
+    match broker
+        .refuse(ROUTE, Reason::RequestInvalid, id, source)
+        .await
+    {
+        Ok(()) => refusal::malformed(status, error, &description, id.as_str()),
+        Err(limited) => refusal::answer(&limited, Surface::Exchange, id.as_str()),
+    }
+}
+
+async fn exchange(
+    broker: &Broker,
+    form: ExchangeRequest<'_>,
+    id: RequestId,
+    source: Source,
+) -> Response<Body> {
+    let request = broker::Request {
+        route: ROUTE,
+        caller_token: form.subject_token,
+        access: form.access,
+        min_ttl: form.min_ttl,
+        // An exec plugin uses this route too and formats the token itself.
+        deliveries: &[DeliveryType::HTTP, DeliveryType::Exec],
+        request_id: id,
+        source,
+    };
+    match broker.issue(&request).await {
+        Ok(Issuance {
+            token,
+            usable,
+            target,
+            policy,
+            ca_pem,
+        }) => {
+            let target = form
+                .tell_cluster
+                .then(|| policy.targets.get(&target))
+                .flatten();
+            let cluster = target.map(|target| PublicCluster::of(target, ca_pem.as_deref()));
+            let body = rendered(&token, usable, cluster.as_ref());
+            refusal::secret_answer(StatusCode::OK, "application/json", body, id.as_str())
+        }
+        Err(refused) => refusal::answer(&refused, Surface::Exchange, id.as_str()),
+    }
+}
+
+/// Renders the response of RFC 8693 section 2.2.1. The token needs no escaping: a parsed JWT has no
+/// character that JSON escapes.
+fn rendered(token: &BoundToken, usable: Duration, cluster: Option<&PublicCluster>) -> String {
+    let token = token.secret().expose_secret();
+    let mut body = String::with_capacity(token.len() + ROUND_THE_TOKEN);
+    body.push_str(r#"{"access_token":""#);
+    body.push_str(token);
+    // Writing to a string does not fail.
+    let _ = write!(
+        body,
+        r#"","issued_token_type":"{TOKEN_TYPE_JWT}","token_type":"Bearer","expires_in":{}"#,
+        usable.as_secs()
+    );
+    if let Some(cluster) = cluster.and_then(|cluster| serde_json::to_string(cluster).ok()) {
+        let _ = write!(body, r#","keyferry_cluster":{cluster}"#);
+    }
+    body.push('}');
+    body
+}
+
+/// Why a request is not a valid exchange.
+enum Unreadable {
+    Malformed {
+        status: StatusCode,
+        error: &'static str,
+        description: String,
+    },
+    /// The memory for requests is exhausted, in all or for this source.
+    NoRoom,
+}
+
+impl From<Full> for Unreadable {
+    fn from(_: Full) -> Self {
+        Self::NoRoom
+    }
+}
+
+fn malformed(status: StatusCode, description: impl Into<String>) -> Unreadable {
+    Unreadable::Malformed {
+        status,
+        error: "invalid_request",
+        description: description.into(),
+    }
+}
+
+fn invalid(description: impl Into<String>) -> Unreadable {
+    malformed(StatusCode::BAD_REQUEST, description)
+}
+
+/// Reads the body of a request whose head is that of an exchange.
+async fn read<B: HttpBody<Data = Bytes>>(
+    request: Request<B>,
+    share: &mut Share,
+) -> Result<Vec<u8>, Unreadable> {
+    if request.version() == Version::HTTP_2 {
+        share.grow(STREAM)?;
+    }
+    let (head, body) = request.into_parts();
+    // Checked before the body arrives, so that the head is not kept in memory meanwhile.
+    let fit = check(&head);
+    drop(head);
+    // The body is read before any refusal: under HTTP/2, a response beside an unread body breaks
+    // the stream.
+    let body = in_time(BODY_DEADLINE, pin!(collect(pin!(body), share))).await;
+    let body = body.ok_or_else(|| {
+        malformed(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not arrive within 30 s",
+        )
+    })??;
+    fit.map(|()| body)
+}
+
+/// Collects a body into one buffer. Frames are copied and never kept, because one byte of a frame
+/// can keep a buffer of many KiB alive.
+async fn collect<B: HttpBody<Data = Bytes>>(
+    mut body: Pin<&mut B>,
+    share: &mut Share,
+) -> Result<Vec<u8>, Unreadable> {
+    let too_large = || {
+        malformed(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the body is larger than 64 KiB or broke off",
+        )
+    };
+    let (mut form, mut length, mut room) = (Vec::new(), 0, Ok(()));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| too_large())?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        length += data.len();
+        if length > MAX_FORM_BYTES {
+            return Err(too_large());
+        }
+        if room.is_ok() {
+            room = append(&mut form, &data, share);
+        }
+        if room.is_err() {
+            // The rest is read and dropped, so that the client can receive the response.
+            form = Vec::new();
+        }
+    }
+    room?;
+    Ok(form)
+}
+
+/// Appends to the form, doubling its capacity as needed. Accounts for the memory before it
+/// allocates.
+fn append(form: &mut Vec<u8>, data: &[u8], share: &mut Share) -> Result<(), Full> {
+    let needed = form.len() + data.len();
+    if needed > form.capacity() {
+        let capacity = needed
+            .max(form.capacity() * 2)
+            .min(MAX_FORM_BYTES)
+            .next_multiple_of(KIB);
+        share.grow(u32::try_from((capacity - form.capacity()) / KIB).map_err(|_| Full)?)?;
+        form.reserve_exact(capacity - form.len());
+    }
+    form.extend_from_slice(data);
+    Ok(())
+}
+
+/// Checks that the request head is that of an exchange.
+fn check(request: &Parts) -> Result<(), Unreadable> {
+    if request.uri.query().is_some() {
+        return Err(invalid(
+            "parameters belong in the body, not in the query string",
+        ));
+    }
+    if request.headers.contains_key(header::AUTHORIZATION) {
+        return Err(invalid(
+            "the caller authenticates with subject_token alone; send no Authorization header",
+        ));
+    }
+    if !is_form(&request.headers) {
+        let description = "the body must be application/x-www-form-urlencoded in UTF-8";
+        return Err(malformed(StatusCode::UNSUPPORTED_MEDIA_TYPE, description));
+    }
+    Ok(())
+}
+
+fn form(body: &[u8]) -> Result<ExchangeRequest<'_>, Unreadable> {
+    exchange::parse(body).map_err(|error| match error {
+        ExchangeError::InvalidRequest { .. } => invalid(error.to_string()),
+        ExchangeError::InvalidTarget { .. } => Unreadable::Malformed {
+            status: StatusCode::BAD_REQUEST,
+            error: "invalid_target",
+            description: error.to_string(),
+        },
+    })
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let Some(content_type) = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+    else {
+        return false;
+    };
+    let mut parts = content_type.split(';').map(str::trim);
+    parts.next().is_some_and(|media_type| {
+        media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    }) && parts
+        .all(|parameter| parameter.is_empty() || parameter.eq_ignore_ascii_case("charset=utf-8"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::body::{Body, Bytes};
+    use axum::http::{Request, StatusCode, Version};
+    use futures::{FutureExt, StreamExt, stream};
+
+    use super::{BODY_DEADLINE, Bodies, MAX_FORM_BYTES, STREAM, Unreadable, read};
+    use crate::source::Source;
+
+    #[cfg(test)]
+    #[tokio::test]
+    async fn an_answer_is_the_json_that_a_library_reads() {
+        use std::time::Duration;
+
+        use keyferry_core::public_cluster::PublicCluster;
+        use secrecy::ExposeSecret;
+        use serde_json::json;
+
+        let world = keyferry_issuer::testing::SmallWorld::start().await;
+        let token = world
+            .mint
+            .token(&world.grant("tenant-a/prod"), Duration::ZERO)
+            .await
+            .unwrap()
+            .token;
+        let target = world.policy.targets.values().next().unwrap();
+        let cluster = PublicCluster::of(target, Some("a \"quoted\" line\n"));
+        for cluster in [None, Some(cluster)] {
+            let body = super::rendered(&token, Duration::from_millis(2999), cluster.as_ref());
+            let mut wanted = json!({
+                "access_token": token.secret().expose_secret(),
+                "issued_token_type": "urn:ietf:params:oauth:token-type:jwt",
+                "token_type": "Bearer",
+                "expires_in": 2,
+            });
+            if let Some(cluster) = cluster {
+                wanted["keyferry_cluster"] = json!(cluster);
+            }
+            assert_eq!(
+                serde_json::from_str::<serde_json::Value>(&body).unwrap(),
+                wanted
+            );
+        }
+    }
+
+    fn status(outcome: Result<Vec<u8>, Unreadable>) -> Result<usize, Option<StatusCode>> {
+        outcome
+            .map(|body| body.len())
+            .map_err(|unreadable| match unreadable {
+                Unreadable::Malformed { status, .. } => Some(status),
+                Unreadable::NoRoom => None,
+            })
+    }
+
+    fn exchange(body: Body, version: Version) -> Request<Body> {
+        let form = "application/x-www-form-urlencoded";
+        Request::post("/v1/token")
+            .version(version)
+            .header("content-type", form)
+            .body(body)
+            .unwrap()
+    }
+
+    /// A body of one-byte frames, each a slice of a larger buffer, as HTTP/2 delivers them.
+    fn in_bytes(count: usize) -> Body {
+        let buffer = Bytes::from(vec![b'x'; 16 * 1024]);
+        let frames = (0..count).map(move |_| Ok::<_, std::io::Error>(buffer.slice(..1)));
+        Body::from_stream(stream::iter(frames))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_given_up() {
+        let begun = tokio::time::Instant::now();
+        let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        let mut share = Bodies::new(true).share(Source::default());
+        let refused = read(exchange(body, Version::HTTP_11), &mut share).await;
+        assert_eq!(
+            (status(refused), begun.elapsed()),
+            (Err(Some(StatusCode::REQUEST_TIMEOUT)), BODY_DEADLINE)
+        );
+    }
+
+    #[tokio::test]
+    async fn frames_of_one_byte_cost_no_more_than_their_bytes() {
+        let bodies = Bodies::new(true);
+        for (bytes, kib) in [
+            (0, 0),
+            (1, 1),
+            (1024, 1),
+            (1025, 2),
+            (1536, 2),
+            (20_000, 32),
+            (MAX_FORM_BYTES, 64),
+        ] {
+            let mut share = bodies.share(Source::default());
+            let body = read(exchange(in_bytes(bytes), Version::HTTP_11), &mut share)
+                .await
+                .ok()
+                .unwrap();
+            assert_eq!((body.len(), share.kib()), (bytes, kib));
+            assert!(
+                body.capacity() <= kib as usize * 1024,
+                "{} bytes",
+                body.capacity()
+            );
+        }
+        let mut share = bodies.share(Source::default());
+        let refused = read(
+            exchange(in_bytes(MAX_FORM_BYTES + 1), Version::HTTP_11),
+            &mut share,
+        )
+        .await;
+        assert_eq!(status(refused), Err(Some(StatusCode::PAYLOAD_TOO_LARGE)));
+        let mut share = bodies.share(Source::default());
+        read(exchange(in_bytes(1024), Version::HTTP_2), &mut share)
+            .await
+            .ok()
+            .unwrap();
+        assert_eq!(share.kib(), 1 + STREAM, "a stream counts beside its body");
+    }
+
+    /// As many bodies as one address can have under way. A declared body length reserves no memory.
+    #[tokio::test]
+    async fn bodies_that_do_not_end_leave_room_to_others() {
+        let bodies = Bodies::new(true);
+        let source = |last: u8| Source::of([192, 0, 2, last].into());
+        let endless = |last: u8| {
+            let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 60 * 1024]))])
+                .chain(stream::pending());
+            let mut share = bodies.share(source(last));
+            async move {
+                read(
+                    exchange(Body::from_stream(begun), Version::HTTP_2),
+                    &mut share,
+                )
+                .await
+            }
+        };
+        let mut held: Vec<_> = (0..8)
+            .flat_map(|last| (0..1000).map(move |_| last))
+            .map(|last| Box::pin(endless(last)))
+            .collect();
+        let begun: Vec<bool> = held
+            .iter_mut()
+            .map(|read| read.now_or_never().is_none())
+            .collect();
+        assert!(
+            begun.iter().filter(|begun| !**begun).count() > 1000,
+            "some are refused at once"
+        );
+        let ask = async |last| {
+            let mut share = bodies.share(source(last));
+            status(read(exchange(in_bytes(2000), Version::HTTP_2), &mut share).await)
+        };
+        assert_eq!((ask(1).await, ask(200).await), (Err(None), Ok(2000)));
+        drop(held);
+        assert_eq!(ask(1).await, Ok(2000));
+    }
+
+    /// A client whose request gets no memory can still receive the response, because its body is
+    /// read anyway.
+    #[tokio::test]
+    async fn what_has_no_room_is_read_to_its_end() {
+        let bodies = Bodies::new(false);
+        let mut all = bodies.share(Source::default());
+        all.grow(crate::http::bodies::ALL - 2).unwrap();
+        let mut share = bodies.share(Source::default());
+        let left = Arc::new(AtomicUsize::new(5000));
+        let counted = Arc::clone(&left);
+        let frames = stream::iter(0..5000).map(move |_| {
+            counted.fetch_sub(1, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(Bytes::from_static(b"x"))
+        });
+        let refused = read(
+            exchange(Body::from_stream(frames), Version::HTTP_11),
+            &mut share,
+        )
+        .await;
+        assert_eq!(
+            (status(refused), left.load(Ordering::Relaxed)),
+            (Err(None), 0)
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! Health and metrics, on a plain listener that must not be reachable from outside.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+use keyferry_hub::live::LiveObjects;
+use keyferry_hub::metrics::Metrics;
+use keyferry_issuer::publication::PublicationReader;
+
+/// The state that the health routes report.
+#[derive(Clone)]
+pub struct HealthParts {
+    /// Set once the token API is ready to serve.
+    pub serving: Arc<AtomicBool>,
+    /// Set at shutdown.
+    pub stopping: Arc<AtomicBool>,
+    /// The published documents.
+    pub published: PublicationReader,
+    /// The watched hub objects.
+    pub live: Arc<LiveObjects>,
+    /// The metrics to expose.
+    pub metrics: Metrics,
+}
+
+/// Builds the routes `/livez`, `/readyz` and `/metrics`.
+pub fn routes(parts: HealthParts) -> Router {
+    Router::new()
+        .route("/livez", get(live))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(parts)
+}
+
+/// Reports that the process runs. It does not depend on the hub: a restart would only lose cached
+/// state.
+async fn live() -> &'static str {
+    "ok\n"
+}
+
+async fn ready(State(parts): State<HealthParts>) -> (StatusCode, &'static str) {
+    if parts.stopping.load(Ordering::Relaxed) {
+        (StatusCode::SERVICE_UNAVAILABLE, "not serving: stopping\n")
+    } else if parts.published.is_cut_off() && parts.published.current().is_some() {
+        // Targets need the documents most while the hub is away, even if other parts are not ready.
+        (
+            StatusCode::OK,
+            "ok: the hub does not answer, the documents are served\n",
+        )
+    } else if !parts.serving.load(Ordering::Relaxed) {
+        (StatusCode::SERVICE_UNAVAILABLE, "not serving yet\n")
+    } else if parts.published.current().is_none() {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no key set has been read from the hub yet\n",
+        )
+    } else if !parts.live.is_complete() {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the hub's ServiceAccounts and Namespaces have not been listed yet\n",
+        )
+    } else {
+        (StatusCode::OK, "ok\n")
+    }
+}
+
+async fn metrics(State(parts): State<HealthParts>) -> impl IntoResponse {
+    (
+        [(
+            header::CONTENT_TYPE,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        )],
+        parts.metrics.exposition(),
+    )
+}

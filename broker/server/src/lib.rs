@@ -1,0 +1,15 @@
+//! The token API: [`http`] reads a request, [`broker`] decides on it with [`authenticate`] and
+//! [`delegate`], and the mint returns a token. [`serve`] builds all parts and connects them.
+
+pub mod audit;
+pub mod authenticate;
+pub mod broker;
+pub mod delegate;
+pub mod http;
+pub mod in_time;
+pub mod new_callers;
+pub mod rate;
+pub mod refusal_summary;
+pub mod serve;
+pub mod source;
+pub mod view;

@@ -1,0 +1,201 @@
+//! The composition root: the only module that builds all the others and connects them.
+
+mod caller_audience;
+mod descriptors;
+mod error;
+mod shared;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use keyferry_core::config::{Configuration, Overrides};
+use tokio::task::JoinSet;
+
+use self::shared::Shared;
+use crate::audit::AuditLog;
+use crate::http::health::{self, HealthParts};
+use crate::http::listener::{Bounds, DRAIN, PlainListener, TlsListener};
+use crate::http::{discovery, token_api};
+use keyferry_hub::client::HubAccess;
+use keyferry_hub::config_file;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::AuditSink;
+use keyferry_hub::reload_signal::ReloadSignal;
+
+pub use self::error::ServeError;
+
+/// How long the listener may still send answers that the token API is not open yet.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// The options of `keyferry serve`.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// Where the hub is.
+    pub hub: HubAccess,
+    /// The directory that keeps the last valid key journal over restarts.
+    pub state_dir: Option<PathBuf>,
+    /// Options that override the configuration file.
+    pub overrides: Overrides,
+    /// Triggers an immediate reload.
+    pub reload_signal: ReloadSignal,
+}
+
+/// A server whose listeners are open.
+pub struct Server {
+    configuration: Configuration,
+    options: ServeOptions,
+    discovery: TlsListener,
+    api: TlsListener,
+    health: PlainListener,
+    audit: Arc<dyn AuditSink>,
+    metrics: Metrics,
+}
+
+impl Server {
+    /// Reads the configuration and opens the listeners.
+    ///
+    /// # Errors
+    /// [`ServeError`], before any request to the hub.
+    pub async fn bind(options: ServeOptions) -> Result<Self, ServeError> {
+        descriptors::raise();
+        let configuration = config_file::read(&options.config, options.overrides.clone())?;
+        let server = &configuration.server;
+        let audit: Arc<dyn AuditSink> = match &server.audit_file {
+            Some(path) => Arc::new(AuditLog::file(path).map_err(|source| ServeError::Audit {
+                path: path.clone(),
+                source,
+            })?),
+            None => Arc::new(AuditLog::standard_output()),
+        };
+        let metrics = Metrics::default();
+        let host = Some(server.public_url.host());
+        let discovery =
+            TlsListener::bind(&server.discovery, Bounds::DOCUMENTS, host, metrics.clone())?;
+        let api = TlsListener::bind(&server.api, Bounds::TOKENS, None, metrics.clone())?;
+        let health = PlainListener::bind(server.health_address, Bounds::HEALTH, metrics.clone())?;
+        Ok(Self {
+            configuration,
+            options,
+            discovery,
+            api,
+            health,
+            audit,
+            metrics,
+        })
+    }
+
+    /// Returns the address of the token API.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    pub fn api_address(&self) -> std::io::Result<SocketAddr> {
+        self.api.address()
+    }
+
+    /// Returns the address of the published documents.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    pub fn discovery_address(&self) -> std::io::Result<SocketAddr> {
+        self.discovery.address()
+    }
+
+    /// Serves until `shutdown`; then it reports not ready, answers the accepted requests and ends
+    /// without an error.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub async fn run(
+        self,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ServeError> {
+        let Self {
+            configuration,
+            options,
+            discovery,
+            api,
+            health,
+            audit,
+            metrics,
+        } = self;
+        let Configuration { server, policy } = configuration;
+        let mut shared = Shared::start(&server, policy, &options, metrics).await?;
+        let published = shared.publisher.reader();
+        let serving = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::new(AtomicBool::new(false));
+        let health_parts = HealthParts {
+            serving: Arc::clone(&serving),
+            stopping: Arc::clone(&stopping),
+            published: published.clone(),
+            live: Arc::clone(&shared.live),
+            metrics: shared.metrics.clone(),
+        };
+        shared.background.spawn(async move {
+            // The health listener ends after all others.
+            let _ = health.serve(health::routes(health_parts)).await;
+        });
+        let handles = [discovery.handle(), api.handle()];
+        let mut listeners = JoinSet::new();
+        listeners.spawn(discovery.serve(
+            discovery::service(
+                published.clone(),
+                shared.managed_issuers.clone(),
+                server.max_age,
+            ),
+            options.reload_signal.clone(),
+        ));
+
+        let closed = api.try_clone().map_err(ServeError::Ended)?;
+        let until_open = closed.handle();
+        let mut until_opened = JoinSet::new();
+        until_opened.spawn(closed.serve(token_api::closed(), options.reload_signal.clone()));
+
+        let mut shutdown = Box::pin(shutdown);
+        let guard = shared.guard();
+        let opened = tokio::select! {
+            checked = caller_audience::check(&guard, &server, &shared.live, &published) => checked.map(|()| true),
+            _ = shared.background.join_next() => Err(ServeError::BackgroundEnded),
+            () = &mut shutdown => Ok(false),
+        }?;
+        let outcome = if opened {
+            shared.own_keys_may_be_written().await;
+            let broker = shared.broker(guard, audit)?;
+            until_open.graceful_shutdown(Some(CLOSING));
+            let counts_sources = server.api.connections_per_address.is_some();
+            listeners.spawn(api.serve(
+                token_api::service(Arc::new(broker), counts_sources),
+                options.reload_signal,
+            ));
+            serving.store(true, Ordering::Relaxed);
+            tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");
+            tokio::select! {
+                () = &mut shutdown => Ok(()),
+                ended = listeners.join_next() => Err(listener_ended(ended)),
+                _ = shared.background.join_next() => Err(ServeError::BackgroundEnded),
+            }
+        } else {
+            Ok(())
+        };
+        stopping.store(true, Ordering::Relaxed);
+        tracing::info!("stopping: accepted requests are answered first");
+        for handle in handles {
+            handle.graceful_shutdown(Some(DRAIN));
+        }
+        while listeners.join_next().await.is_some() {}
+        outcome
+    }
+}
+
+fn listener_ended(
+    ended: Option<Result<std::io::Result<()>, tokio::task::JoinError>>,
+) -> ServeError {
+    match ended {
+        Some(Ok(Err(error))) => ServeError::Ended(error),
+        _ => ServeError::Ended(std::io::ErrorKind::Other.into()),
+    }
+}

@@ -1,0 +1,45 @@
+//! The check of callerAudience before the token API opens.
+
+use std::time::Duration;
+
+use keyferry_core::config::ServerConfiguration;
+use keyferry_core::reason::Reason;
+
+use super::ServeError;
+use keyferry_hub::live::LiveObjects;
+use keyferry_issuer::audience_guard::AudienceGuard;
+use keyferry_issuer::publication::PublicationReader;
+
+/// The pause between attempts while the hub is unreachable.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Waits for the hub, then checks that callers' tokens are no credentials of the hub.
+pub(super) async fn check(
+    guard: &AudienceGuard,
+    server: &ServerConfiguration,
+    live: &LiveObjects,
+    published: &PublicationReader,
+) -> Result<(), ServeError> {
+    loop {
+        if live.is_complete() && published.current().is_some() {
+            match guard.check(&server.caller_audience).await {
+                Ok(()) => return Ok(()),
+                Err(Reason::HubUnreachable) => {}
+                // The token API stays closed; the published documents need none of this.
+                Err(
+                    reason @ (Reason::KeyNotPublished | Reason::KeyRevoked | Reason::ClockSkew),
+                ) => {
+                    tracing::warn!(%reason, "the token API waits: the hub's token for the canary \
+                        cannot be used");
+                }
+                Err(Reason::AudienceIsHubs) => {
+                    return Err(ServeError::CallerAudienceIsHubs(
+                        server.caller_audience.to_string(),
+                    ));
+                }
+                Err(reason) => return Err(ServeError::CallerAudienceUnchecked(reason)),
+            }
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}

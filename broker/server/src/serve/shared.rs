@@ -1,0 +1,346 @@
+//! The state that all parts of the server share, and the tasks that keep it current.
+
+mod on_hub;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use keyferry_core::config::{ObjectSource, Policy, ServerConfiguration};
+use keyferry_core::lifetime;
+use keyferry_core::managed_issuer::RotationPolicy;
+use keyferry_core::service_account::ServiceAccount;
+use tokio::sync::watch as watch_channel;
+use tokio::task::JoinSet;
+
+use self::on_hub::OnHub;
+use super::{ServeError, ServeOptions};
+use crate::authenticate::Authenticator;
+use crate::broker::{Broker, BrokerParts};
+use crate::delegate::Delegations;
+use keyferry_controller::objects as controller_objects;
+use keyferry_controller::{canary, certificates, issuer_keys, lead, publish, renew, self_check};
+use keyferry_hub::certificate_secret::KubeCertificateSecrets;
+use keyferry_hub::client::HubClient;
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::config_file;
+use keyferry_hub::issuer_documents::KubeIssuerDocuments;
+use keyferry_hub::issuer_keys::KubeIssuerKeys;
+use keyferry_hub::key_record_store::KeyRecordStore;
+use keyferry_hub::kube_hub::KubeHub;
+use keyferry_hub::leadership::{LeadershipReader, LeadershipWriter};
+use keyferry_hub::lease::Lease;
+use keyferry_hub::live::LiveObjects;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::object_store::{Faults, ObjectStore};
+use keyferry_hub::policy_store::{PolicyReader, PolicyWriter};
+use keyferry_hub::ports::{AuditSink, Hub};
+use keyferry_hub::random::{Random, SystemRandomness};
+use keyferry_hub::secret_store::KubeSecretStore;
+use keyferry_hub::targets::{TargetReader, TargetWriter};
+use keyferry_hub::timed_hub::TimedHub;
+use keyferry_hub::watch;
+use keyferry_issuer::audience_guard::AudienceGuard;
+use keyferry_issuer::key_records;
+use keyferry_issuer::managed_issuer::{Keeper, KeeperParts, LocalSigner, ManagedIssuers, OwnMint};
+use keyferry_issuer::mint::{Mint, MintParts};
+use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
+use keyferry_issuer::settings::CallerSettings;
+
+/// How long a start waits for the first check of the key sets of managed issuers.
+const FIRST_ROUND: Duration = Duration::from_secs(10);
+
+pub(super) struct Shared {
+    pub(super) live: Arc<LiveObjects>,
+    pub(super) publisher: Publisher,
+    pub(super) metrics: Metrics,
+    /// Ends only if a task died; then the state is no longer current.
+    pub(super) background: JoinSet<()>,
+    pub(super) managed_issuers: ManagedIssuers,
+    own_keys: OwnKeys,
+    guard: AudienceGuard,
+    leadership: LeadershipReader,
+    objects: Option<OnHub>,
+    client: HubClient,
+    server: ServerConfiguration,
+    clock: Arc<dyn Clock>,
+    hub: Arc<dyn Hub>,
+    policy: PolicyReader,
+    targets: TargetReader,
+}
+
+/// The state of the task that maintains the keys of managed issuers.
+struct OwnKeys {
+    may_write: Arc<AtomicBool>,
+    /// `None` if managed issuers are not enabled.
+    first_round: Option<watch_channel::Receiver<bool>>,
+}
+
+impl Shared {
+    /// Creates the clients of the hub and starts the tasks that follow it.
+    pub(super) async fn start(
+        server: &ServerConfiguration,
+        policy: Policy,
+        options: &ServeOptions,
+        metrics: Metrics,
+    ) -> Result<Self, ServeError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let live = Arc::new(LiveObjects::following(server.objects));
+        let policy = PolicyWriter::new(policy);
+        let policy_reader = policy.reader();
+        let targets = TargetWriter::default();
+        let target_reader = targets.reader();
+
+        let config = options.hub.config().await?;
+        let client = HubClient::new(config.clone())?;
+        let watches = watch::client(config)?;
+        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
+        let namespace = server.cluster_resource_namespace.clone();
+        let secrets = Arc::new(KubeSecretStore::new(client.clone(), namespace.clone()));
+        let records = KeyRecords::shared(KeyRecordStore::new(secrets, Arc::clone(&random)));
+        let publisher = Publisher::new(PublisherParts {
+            source: Arc::new(KubeIssuerDocuments::new(
+                options.hub.clone(),
+                server.hub_endpoints.clone(),
+            )),
+            public_url: server.public_url.clone(),
+            pinned: server.hub_issuer.clone(),
+            settle: lifetime::settle(server.max_age),
+            records: records.with_state(options.state_dir.clone()),
+            clock: Arc::clone(&clock),
+            metrics: metrics.clone(),
+        });
+        publisher.restore();
+        let lease = Lease::new(client.clone(), namespace, random.request_id().to_string());
+        let secrets = Arc::new(KubeCertificateSecrets::new(
+            client.clone(),
+            server.cluster_resource_namespace.clone(),
+        ));
+
+        let mut background = JoinSet::new();
+        let reload_signal = || options.reload_signal.clone();
+        background.spawn(watch::service_accounts(
+            watches.clone(),
+            Arc::clone(&live),
+            Arc::clone(&clock),
+        ));
+        let object_watches = watches.clone();
+        background.spawn(watch::namespaces(
+            watches,
+            Arc::clone(&live),
+            Arc::clone(&clock),
+        ));
+        background.spawn(key_records::follow(publisher.clone()));
+        let leadership = LeadershipWriter::default();
+        let leadership_reader = leadership.reader();
+        background.spawn(lead::follow(
+            lease,
+            publisher.clone(),
+            leadership,
+            Arc::clone(&clock),
+            metrics.clone(),
+        ));
+        background.spawn(publish::follow(
+            publisher.clone(),
+            Arc::clone(&clock),
+            metrics.clone(),
+            reload_signal(),
+        ));
+        background.spawn(certificates::follow(
+            policy_reader.clone(),
+            secrets,
+            targets,
+            Arc::clone(&clock),
+            reload_signal(),
+        ));
+        let file = |policy| {
+            config_file::follow(
+                options.config.clone(),
+                server.clone(),
+                policy,
+                metrics.clone(),
+                reload_signal(),
+            )
+        };
+        let mut objects = None;
+        match server.objects {
+            ObjectSource::File => {
+                background.spawn(file(Some(policy)));
+                background.spawn(self_check::follow(client.clone(), policy_reader.clone()));
+            }
+            ObjectSource::CustomResources => {
+                background.spawn(file(None));
+                let known = OnHub {
+                    store: Arc::new(ObjectStore::new(server.clone())),
+                    faults: Faults::default(),
+                };
+                let (store, live, clock) = (
+                    || Arc::clone(&known.store),
+                    || Arc::clone(&live),
+                    || Arc::clone(&clock),
+                );
+                background.spawn(watch::target_clusters(
+                    object_watches.clone(),
+                    store(),
+                    live(),
+                    clock(),
+                ));
+                background.spawn(watch::target_accesses(
+                    object_watches,
+                    store(),
+                    live(),
+                    clock(),
+                ));
+                background.spawn(controller_objects::follow(
+                    store(),
+                    policy,
+                    known.faults.clone(),
+                ));
+                objects = Some(known);
+            }
+        }
+        let managed_issuers = ManagedIssuers::default();
+        let mut own_keys = OwnKeys {
+            may_write: Arc::default(),
+            first_round: None,
+        };
+        if server.managed_issuers.enabled {
+            let keeper = Keeper::new(KeeperParts {
+                store: Arc::new(KubeIssuerKeys::new(
+                    client.clone(),
+                    server.cluster_resource_namespace.clone(),
+                )),
+                issuers: managed_issuers.clone(),
+                clock: Arc::clone(&clock),
+                metrics: metrics.clone(),
+                public_url: server.public_url.clone(),
+                rotation: RotationPolicy {
+                    settles_after: lifetime::settle(server.max_age),
+                    every: server.managed_issuers.rotate_every,
+                },
+                may_write: Arc::clone(&own_keys.may_write),
+            });
+            let (first, done) = watch_channel::channel(false);
+            own_keys.first_round = Some(done);
+            background.spawn(issuer_keys::follow(
+                keeper,
+                policy_reader.clone(),
+                first,
+                reload_signal(),
+            ));
+        }
+        let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::clone(&clock)));
+        let hub: Arc<dyn Hub> = Arc::new(TimedHub::new(hub, Arc::clone(&clock), metrics.clone()));
+        let canary = ServiceAccount {
+            namespace: server.cluster_resource_namespace.clone(),
+            name: server.canary_service_account.clone(),
+        };
+        let guard = AudienceGuard::new(
+            Arc::clone(&hub),
+            Arc::clone(&clock),
+            Arc::clone(&live),
+            publisher.clone(),
+            canary,
+        );
+        Ok(Self {
+            guard,
+            leadership: leadership_reader,
+            objects,
+            client,
+            live,
+            publisher,
+            metrics,
+            background,
+            managed_issuers,
+            own_keys,
+            server: server.clone(),
+            clock,
+            hub,
+            policy: policy_reader,
+            targets: target_reader,
+        })
+    }
+
+    /// Allows key sets to be created and rotated, after the startup checks have found the clock and
+    /// the hub to be right. Then waits for a first check of all sets, so that a ready replica
+    /// serves the same documents as the others.
+    pub(super) async fn own_keys_may_be_written(&mut self) {
+        self.own_keys.may_write.store(true, Ordering::Relaxed);
+        if let Some(first_round) = &mut self.own_keys.first_round {
+            let _ = tokio::time::timeout(FIRST_ROUND, first_round.wait_for(|done| *done)).await;
+        }
+    }
+
+    /// Returns the guard that tests audiences; all clones share the verdicts.
+    pub(super) fn guard(&self) -> AudienceGuard {
+        self.guard.clone()
+    }
+
+    /// Creates the broker, and starts the controller and the renewal of cached tokens.
+    pub(super) fn broker(
+        &mut self,
+        guard: AudienceGuard,
+        audit: Arc<dyn AuditSink>,
+    ) -> Result<Broker, ServeError> {
+        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
+        let mut hash_key = [0; 32];
+        if !random.fill(&mut hash_key) {
+            return Err(ServeError::Random);
+        }
+        let (hub, clock, metrics, publisher) = (
+            || Arc::clone(&self.hub),
+            || Arc::clone(&self.clock),
+            || self.metrics.clone(),
+            &self.publisher,
+        );
+        let callers = CallerSettings {
+            audience: self.server.caller_audience.clone(),
+            require_pod_bound: self.server.require_pod_bound,
+            max_stale: self.server.max_stale_authorization,
+            new_callers: self.server.new_callers,
+        };
+        let signer = LocalSigner::new(self.managed_issuers.clone(), clock(), Arc::clone(&random));
+        let mint = Mint::new(MintParts {
+            hub: hub(),
+            publisher: publisher.clone(),
+            own: OwnMint::new(self.managed_issuers.clone(), Arc::new(signer)),
+            guard,
+            clock: clock(),
+            random: Arc::clone(&random),
+            metrics: metrics(),
+            settle: lifetime::settle(self.server.max_age),
+        });
+        let broker = Broker::new(BrokerParts {
+            policy: self.policy.clone(),
+            live: Arc::clone(&self.live),
+            published: publisher.reader(),
+            targets: self.targets.clone(),
+            authenticator: Authenticator::new(
+                hub(),
+                publisher.clone(),
+                clock(),
+                metrics(),
+                hash_key,
+                callers.clone(),
+            ),
+            delegations: Delegations::new(hub(), clock(), metrics(), callers.max_stale),
+            mint: mint.clone(),
+            audit: Arc::clone(&audit),
+            clock: clock(),
+            random,
+            metrics: metrics(),
+            callers,
+        });
+        match self.objects.take() {
+            Some(objects) => self.start_controller(&objects, &mint, audit),
+            None => self.watch_installed_policies(),
+        }
+        self.background.spawn(canary::follow(self.guard()));
+        self.background.spawn(renew::follow(
+            mint,
+            self.policy.clone(),
+            Arc::clone(&self.live),
+        ));
+        Ok(broker)
+    }
+}
