@@ -1,5 +1,5 @@
-//! Compares keyferry-trust with kube-apiserver's own authenticator on random configurations, key
-//! sets and tokens.
+//! Compares keyferry-kube-authn with kube-apiserver's own authenticator on random configurations,
+//! key sets and tokens.
 
 mod case;
 mod class;

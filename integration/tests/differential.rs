@@ -1,5 +1,5 @@
-//! Compares keyferry-trust with kube-apiserver's own authenticator on the files of `auth-configs/`,
-//! on random cases, and on random texts that are YAML or nearly so.
+//! Compares keyferry-kube-authn with kube-apiserver's own authenticator on the files of
+//! `auth-configs/`, on random cases, and on random texts that are YAML or nearly so.
 //!
 //! A longer run, or another one: `KEYFERRY_DIFFERENTIAL_CASES=100000 KEYFERRY_DIFFERENTIAL_SEED=7
 //! cargo test -p keyferry-integration --test differential`. `KEYFERRY_DIFFERENTIAL_FIRST` starts at

@@ -100,7 +100,7 @@ fn rates(work: &work::Work, ours: &[f64], theirs: &[f64], absent: Option<&str>) 
     Table {
         head: vec!["evaluations/s of one thread", "least", "median", "most"],
         rows: vec![
-            row(format!("keyferry-trust, {what}"), ours),
+            row(format!("keyferry-kube-authn, {what}"), ours),
             row(format!("{}, the same", peer::NAME), theirs),
         ],
     }

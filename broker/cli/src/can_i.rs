@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_trust::doctor::{Asked, Identity};
-use keyferry_trust::rights::{Need, binding, role_for, roles};
+use keyferry_kube_authn::doctor::{Asked, Identity};
+use keyferry_kube_authn::rights::{Need, binding, role_for, roles};
 use serde_json::{Value, json};
 
 use super::target_way::{StartArg, WayArgs, attributes};

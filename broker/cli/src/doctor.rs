@@ -6,8 +6,8 @@ mod next;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_trust::Code;
-use keyferry_trust::doctor::{Identity, Mode, Report, ReportedHop, Status, Verdict, examine};
+use keyferry_kube_authn::Code;
+use keyferry_kube_authn::doctor::{Identity, Mode, Report, ReportedHop, Status, Verdict, examine};
 
 use super::target_way::{StartArg, WayArgs};
 use super::{TARGET, ui};
@@ -30,7 +30,7 @@ pub(super) struct DoctorArgs {
     /// The target's Kubernetes release, like 1.33 or v1.33.4: if it does not report it to anonymous
     /// clients.
     #[arg(long = "kubernetes", value_name = "VERSION", help_heading = TARGET)]
-    target_version: Option<keyferry_trust::Minor>,
+    target_version: Option<keyferry_kube_authn::Minor>,
     /// A kubeconfig of a user who may create tokenreviews at the target.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_kubeconfig: Option<std::path::PathBuf>,

@@ -338,7 +338,7 @@ fn distance(left: &str, right: &str) -> usize {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use keyferry_core::reason::Reason;
-    use keyferry_trust::Code;
+    use keyferry_kube_authn::Code;
 
     use super::*;
 

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use keyferry_core::foreign_text;
-use keyferry_trust::Minor;
-use keyferry_trust::config::MAX_BYTES;
-use keyferry_trust::lint::{self, Finding, Published, Severity};
+use keyferry_kube_authn::Minor;
+use keyferry_kube_authn::config::MAX_BYTES;
+use keyferry_kube_authn::lint::{self, Finding, Published, Severity};
 use serde_json::Value;
 
 use super::minor::MinorArgs;

@@ -1,7 +1,7 @@
 //! `--kubernetes`: the Kubernetes release of the target.
 
 use clap::Args;
-use keyferry_trust::Minor;
+use keyferry_kube_authn::Minor;
 
 /// The release of the target.
 #[derive(Args, Clone, Copy)]
@@ -37,7 +37,7 @@ impl MinorArgs {
 
 fn read(text: &str) -> Result<Minor, String> {
     text.parse()
-        .map_err(|error: keyferry_trust::minor::UnknownMinor| {
+        .map_err(|error: keyferry_kube_authn::UnknownMinor| {
             if is_too_old(text) {
                 TOO_OLD.to_owned()
             } else {

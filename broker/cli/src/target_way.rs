@@ -8,7 +8,7 @@ use clap::Args;
 use keyferry_core::audience::Audience;
 use keyferry_core::config::Overrides;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
-use keyferry_trust::doctor::Held;
+use keyferry_kube_authn::doctor::Held;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 

@@ -16,10 +16,10 @@ use clap::{Args, ValueEnum};
 use keyferry_core::config::{Configuration, Overrides};
 use keyferry_core::name::{Namespace, ObjectName};
 use keyferry_core::service_account::ServiceAccount;
-use keyferry_trust::Minor;
-use keyferry_trust::config::{self, MAX_BYTES};
-use keyferry_trust::lint::{Severity, lint};
-use keyferry_trust::validate::validate;
+use keyferry_kube_authn::Minor;
+use keyferry_kube_authn::config::{self, MAX_BYTES};
+use keyferry_kube_authn::lint::{Severity, lint};
+use keyferry_kube_authn::validate::validate;
 
 use super::minor::MinorArgs;
 use super::{HubArgs, local_file, targets, ui};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_trust::Code;
-use keyferry_trust::doctor::{Identity, Prediction, Problem};
+use keyferry_kube_authn::Code;
+use keyferry_kube_authn::doctor::{Identity, Prediction, Problem};
 use serde_json::{Value, json};
 
 use super::target_way::{StartArg, WayArgs, file};
@@ -164,8 +164,8 @@ fn rows(document: &Value) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use keyferry_trust::Code;
-    use keyferry_trust::doctor::Problem;
+    use keyferry_kube_authn::Code;
+    use keyferry_kube_authn::doctor::Problem;
     use serde_json::json;
 
     use super::{Answered, document, table};

@@ -134,24 +134,24 @@ fn the_server_never_runs_what_targets_run() {
             .unwrap()
             .to_string_lossy()
             .into_owned();
-        let names = code(&file).contains("keyferry_trust");
+        let names = code(&file).contains("keyferry_kube_authn");
         let may = relative.starts_with("cli/") || relative.starts_with("client/doctor");
         assert!(
             !names || may,
-            "{relative} names keyferry_trust, which is for the command line alone"
+            "{relative} names keyferry_kube_authn, which is for the command line alone"
         );
         named += usize::from(names);
     }
     assert!(
         named > 3,
-        "the sources were read: {named} name keyferry_trust"
+        "the sources were read: {named} name keyferry_kube_authn"
     );
     for file in [
         "serve", "access", "exec", "keys", "revoke", "export", "targets",
     ] {
         let path = src.join(format!("cli/{file}.rs"));
         assert!(
-            !code(&path).contains("keyferry_trust"),
+            !code(&path).contains("keyferry_kube_authn"),
             "{}",
             path.display()
         );
@@ -224,7 +224,14 @@ fn every_place_in_the_table_is_there() {
 
 #[test]
 fn there_are_no_drawers() {
-    for folder in ["broker/src", "broker/core/src", "integration/src"] {
+    for folder in [
+        "broker/src",
+        "broker/cel-kubernetes/src",
+        "broker/core/src",
+        "broker/go-formats/src",
+        "broker/kube-authn/src",
+        "integration/src",
+    ] {
         for file in sources(&repository().join(folder)) {
             let name = file.file_stem().unwrap().to_string_lossy().into_owned();
             assert!(

@@ -10,12 +10,12 @@
 
 use jiff::Timestamp;
 use keyferry_integration::auth_configs::{self, Case, Expected, VectorSigner};
-use keyferry_trust::Minor;
-use keyferry_trust::config::load;
-use keyferry_trust::lint::{Severity, lint};
-use keyferry_trust::token::Token;
-use keyferry_trust::validate::validate;
-use keyferry_trust::verify::{Keys, Outcome, Union, User, verify};
+use keyferry_kube_authn::Minor;
+use keyferry_kube_authn::config::load;
+use keyferry_kube_authn::lint::{Severity, lint};
+use keyferry_kube_authn::token::Token;
+use keyferry_kube_authn::validate::validate;
+use keyferry_kube_authn::verify::{Keys, Outcome, Union, User, verify};
 
 const NOW: i64 = 1_790_000_000;
 

@@ -203,9 +203,15 @@ fn what_is_copied_is_there_and_let_through() {
     }
     assert!(copied.iter().any(|one| one == "Cargo.lock"));
     let mut compiled_in = 0;
-    for source in ["broker/src", "broker/core/src", "broker/trust/src"]
-        .iter()
-        .flat_map(|folder| sources(&repository().join(folder)))
+    for source in [
+        "broker/src",
+        "broker/cel-kubernetes/src",
+        "broker/core/src",
+        "broker/go-formats/src",
+        "broker/kube-authn/src",
+    ]
+    .iter()
+    .flat_map(|folder| sources(&repository().join(folder)))
     {
         let text = std::fs::read_to_string(&source).unwrap();
         for path in text

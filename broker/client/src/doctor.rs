@@ -15,8 +15,8 @@ pub mod target_calls;
 
 use std::path::PathBuf;
 
-use keyferry_trust::doctor::{ConfigurationFile, Evidence, Fetched, Held, Review, entry_for};
-use keyferry_trust::{Minor, doctor::Asked, doctor::Identity};
+use keyferry_kube_authn::doctor::{ConfigurationFile, Evidence, Fetched, Held, Review, entry_for};
+use keyferry_kube_authn::{Minor, doctor::Asked, doctor::Identity};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 

@@ -1,18 +1,18 @@
-//! Runs keyferry-trust on a case and converts its result for the comparison.
+//! Runs keyferry-kube-authn on a case and converts its result for the comparison.
 
 use jiff::Timestamp;
-use keyferry_trust::Minor;
-use keyferry_trust::config::{self, LoadFault};
-use keyferry_trust::token::Token;
-use keyferry_trust::validate::{self, Compiled, FieldError, Invalid};
-use keyferry_trust::verify::{self, Keys, Outcome};
+use keyferry_kube_authn::Minor;
+use keyferry_kube_authn::config::{self, LoadFault};
+use keyferry_kube_authn::token::Token;
+use keyferry_kube_authn::validate::{self, Compiled, FieldError, Invalid};
+use keyferry_kube_authn::verify::{self, Keys, Outcome};
 
 use super::case::Case;
 use super::verdict::{FieldFault, Ruling, User, Verdict};
 use crate::oracle::Question;
 use crate::parts::OracleRelease;
 
-/// The ruling of keyferry-trust for the minor version of the release.
+/// The ruling of keyferry-kube-authn for the minor version of the release.
 pub(crate) fn rule(case: &Case, question: &Question, release: OracleRelease) -> Ruling {
     let minor = minor(release);
     let loaded = match config::load(question.config.as_bytes(), minor) {

@@ -1,4 +1,4 @@
-//! The result of keyferry-trust in the form that is compared.
+//! The result of keyferry-kube-authn in the form that is compared.
 
 use std::collections::BTreeMap;
 

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_trust::Minor;
-use keyferry_trust::config;
-use keyferry_trust::token::Token;
-use keyferry_trust::validate::{Compiled, validate};
-use keyferry_trust::verify::{Keys, Union, verify};
+use keyferry_kube_authn::Minor;
+use keyferry_kube_authn::config;
+use keyferry_kube_authn::token::Token;
+use keyferry_kube_authn::validate::{Compiled, validate};
+use keyferry_kube_authn::verify::{Keys, Union, verify};
 
 use crate::Outcome;
 use crate::process;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use keyferry_trust::Code;
-use keyferry_trust::doctor::{Hop, Mode, Report, ReportedHop, Status, Verdict};
-use keyferry_trust::rights::{binding, role_for, subject};
+use keyferry_kube_authn::Code;
+use keyferry_kube_authn::doctor::{Hop, Mode, Report, ReportedHop, Status, Verdict};
+use keyferry_kube_authn::rights::{binding, role_for, subject};
 use serde_json::{Value, json};
 
 /// Returns commands that would find out more; none if the report is complete.
@@ -147,7 +147,7 @@ pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> Stri
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_trust::doctor::{
+    use keyferry_kube_authn::doctor::{
         Answer, Asked, Evidence, Fetched, Held, Identity, Target, examine,
     };
 

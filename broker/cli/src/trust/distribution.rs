@@ -1,6 +1,6 @@
 //! Renders the AuthenticationConfiguration for each distribution, and says where it goes.
 
-use keyferry_trust::Minor;
+use keyferry_kube_authn::Minor;
 
 use super::{Format, indented};
 

@@ -1,7 +1,7 @@
 //! Adds entries at the end of the `jwt` list of a file, and keeps the rest byte for byte.
 
-use keyferry_trust::Minor;
-use keyferry_trust::config::{self, AuthenticationConfiguration};
+use keyferry_kube_authn::Minor;
+use keyferry_kube_authn::config::{self, AuthenticationConfiguration};
 
 use super::indented;
 

@@ -1,9 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use clap::Parser;
-use keyferry_trust::lint::Finding;
-use keyferry_trust::token::{ServiceAccountToken, Token};
-use keyferry_trust::verify::{Keys, Union, User, verify};
+use keyferry_kube_authn::lint::Finding;
+use keyferry_kube_authn::token::{ServiceAccountToken, Token};
+use keyferry_kube_authn::verify::{Keys, Union, User, verify};
 
 use super::*;
 

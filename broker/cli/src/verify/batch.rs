@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
-use keyferry_trust::batch::Batch;
+use keyferry_kube_authn::batch::Batch;
 
 use super::ui;
 use crate::local_file::with_fix;

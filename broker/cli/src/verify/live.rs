@@ -1,8 +1,8 @@
 //! `--live`: fetches the keys from where the target would.
 
-use keyferry_trust::Code;
-use keyferry_trust::config::{Issuer, Undetermined};
-use keyferry_trust::verify::Keys;
+use keyferry_kube_authn::Code;
+use keyferry_kube_authn::config::{Issuer, Undetermined};
+use keyferry_kube_authn::verify::Keys;
 
 use keyferry_client::trusted_issuer::TrustedIssuer;
 

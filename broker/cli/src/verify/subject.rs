@@ -4,8 +4,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use keyferry_core::service_account::ServiceAccount;
-use keyferry_trust::config::{Loaded, Undetermined};
-use keyferry_trust::token::{MAX_BYTES, ServiceAccountToken, Token};
+use keyferry_kube_authn::config::{Loaded, Undetermined};
+use keyferry_kube_authn::token::{MAX_BYTES, ServiceAccountToken, Token};
 
 use super::{VerifyArgs, local_file};
 

@@ -273,14 +273,14 @@ async fn live_keys_are_those_of_the_issuer() {
     assert_eq!(report.verdict, Answer::Accepted, "{report:?}");
     assert_eq!(
         report.signature,
-        keyferry_trust::verify::SignatureCheck::Checked
+        keyferry_kube_authn::verify::SignatureCheck::Checked
     );
     let (input, signature) = token.rsplit_once('.').unwrap();
     let first = if signature.starts_with('A') { "B" } else { "A" };
     let report = live(format!("{input}.{first}{}", signature.get(1..).unwrap())).await;
     assert_eq!(
         report.reason.unwrap().code,
-        keyferry_trust::Code::SignatureInvalid
+        keyferry_kube_authn::Code::SignatureInvalid
     );
 }
 

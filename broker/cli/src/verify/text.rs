@@ -1,7 +1,7 @@
 //! Renders a report as text.
 
-use keyferry_trust::report::{Answer, Reason, Report};
-use keyferry_trust::verify::{SignatureCheck, User};
+use keyferry_kube_authn::report::{Answer, Reason, Report};
+use keyferry_kube_authn::verify::{SignatureCheck, User};
 
 use super::About;
 use crate::ui;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use keyferry_trust::doctor::Asked;
-use keyferry_trust::rights::{Kind, Need, Served, defined, kind_of, needs};
+use keyferry_kube_authn::doctor::Asked;
+use keyferry_kube_authn::rights::{Kind, Need, Served, defined, kind_of, needs};
 use serde_json::{Value, json};
 
 use super::target_calls::TargetCalls;

@@ -1,7 +1,7 @@
 //! Finds bindings of a target that were meant for a user of the hub but name another subject.
 
 use keyferry_core::service_account::ServiceAccount;
-use keyferry_trust::doctor::MistakenBinding;
+use keyferry_kube_authn::doctor::MistakenBinding;
 use serde_json::Value;
 
 use keyferry_hub::client::HubClient;

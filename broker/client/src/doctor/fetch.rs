@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keyferry_trust::doctor::{Answer, Fetched};
+use keyferry_kube_authn::doctor::{Answer, Fetched};
 
 use super::DoctorError;
 use keyferry_hub::connection_fault::{ConnectionFault, Kind, Place};
@@ -138,7 +138,7 @@ pub(super) fn jwks_uri(document: &Fetched) -> Option<String> {
 mod tests {
     use std::sync::Arc;
 
-    use keyferry_trust::doctor::Fetched;
+    use keyferry_kube_authn::doctor::Fetched;
     use rustls_pki_types::pem::PemObject;
     use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 

@@ -3,8 +3,8 @@
 use keyferry_core::audience::Audience;
 use keyferry_core::name::{Namespace, ObjectName};
 use keyferry_core::service_account::ServiceAccount;
-use keyferry_trust::Code;
-use keyferry_trust::doctor::FluxReady;
+use keyferry_kube_authn::Code;
+use keyferry_kube_authn::doctor::FluxReady;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -1,12 +1,12 @@
 //! Which user a token is at a target, compared with the prediction.
 
 use keyferry_core::reason::Reason;
-use keyferry_trust::doctor::{
+use keyferry_kube_authn::doctor::{
     Cause, Fetched, Held, Identity, Prediction, Problem, entry_for, name_fault, predict,
 };
-use keyferry_trust::lint::{Severity, lint};
-use keyferry_trust::token::Token;
-use keyferry_trust::{Code, Minor};
+use keyferry_kube_authn::lint::{Severity, lint};
+use keyferry_kube_authn::token::Token;
+use keyferry_kube_authn::{Code, Minor};
 use serde_json::Value;
 
 use super::fetch::{Fetcher, jwks_uri};
@@ -220,15 +220,15 @@ impl Answered {
 
 #[cfg(test)]
 mod tests {
-    use keyferry_trust::Code;
-    use keyferry_trust::doctor::{Identity, Prediction};
+    use keyferry_kube_authn::Code;
+    use keyferry_kube_authn::doctor::{Identity, Prediction};
     use serde_json::json;
 
     use super::{Answered, ignored};
 
     #[test]
     fn what_the_target_adds_is_no_difference() {
-        let user = keyferry_trust::verify::User {
+        let user = keyferry_kube_authn::verify::User {
             username: "hub:a".to_owned(),
             ..Default::default()
         };
@@ -260,7 +260,7 @@ mod tests {
 mod embedded_tests {
     use std::time::Duration;
 
-    use keyferry_trust::Code;
+    use keyferry_kube_authn::Code;
     use secrecy::ExposeSecret;
 
     use super::super::TargetAddress;

@@ -2,8 +2,8 @@
 //! anonymously, each with its own CA.
 
 use futures::future::join_all;
-use keyferry_trust::doctor::Fetched;
-use keyferry_trust::lint::{Place, Published, jwks_uri};
+use keyferry_kube_authn::doctor::Fetched;
+use keyferry_kube_authn::lint::{Place, Published, jwks_uri};
 
 use super::fetch::Fetcher;
 
@@ -39,7 +39,7 @@ async fn one(place: Option<&Place>) -> Published {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_trust::doctor::Answer;
+    use keyferry_kube_authn::doctor::Answer;
 
     use super::*;
     use keyferry_testing::{Authority, EmbeddedHub, HubOptions};

@@ -7,9 +7,11 @@ use keyferry_core::config::CertificateSource;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::ServiceAccount;
-use keyferry_trust::Code;
-use keyferry_trust::doctor::{Cause, Entry, Evidence, FluxReady, Held, Problem, Target, entry_for};
-use keyferry_trust::token::Token;
+use keyferry_kube_authn::Code;
+use keyferry_kube_authn::doctor::{
+    Cause, Entry, Evidence, FluxReady, Held, Problem, Target, entry_for,
+};
+use keyferry_kube_authn::token::Token;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::Value;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, fmt::rfc2822};
-use keyferry_trust::Minor;
-use keyferry_trust::doctor::{Answer, Asked, Fetched, Identity};
+use keyferry_kube_authn::Minor;
+use keyferry_kube_authn::doctor::{Answer, Asked, Fetched, Identity};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 

@@ -1,0 +1,233 @@
+//! Runs a plan.
+
+mod attribute;
+mod call;
+mod fold;
+
+use crate::Minor;
+use crate::cost::Tracker;
+use crate::decls::Functions;
+use crate::plan::Node;
+use crate::value::{Map, Val};
+
+/// Why a run ends without a value or an error value.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The cost is certain to exceed the limit.
+    Cost,
+    /// cel-go panics. No operator absorbs a panic, so the run fails with it.
+    Panic(String),
+    /// The result cannot be decided here.
+    Beyond(String),
+}
+
+pub(crate) type Run<T> = Result<T, Stop>;
+
+/// One run of a plan. `order` selects one of the possible orders in which maps are iterated.
+pub(crate) struct Runner<'r> {
+    pub(crate) minor: Minor,
+    pub(crate) functions: &'r Functions,
+    pub(crate) variable: (&'static str, Val),
+    pub(crate) order: u32,
+    /// The size of the largest map that was iterated. Its order is unknown if it has more than one
+    /// entry.
+    pub(crate) unordered: usize,
+    pub(crate) tracker: Tracker,
+    frames: Vec<fold::Frame>,
+}
+
+impl<'r> Runner<'r> {
+    pub(crate) fn new(
+        minor: Minor,
+        functions: &'r Functions,
+        variable: (&'static str, Val),
+        order: u32,
+    ) -> Self {
+        Self {
+            minor,
+            functions,
+            variable,
+            order,
+            unordered: 0,
+            tracker: Tracker::default(),
+            frames: Vec::new(),
+        }
+    }
+
+    /// Runs a plan from the outermost scope.
+    pub(crate) fn run(&mut self, node: &Node) -> Run<Val> {
+        self.eval(node, None)
+    }
+
+    /// Evaluates a step in a scope, which is the index of its innermost frame.
+    fn eval(&mut self, node: &Node, scope: Option<usize>) -> Run<Val> {
+        match node {
+            Node::Const(id, value) => {
+                self.tracker.push(*id, value.clone())?;
+                Ok(value.clone())
+            }
+            Node::Attr(attr) => self.attribute(attr, scope),
+            Node::Has(id, attr) => self.has(*id, attr, scope),
+            Node::Logic { id, and, terms } => self.logic(*id, *and, terms, scope),
+            Node::Equal { id, negate, terms } => self.equal(*id, *negate, terms, scope),
+            Node::Call(call) => self.call(call, scope),
+            Node::Member { id, value, set } => {
+                let value = self.eval(value, scope)?;
+                let answer = match value {
+                    Val::Err(_) => value,
+                    Val::Bytes(_) => return Err(unhashable("types.Bytes")),
+                    Val::Semver(_) => return Err(unhashable("cel.Semver")),
+                    // Before 1.32 formats are stored by reference, which Go can hash.
+                    Val::Format(_) if self.minor >= Minor::V1_32 => {
+                        return Err(unhashable("cel.Format"));
+                    }
+                    _ => Val::Bool(set.iter().any(|known| known.identical(&value))),
+                };
+                self.tracker.push(*id, answer.clone())?;
+                Ok(answer)
+            }
+            Node::OrElse { id, unwrap, terms } => {
+                let [left, right] = &**terms;
+                let answer = match self.eval(left, scope)? {
+                    Val::Optional(None) => self.eval(right, scope)?,
+                    Val::Optional(Some(inner)) if *unwrap => (*inner).clone(),
+                    // Up to 1.36 any other value passes through.
+                    other
+                        if self.minor >= Minor::V1_37
+                            && !other.is_error()
+                            && !matches!(other, Val::Optional(_)) =>
+                    {
+                        Val::error("no such overload")
+                    }
+                    other => other,
+                };
+                self.tracker.push(*id, answer.clone())?;
+                Ok(answer)
+            }
+            Node::List { id, items } => {
+                let made = self.list(items, scope)?;
+                let ids: Vec<u32> = items.iter().map(|(n, _)| n.id()).collect();
+                self.tracker.construct(*id, &ids, 10, made.clone())?;
+                Ok(made)
+            }
+            Node::Map { id, entries } => {
+                let made = self.map(entries, scope)?;
+                let ids: Vec<u32> = entries
+                    .iter()
+                    .flat_map(|(k, v, _)| [k.id(), v.id()])
+                    .collect();
+                self.tracker.construct(*id, &ids, 30, made.clone())?;
+                Ok(made)
+            }
+            Node::Loop(fold) => self.fold(fold, scope),
+        }
+    }
+
+    fn logic(&mut self, id: u32, and: bool, terms: &[Node; 2], scope: Option<usize>) -> Run<Val> {
+        let mut failure = None;
+        let mut decided = None;
+        for term in terms {
+            match self.eval(term, scope)? {
+                Val::Bool(b) if b != and => {
+                    decided = Some(Val::Bool(b));
+                    break;
+                }
+                Val::Bool(_) => {}
+                error @ Val::Err(_) => failure = failure.or(Some(error)),
+                _ => failure = failure.or_else(|| Some(Val::no_overload())),
+            }
+        }
+        let answer = decided.or(failure).unwrap_or(Val::Bool(and));
+        self.tracker.drop_ids(&[terms[0].id(), terms[1].id()])?;
+        self.tracker.push(id, answer.clone())?;
+        Ok(answer)
+    }
+
+    fn equal(
+        &mut self,
+        id: u32,
+        negate: bool,
+        terms: &[Node; 2],
+        scope: Option<usize>,
+    ) -> Run<Val> {
+        let [left, right] = terms;
+        let (l, r) = (self.eval(left, scope)?, self.eval(right, scope)?);
+        let answer = match (&l, &r) {
+            (Val::Err(_), _) => l,
+            (_, Val::Err(_)) => r,
+            _ if negate => Val::Bool(!l.equals(&r).is_true()),
+            _ => l.equals(&r),
+        };
+        let function = if negate { "_!=_" } else { "_==_" };
+        let overload = if negate { "not_equals" } else { "equals" };
+        self.tracker.call(
+            self.minor,
+            id,
+            (function, Some(overload)),
+            &[left.id(), right.id()],
+            &answer,
+        )?;
+        Ok(answer)
+    }
+
+    fn list(&mut self, items: &[(Node, bool)], scope: Option<usize>) -> Run<Val> {
+        let mut made = Vec::with_capacity(items.len());
+        for (item, optional) in items {
+            match self.eval(item, scope)? {
+                error @ Val::Err(_) => return Ok(error),
+                Val::Optional(inner) if *optional => made.extend(inner.as_deref().cloned()),
+                other if *optional => {
+                    return Ok(Val::error(format!(
+                        "cannot initialize optional list element from non-optional value {other}"
+                    )));
+                }
+                other => made.push(other),
+            }
+        }
+        Ok(Val::list(made))
+    }
+
+    fn map(&mut self, entries: &[(Node, Node, bool)], scope: Option<usize>) -> Run<Val> {
+        let mut made = Map::built();
+        for (key, value, optional) in entries {
+            let key = self.eval(key, scope)?;
+            if key.is_error() {
+                return Ok(key);
+            }
+            let value = match self.eval(value, scope)? {
+                error @ Val::Err(_) => return Ok(error),
+                Val::Optional(Some(inner)) if *optional => (*inner).clone(),
+                Val::Optional(None) if *optional => {
+                    made.remove(&key);
+                    continue;
+                }
+                other if *optional => {
+                    let message = format!(
+                        "cannot initialize optional entry '{key}' from non-optional value {other}"
+                    );
+                    return Ok(Val::error(message));
+                }
+                other => other,
+            };
+            match key {
+                Val::Bool(_)
+                | Val::Int(_)
+                | Val::Uint(_)
+                | Val::Str(_)
+                | Val::Double(_)
+                | Val::Null
+                | Val::Duration(_) => made.put(key, value),
+                Val::Bytes(_) => return Err(unhashable("types.Bytes")),
+                _ => return Err(Stop::Beyond("a map key that is no scalar".to_owned())),
+            }
+        }
+        Ok(Val::Map(made))
+    }
+}
+
+/// Go cannot hash bytes, nor types that contain a slice or a function.
+fn unhashable(name: &str) -> Stop {
+    Stop::Panic(format!(
+        "internal error: runtime error: hash of unhashable type {name}"
+    ))
+}

@@ -1,0 +1,321 @@
+//! Compiles and evaluates CEL as kube-apiserver does in an AuthenticationConfiguration.
+//!
+//! An [`Environment`] contains what one Kubernetes minor release declares. It compiles a text into
+//! an [`Expression`], or says why the API server refuses it. An expression is evaluated on the
+//! claims of a token or on a user. A result that may differ from the API server's is
+//! [`Undetermined`]. The length of a text, the size of its tree, the work of an evaluation and all
+//! recursion are bounded.
+//!
+//! ```
+//! use keyferry_cel_kubernetes::{Environment, Input, Minor, Scope, Value};
+//!
+//! let claims = serde_json::json!({"sub": "alice", "groups": ["dev", "ops"]});
+//! let expression = Environment::new(Minor::V1_33)
+//!     .compile(Scope::Claims, "'ops' in claims.groups ? claims.sub : ''")?;
+//!
+//! let value = expression.evaluate(Input::Claims(claims.as_object().unwrap()))?;
+//! assert_eq!(value, Value::String("alice".to_owned()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod ast;
+mod check;
+mod cost;
+mod decls;
+mod escape;
+mod eval;
+mod input;
+mod lexer;
+mod library;
+mod literal;
+mod macros;
+mod minor;
+mod number;
+mod outcome;
+mod parser;
+mod plan;
+mod source;
+mod time;
+mod types;
+mod unify;
+mod validate;
+mod value;
+
+use std::sync::Arc;
+
+pub use input::{ClaimError, Input, UserInfo};
+pub use minor::{Minor, UnknownMinor};
+pub use outcome::{CompileFault, EvaluateFault, List, Undetermined, UndeterminedKind, Value};
+
+use ast::{Expr, Kind};
+use check::Outcome;
+use decls::Functions;
+use eval::{Runner, Stop};
+use types::Type;
+
+/// The longest expression that is compiled, in bytes.
+const MAX_TEXT: usize = 16 * 1024;
+
+/// How many map orders are tried before the result counts as independent of the order.
+const ORDERS: u32 = 6;
+
+/// The variable that an expression can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// `claims`, a map from string to any.
+    Claims,
+    /// `user`, an object with `username`, `uid`, `groups` and `extra`.
+    User,
+}
+
+impl Scope {
+    fn variable(self) -> &'static str {
+        match self {
+            Self::Claims => "claims",
+            Self::User => "user",
+        }
+    }
+}
+
+/// The functions and rules of one Kubernetes minor release.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    minor: Minor,
+    functions: Arc<Functions>,
+}
+
+impl Environment {
+    /// Creates the environment of a minor release.
+    #[must_use]
+    pub fn new(minor: Minor) -> Self {
+        Self {
+            minor,
+            functions: Arc::new(Functions::of(minor)),
+        }
+    }
+
+    /// Compiles an expression, as the API server does when it loads its configuration.
+    ///
+    /// # Errors
+    ///
+    /// If the API server refuses it, or if that cannot be decided here.
+    pub fn compile(&self, scope: Scope, text: &str) -> Result<Expression, CompileFault> {
+        let beyond = |reason: &str| CompileFault::Undetermined(Undetermined::new(text, reason));
+        if text.len() > MAX_TEXT {
+            return Err(beyond("the expression is longer than 16 KiB"));
+        }
+        let chars: Vec<char> = text.chars().collect();
+        let refused = |issues: Vec<check::Issue>| CompileFault::Refused {
+            message: source::report(&chars, &issues),
+        };
+        let parsed = parser::parse(&chars, self.minor).map_err(|fault| match fault {
+            parser::Unparsed::Beyond(reason) => beyond(reason),
+            parser::Unparsed::Refused(issues) => refused(issues),
+        })?;
+        if parsed
+            .root
+            .walk()
+            .iter()
+            .any(|e| matches!(&e.kind, Kind::Ident(name) if name.contains("__result__")))
+        {
+            return Err(beyond("the name __result__"));
+        }
+        let variable = match scope {
+            Scope::Claims => Type::map(Type::String, Type::Any),
+            Scope::User => Type::Object("kubernetes.UserInfo"),
+        };
+        let checked = match check::check(
+            &parsed.root,
+            &self.functions,
+            (scope.variable(), variable),
+            self.minor,
+        ) {
+            Outcome::Fine(checked) => checked,
+            Outcome::Refused(issues) => return Err(refused(issues)),
+            Outcome::Beyond(reason) => return Err(beyond(&reason)),
+        };
+        let issues = validate::validate(&parsed.root, &checked, self.minor)
+            .map_err(|reason| beyond(&reason))?;
+        if !issues.is_empty() {
+            return Err(refused(issues));
+        }
+        let plan = plan::plan(&parsed.root, &checked).map_err(|fault| match fault {
+            plan::PlanFault::Refused(message) => CompileFault::Refused {
+                message: format!("program instantiation failed: {message}"),
+            },
+            plan::PlanFault::Beyond(reason) => beyond(&reason),
+        })?;
+        let output = checked
+            .types
+            .get(&parsed.root.id)
+            .cloned()
+            .unwrap_or(Type::Dyn);
+        Ok(Expression {
+            text: text.to_owned(),
+            scope,
+            minor: self.minor,
+            functions: Arc::clone(&self.functions),
+            root: parsed.root,
+            plan,
+            output,
+        })
+    }
+}
+
+/// A compiled expression, ready to be evaluated.
+#[derive(Debug, Clone)]
+pub struct Expression {
+    text: String,
+    scope: Scope,
+    minor: Minor,
+    functions: Arc<Functions>,
+    root: Expr,
+    plan: plan::Node,
+    output: Type,
+}
+
+impl Expression {
+    /// The source text of the expression.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether its static type is exactly `bool`, as rules must be.
+    #[must_use]
+    pub fn is_bool(&self) -> bool {
+        self.output == Type::Bool
+    }
+
+    /// Its static type, in cel-go's notation.
+    #[cfg(test)]
+    fn output_type(&self) -> String {
+        let shown = self.output.to_string();
+        if self.minor == Minor::V1_30 {
+            shown.replace("optional_type", "optional")
+        } else {
+            shown
+        }
+    }
+
+    /// Whether it selects a field of a variable, as the apiserver's rule on `claims.email` checks.
+    /// A dot counts, also in `has()`, `.?`, calls, lists and macros; an index does not.
+    #[must_use]
+    pub fn selects(&self, operand: &str, field: &str) -> bool {
+        let is_operand = |e: &Expr| matches!(&e.kind, Kind::Ident(name) if name.trim_start_matches('.') == operand);
+        self.root.walk().into_iter().any(|e| match &e.kind {
+            Kind::Select {
+                operand,
+                field: name,
+                ..
+            } => name == field && is_operand(operand),
+            Kind::Call { function, args, .. } if function == "_?._" => match args.as_slice() {
+                [
+                    object,
+                    Expr {
+                        kind: Kind::Literal(value::Val::Str(name)),
+                        ..
+                    },
+                ] => **name == *field && is_operand(object),
+                _ => false,
+            },
+            _ => false,
+        })
+    }
+
+    /// Whether an evaluation may read a field of a variable. False only if every use of the
+    /// variable names another field.
+    #[must_use]
+    pub fn may_use(&self, operand: &str, field: &str) -> bool {
+        let is_operand = |e: &Expr| matches!(&e.kind, Kind::Ident(name) if name.trim_start_matches('.') == operand);
+        // A longer name may be the escaped form of this one.
+        let other = |name: &str| name != field && !name.contains("__");
+        let mut named = 0;
+        let nodes = self.root.walk();
+        for e in &nodes {
+            named += usize::from(match &e.kind {
+                Kind::Select { operand, field, .. } => is_operand(operand) && other(field),
+                Kind::Call {
+                    target: None,
+                    function,
+                    args,
+                } if matches!(function.as_str(), "_?._" | "_[_]" | "_[?_]") => {
+                    let constant = |e: &Expr| matches!(&e.kind, Kind::Literal(value::Val::Str(name)) if other(name));
+                    matches!(args.as_slice(), [object, name] if is_operand(object) && constant(name))
+                }
+                _ => false,
+            });
+        }
+        named < nodes.into_iter().filter(|e| is_operand(e)).count()
+    }
+
+    /// Evaluates the expression on claims or on a user.
+    ///
+    /// # Errors
+    ///
+    /// If the evaluation fails in the API server, exceeds its cost limit, or cannot be decided
+    /// here.
+    pub fn evaluate(&self, input: Input<'_>) -> Result<Value, EvaluateFault> {
+        self.evaluate_with_cost(input).0
+    }
+
+    /// Evaluates the expression and returns the cost in the API server's units. The API server's
+    /// limit is 1,000,000.
+    fn evaluate_with_cost(&self, input: Input<'_>) -> (Result<Value, EvaluateFault>, u64) {
+        let beyond =
+            |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
+        let variable = match input::variable(input, self.scope, self.minor) {
+            Ok(variable) => variable,
+            Err(reason) => return (Err(beyond(reason)), 0),
+        };
+        let (first, entries, cost) = self.run((self.scope.variable(), variable.clone()), 0);
+        if entries > 1 && !matches!(first, Err(EvaluateFault::Undetermined(_))) {
+            for order in 1..ORDERS.min(2 * u32::try_from(entries).unwrap_or(ORDERS)) {
+                let (other, _, _) = self.run((self.scope.variable(), variable.clone()), order);
+                if !outcome::alike(&first, &other) {
+                    return (
+                        Err(beyond(
+                            "the result depends on the order of a map, which is random",
+                        )),
+                        cost,
+                    );
+                }
+            }
+        }
+        (first, cost)
+    }
+
+    fn run(
+        &self,
+        variable: (&'static str, value::Val),
+        order: u32,
+    ) -> (Result<Value, EvaluateFault>, usize, u64) {
+        let mut runner = Runner::new(self.minor, &self.functions, variable, order);
+        let result = runner.run(&self.plan);
+        let beyond =
+            |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
+        let result = match result {
+            Err(Stop::Cost) => Err(EvaluateFault::CostLimit),
+            Err(Stop::Panic(message)) => Err(EvaluateFault::Failed {
+                message,
+                certain: runner.unordered <= 1,
+            }),
+            Err(Stop::Beyond(reason)) => Err(beyond(&reason)),
+            Ok(value::Val::Err(message)) if message.contains(input::TOO_DEEP) => Err(
+                EvaluateFault::Undetermined(Undetermined::claim_too_deep(&self.text)),
+            ),
+            Ok(value::Val::Err(message)) => Err(EvaluateFault::Failed {
+                message: message.to_string(),
+                certain: runner.unordered <= 1,
+            }),
+            Ok(value) => {
+                Value::from_val(&value, 0).ok_or_else(|| beyond("the result nests too deeply"))
+            }
+        };
+        (result, runner.unordered, runner.tracker.cost())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;

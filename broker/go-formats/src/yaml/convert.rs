@@ -1,0 +1,152 @@
+//! Converts values to JSON as `sigs.k8s.io/yaml` does: keys become strings, which not all can.
+
+use std::collections::BTreeMap;
+
+use super::value::{Content, Key, Map, Plain, Value, print_float, print_plain, shown};
+use super::{Fault, Limit};
+use crate::json::Json;
+
+/// The longest path whose line is kept. The paths of fields are shorter.
+const MAX_PATH: usize = 256;
+
+/// Converts a document, and collects the lines of its fields.
+pub(super) fn convert(value: &Value) -> Result<(Json, BTreeMap<String, u64>), Fault> {
+    let mut converter = Converter {
+        lines: BTreeMap::new(),
+        path: String::new(),
+        refused: Vec::new(),
+        twice: false,
+    };
+    let json = converter.value(value);
+    if let Some((message, certain)) = converter.refused.first() {
+        // Go walks maps in random order, so it may name any of several such keys.
+        let exact = *certain && converter.refused.len() == 1;
+        return Err(Fault::Refused {
+            message: message.clone(),
+            exact,
+            line: None,
+        });
+    }
+    if let Some(number) = no_number(&json) {
+        return Err(Fault::Refused {
+            message: format!("json: unsupported value: {number}"),
+            exact: true,
+            line: None,
+        });
+    }
+    if converter.twice {
+        return Err(Fault::Undetermined(Limit::Unusual(
+            "two keys of one map that are written differently and mean the same",
+        )));
+    }
+    Ok((json, converter.lines))
+}
+
+struct Converter {
+    lines: BTreeMap<String, u64>,
+    path: String,
+    /// Errors about keys that JSON cannot have, and whether each text is certain.
+    refused: Vec<(String, bool)>,
+    /// Whether two keys were converted to the same string.
+    twice: bool,
+}
+
+impl Converter {
+    fn value(&mut self, value: &Value) -> Json {
+        match &value.content {
+            Content::Plain(Plain::Null) => Json::Null,
+            Content::Plain(Plain::Bool(value)) => Json::Bool(*value),
+            Content::Plain(Plain::Integer(value)) => Json::Number(value.to_string()),
+            Content::Plain(Plain::Unsigned(value)) => Json::Number(value.to_string()),
+            Content::Plain(Plain::Float(value)) => Json::Number(print_float(&format!("{value:e}"))),
+            Content::Plain(Plain::Text(text)) => Json::Text(text.clone()),
+            Content::List(items) => {
+                let mut out = Vec::with_capacity(items.len());
+                for (index, item) in items.iter().enumerate() {
+                    out.push(self.at(&format!("[{index}]"), item.line, item));
+                }
+                Json::List(out)
+            }
+            Content::Map(members) => self.map(members),
+        }
+    }
+
+    fn map(&mut self, members: &Map) -> Json {
+        let mut out: BTreeMap<String, Json> = BTreeMap::new();
+        for (key, (line, value)) in members {
+            let Some(name) = self.name(key, value) else {
+                continue;
+            };
+            let step = if self.path.is_empty() {
+                name.clone()
+            } else {
+                format!(".{name}")
+            };
+            let json = self.at(&step, *line, value);
+            self.twice |= out.insert(name, json).is_some();
+        }
+        Json::Object(out.into_iter().collect())
+    }
+
+    /// Converts a value one step further down.
+    fn at(&mut self, step: &str, line: usize, value: &Value) -> Json {
+        let length = self.path.len();
+        if length + step.len() > MAX_PATH {
+            // A path of this length names no field, so its lines are not collected.
+            let lines = std::mem::take(&mut self.lines);
+            let json = self.value(value);
+            self.lines = lines;
+            return json;
+        }
+        self.path.push_str(step);
+        self.lines.insert(self.path.clone(), line as u64 + 1);
+        let json = self.value(value);
+        self.path.truncate(length);
+        json
+    }
+
+    fn name(&mut self, key: &Key, value: &Value) -> Option<String> {
+        match &key.value {
+            Plain::Text(text) => Some(text.clone()),
+            Plain::Bool(value) => Some(value.to_string()),
+            Plain::Integer(value) => Some(value.to_string()),
+            Plain::Float(value) => Some(
+                match print_float(&format!("{:e}", *value as f32)).as_str() {
+                    "+Inf" => ".inf".to_owned(),
+                    "-Inf" => "-.inf".to_owned(),
+                    "NaN" => ".nan".to_owned(),
+                    other => other.to_owned(),
+                },
+            ),
+            unfit @ (Plain::Unsigned(_) | Plain::Null) => {
+                let kind = if *unfit == Plain::Null {
+                    "%!s(<nil>)"
+                } else {
+                    "uint64"
+                };
+                let mut key = String::new();
+                print_plain(unfit, &mut key);
+                // Two are enough: the first is the error to report, and a second shows that Go's
+                // choice is random.
+                if self.refused.len() < 2 {
+                    let (value, certain) = shown(&value.content);
+                    self.refused.push((
+                        format!("unsupported map key of type: {kind}, key: {key}, value: {value}"),
+                        certain,
+                    ));
+                }
+                None
+            }
+        }
+    }
+}
+
+/// Returns the first number that JSON cannot represent.
+fn no_number(json: &Json) -> Option<&str> {
+    match json {
+        Json::Number(number) if matches!(number.as_str(), "NaN" | "+Inf" | "-Inf") => Some(number),
+        Json::List(items) => items.iter().find_map(no_number),
+        Json::Object(members) => members.iter().find_map(|(_, member)| no_number(member)),
+        _ => None,
+    }
+}

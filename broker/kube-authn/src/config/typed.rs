@@ -1,0 +1,381 @@
+//! Decodes JSON to the typed object as the strict codec does: case-sensitive, the first wrong type,
+//! every unknown field.
+
+use keyferry_go_formats::json::Json;
+use keyferry_go_formats::quote::quote;
+
+use super::schema::{
+    Anonymous, AnonymousCondition, AuthenticationConfiguration, ClaimMappings, ClaimOrExpression,
+    ClaimValidationRule, ExtraMapping, Issuer, JwtAuthenticator, PrefixedClaimOrExpression,
+    UserValidationRule,
+};
+use super::{ApiVersion, LoadFault, Refusal};
+use crate::{Code, Minor};
+
+/// A decoded object, and the strict errors about it.
+pub(super) struct Typed {
+    pub(super) configuration: AuthenticationConfiguration,
+    pub(super) strict: Vec<(Code, String)>,
+}
+
+/// The number of strict errors that the apiserver keeps.
+const MAX_STRICT: usize = 100;
+
+/// Decodes a document whose version and kind are known.
+pub(super) fn read(value: &Json, version: ApiVersion, minor: Minor) -> Result<Typed, LoadFault> {
+    let mut decoder = Decoder {
+        version,
+        minor,
+        path: String::new(),
+        fields: Vec::new(),
+        mismatch: None,
+        strict: Vec::new(),
+    };
+    let configuration = decoder.configuration(value);
+    match decoder.mismatch {
+        Some(message) => Err(Refusal::exact(Code::WrongFieldType, message).into()),
+        None => Ok(Typed {
+            configuration,
+            strict: decoder.strict,
+        }),
+    }
+}
+
+struct Decoder {
+    version: ApiVersion,
+    minor: Minor,
+    /// The current path with indexes, as strict errors name it.
+    path: String,
+    /// The names of the enclosing fields, without indexes, as type errors name them.
+    fields: Vec<&'static str>,
+    mismatch: Option<String>,
+    strict: Vec<(Code, String)>,
+}
+
+impl Decoder {
+    /// Calls `field` for each member with a known name. A null object counts as empty.
+    fn object(
+        &mut self,
+        value: &Json,
+        go_type: &'static str,
+        names: &[&'static str],
+        mut field: impl FnMut(&mut Self, &str, &Json),
+    ) {
+        let members = match value {
+            Json::Null => return,
+            Json::Object(members) => members,
+            other => return self.wrong(other, &format!("{}.{go_type}", self.version.name())),
+        };
+        let mut seen: Vec<&str> = Vec::new();
+        for (key, member) in members {
+            let Some(name) = names.iter().find(|name| *name == key) else {
+                self.complain(Code::UnknownField, "unknown field", key);
+                continue;
+            };
+            if seen.contains(name) {
+                self.complain(Code::DuplicateField, "duplicate field", key);
+            }
+            seen.push(name);
+            let length = self.path.len();
+            if !self.path.is_empty() {
+                self.path.push('.');
+            }
+            self.path.push_str(name);
+            self.fields.push(name);
+            let before = self.mismatch.is_some();
+            field(self, name, member);
+            if !before && let Some(message) = &mut self.mismatch {
+                // Only the innermost struct fills in its name; outer ones find no placeholder left.
+                *message = message.replace("\u{0}", go_type);
+            }
+            self.fields.pop();
+            self.path.truncate(length);
+        }
+    }
+
+    fn complain(&mut self, code: Code, what: &str, key: &str) {
+        let path = if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        };
+        let message = format!("{what} {}", quote(&path));
+        if self.strict.len() < MAX_STRICT && !self.strict.iter().any(|(_, known)| *known == message)
+        {
+            self.strict.push((code, message));
+        }
+    }
+
+    fn wrong(&mut self, value: &Json, target: &str) {
+        if self.mismatch.is_none() {
+            let field = self.fields.join(".");
+            self.mismatch = Some(format!(
+                "json: cannot unmarshal {} into Go struct field \u{0}.{field} of type {target}",
+                value.kind()
+            ));
+        }
+    }
+
+    fn text(&mut self, value: &Json, into: &mut String) {
+        self.named_text(value, into, "string");
+    }
+
+    fn named_text(&mut self, value: &Json, into: &mut String, target: &str) {
+        match value {
+            Json::Null => {}
+            Json::Text(text) => into.clone_from(text),
+            other => self.wrong(other, target),
+        }
+    }
+
+    fn optional_text(&mut self, value: &Json) -> Option<String> {
+        let mut text = String::new();
+        self.text(value, &mut text);
+        (*value != Json::Null).then_some(text)
+    }
+
+    fn list<T>(
+        &mut self,
+        value: &Json,
+        target: &str,
+        mut item: impl FnMut(&mut Self, &Json) -> T,
+    ) -> Vec<T> {
+        let items = match value {
+            Json::Null => return Vec::new(),
+            Json::List(items) => items,
+            other => {
+                self.wrong(other, &format!("[]{target}"));
+                return Vec::new();
+            }
+        };
+        let length = self.path.len();
+        let mut out = Vec::with_capacity(items.len());
+        for (index, value) in items.iter().enumerate() {
+            self.path.push_str(&format!("[{index}]"));
+            out.push(item(self, value));
+            self.path.truncate(length);
+        }
+        out
+    }
+
+    fn list_of<T>(
+        &mut self,
+        value: &Json,
+        go_type: &str,
+        item: impl FnMut(&mut Self, &Json) -> T,
+    ) -> Vec<T> {
+        let target = format!("{}.{go_type}", self.version.name());
+        self.list(value, &target, item)
+    }
+
+    fn configuration(&mut self, value: &Json) -> AuthenticationConfiguration {
+        let mut out = AuthenticationConfiguration::default();
+        let names: &[&str] = if self.minor >= Minor::V1_31 {
+            &["kind", "apiVersion", "jwt", "anonymous"]
+        } else {
+            &["kind", "apiVersion", "jwt"]
+        };
+        self.object(
+            value,
+            "AuthenticationConfiguration",
+            names,
+            |decoder, name, value| match name {
+                "jwt" => out.jwt = decoder.list_of(value, "JWTAuthenticator", Self::authenticator),
+                "anonymous" => out.anonymous = decoder.anonymous(value),
+                _ => decoder.text(value, &mut String::new()),
+            },
+        );
+        out
+    }
+
+    fn anonymous(&mut self, value: &Json) -> Option<Anonymous> {
+        let mut out = Anonymous::default();
+        self.object(
+            value,
+            "AnonymousAuthConfig",
+            &["enabled", "conditions"],
+            |decoder, name, value| match (name, value) {
+                ("conditions", _) => {
+                    out.conditions =
+                        decoder.list_of(value, "AnonymousAuthCondition", Self::condition)
+                }
+                (_, Json::Null) => {}
+                (_, Json::Bool(enabled)) => out.enabled = *enabled,
+                (_, other) => decoder.wrong(other, "bool"),
+            },
+        );
+        (*value != Json::Null).then_some(out)
+    }
+
+    fn condition(&mut self, value: &Json) -> AnonymousCondition {
+        let mut out = AnonymousCondition::default();
+        self.object(
+            value,
+            "AnonymousAuthCondition",
+            &["path"],
+            |decoder, _, value| decoder.text(value, &mut out.path),
+        );
+        out
+    }
+
+    fn authenticator(&mut self, value: &Json) -> JwtAuthenticator {
+        let mut out = JwtAuthenticator::default();
+        let names = [
+            "issuer",
+            "claimValidationRules",
+            "claimMappings",
+            "userValidationRules",
+        ];
+        self.object(
+            value,
+            "JWTAuthenticator",
+            &names,
+            |decoder, name, value| match name {
+                "issuer" => out.issuer = decoder.issuer(value),
+                "claimValidationRules" => {
+                    out.claim_validation_rules =
+                        decoder.list_of(value, "ClaimValidationRule", Self::claim_rule)
+                }
+                "claimMappings" => out.claim_mappings = decoder.mappings(value),
+                _ => {
+                    out.user_validation_rules =
+                        decoder.list_of(value, "UserValidationRule", Self::user_rule)
+                }
+            },
+        );
+        out
+    }
+
+    fn issuer(&mut self, value: &Json) -> Issuer {
+        let mut out = Issuer::default();
+        let all = [
+            "url",
+            "discoveryURL",
+            "certificateAuthority",
+            "audiences",
+            "audienceMatchPolicy",
+            "egressSelectorType",
+        ];
+        let names = if self.minor >= Minor::V1_34 {
+            &all[..]
+        } else {
+            &all[..5]
+        };
+        let package = self.version.name();
+        self.object(value, "Issuer", names, |decoder, name, value| match name {
+            "url" => decoder.text(value, &mut out.url),
+            "discoveryURL" => decoder.text(value, &mut out.discovery_url),
+            "certificateAuthority" => decoder.text(value, &mut out.certificate_authority),
+            "audiences" => {
+                out.audiences = decoder.list(value, "string", |decoder, value| {
+                    let mut text = String::new();
+                    decoder.text(value, &mut text);
+                    text
+                });
+            }
+            "audienceMatchPolicy" => {
+                decoder.named_text(
+                    value,
+                    &mut out.audience_match_policy,
+                    &format!("{package}.AudienceMatchPolicyType"),
+                );
+            }
+            _ => decoder.named_text(
+                value,
+                &mut out.egress_selector_type,
+                &format!("{package}.EgressSelectorType"),
+            ),
+        });
+        out
+    }
+
+    fn claim_rule(&mut self, value: &Json) -> ClaimValidationRule {
+        let mut out = ClaimValidationRule::default();
+        let names = ["claim", "requiredValue", "expression", "message"];
+        self.object(
+            value,
+            "ClaimValidationRule",
+            &names,
+            |decoder, name, value| match name {
+                "claim" => decoder.text(value, &mut out.claim),
+                "requiredValue" => decoder.text(value, &mut out.required_value),
+                "expression" => decoder.text(value, &mut out.expression),
+                _ => decoder.text(value, &mut out.message),
+            },
+        );
+        out
+    }
+
+    fn mappings(&mut self, value: &Json) -> ClaimMappings {
+        let mut out = ClaimMappings::default();
+        self.object(
+            value,
+            "ClaimMappings",
+            &["username", "groups", "uid", "extra"],
+            |decoder, name, value| match name {
+                "username" => out.username = decoder.prefixed(value),
+                "groups" => out.groups = decoder.prefixed(value),
+                "uid" => out.uid = decoder.unprefixed(value),
+                _ => out.extra = decoder.list_of(value, "ExtraMapping", Self::extra),
+            },
+        );
+        out
+    }
+
+    fn prefixed(&mut self, value: &Json) -> PrefixedClaimOrExpression {
+        let mut out = PrefixedClaimOrExpression::default();
+        self.object(
+            value,
+            "PrefixedClaimOrExpression",
+            &["claim", "prefix", "expression"],
+            |decoder, name, value| match name {
+                "claim" => decoder.text(value, &mut out.claim),
+                "prefix" => out.prefix = decoder.optional_text(value),
+                _ => decoder.text(value, &mut out.expression),
+            },
+        );
+        out
+    }
+
+    fn unprefixed(&mut self, value: &Json) -> ClaimOrExpression {
+        let mut out = ClaimOrExpression::default();
+        self.object(
+            value,
+            "ClaimOrExpression",
+            &["claim", "expression"],
+            |decoder, name, value| match name {
+                "claim" => decoder.text(value, &mut out.claim),
+                _ => decoder.text(value, &mut out.expression),
+            },
+        );
+        out
+    }
+
+    fn extra(&mut self, value: &Json) -> ExtraMapping {
+        let mut out = ExtraMapping::default();
+        self.object(
+            value,
+            "ExtraMapping",
+            &["key", "valueExpression"],
+            |decoder, name, value| match name {
+                "key" => decoder.text(value, &mut out.key),
+                _ => decoder.text(value, &mut out.value_expression),
+            },
+        );
+        out
+    }
+
+    fn user_rule(&mut self, value: &Json) -> UserValidationRule {
+        let mut out = UserValidationRule::default();
+        self.object(
+            value,
+            "UserValidationRule",
+            &["expression", "message"],
+            |decoder, name, value| match name {
+                "expression" => decoder.text(value, &mut out.expression),
+                _ => decoder.text(value, &mut out.message),
+            },
+        );
+        out
+    }
+}

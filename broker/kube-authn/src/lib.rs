@@ -1,0 +1,61 @@
+//! Predicts offline whether a kube-apiserver with a given AuthenticationConfiguration accepts a
+//! token.
+//!
+//! Everything here is a pure function: it takes `now` and bytes, and returns values or named
+//! errors. What cannot be decided offline is reported as undetermined, never guessed.
+//!
+//! [`config::load`] reads the file as one [`Minor`] release does, [`validate::validate`] compiles
+//! it, and [`verify::verify`] judges a [`token::Token`]. [`lint`] warns about a file that loads but
+//! does not mean what its author thinks, and [`doctor`] finds the first broken step between a
+//! workload and a target. Every failure has a [`Code`] with its cause and its fix.
+//!
+//! ```
+//! use keyferry_kube_authn::token::{ServiceAccountToken, Token};
+//! use keyferry_kube_authn::verify::{Keys, Union, verify};
+//! use keyferry_kube_authn::{Minor, config, validate};
+//!
+//! let file = br#"
+//! apiVersion: apiserver.config.k8s.io/v1beta1
+//! kind: AuthenticationConfiguration
+//! jwt:
+//! - issuer: {url: https://hub.example, audiences: [prod]}
+//!   claimMappings:
+//!     username: {claim: sub, prefix: 'hub:'}
+//! "#;
+//! let loaded = config::load(file, Minor::V1_33)?;
+//! let compiled = validate::validate(&loaded.configuration, Minor::V1_33, &[]).unwrap();
+//!
+//! // A token as the hub would issue it to tenant-a/app. It has no signature, so none is checked.
+//! let token = Token::imagine(&ServiceAccountToken {
+//!     namespace: "tenant-a".to_owned(),
+//!     name: "app".to_owned(),
+//!     uid: None,
+//!     issuer: "https://hub.example".to_owned(),
+//!     audience: "prod".to_owned(),
+//!     issued_at: 1_790_000_000,
+//!     lifetime: 600,
+//! });
+//! let now = jiff::Timestamp::from_second(1_790_000_001)?;
+//! let verdict = verify(&compiled, &token, &Keys::none(), now);
+//! let Union::Accepted(user) = verdict.union() else {
+//!     panic!("{verdict:?}");
+//! };
+//! assert_eq!(user.username, "hub:system:serviceaccount:tenant-a:app");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod batch;
+mod certificate;
+mod code;
+pub mod config;
+pub mod doctor;
+mod keys;
+pub mod lint;
+pub mod report;
+pub mod rights;
+pub mod token;
+pub mod validate;
+pub mod verify;
+
+pub use code::Code;
+pub use keyferry_cel_kubernetes::{Minor, UnknownMinor};

@@ -1,0 +1,187 @@
+//! Traps that the apiserver does not report.
+
+use keyferry_cel_kubernetes::{Expression, Input};
+use serde_json::Map;
+
+use super::expressions::{Shape, shapes, without_literals};
+use super::{Finding, Severity, finding};
+use crate::Code;
+use crate::config::{AuthenticationConfiguration, JwtAuthenticator, PrefixedClaimOrExpression};
+use crate::validate::Compiled;
+
+/// The group that may do everything, because every authorizer allows it.
+const MASTERS: &str = "system:masters";
+
+/// Finds the traps that need no compiled expression.
+pub(super) fn find(configuration: &AuthenticationConfiguration, findings: &mut Vec<Finding>) {
+    if configuration.jwt.len() > 1 {
+        findings.push(finding(
+            Code::ManyIssuers,
+            Severity::Note,
+            "jwt",
+            Code::ManyIssuers.cause(),
+        ));
+    }
+    for (index, jwt) in configuration.jwt.iter().enumerate() {
+        let path = format!("jwt[{index}]");
+        if jwt.issuer.audiences.len() > 1 {
+            let path = format!("{path}.issuer.audiences");
+            findings.push(finding(
+                Code::ManyAudiences,
+                Severity::Warning,
+                &path,
+                Code::ManyAudiences.cause(),
+            ));
+        }
+        find_in_prefix(
+            &jwt.claim_mappings.username,
+            &format!("{path}.claimMappings.username"),
+            findings,
+        );
+        find_in_prefix(
+            &jwt.claim_mappings.groups,
+            &format!("{path}.claimMappings.groups"),
+            findings,
+        );
+        find_in_rules(jwt, &path, findings);
+        for (path, expression) in expressions(jwt, &path) {
+            find_in_expression(expression, &path, findings);
+        }
+    }
+}
+
+fn find_in_prefix(mapping: &PrefixedClaimOrExpression, path: &str, findings: &mut Vec<Finding>) {
+    let mut push =
+        |code: Code, path: &str| findings.push(finding(code, Severity::Error, path, code.cause()));
+    if !mapping.claim.is_empty() && mapping.expression.is_empty() {
+        let path = format!("{path}.prefix");
+        match mapping.prefix.as_deref() {
+            Some("") => push(Code::EmptyPrefix, &path),
+            Some(prefix) if prefix.starts_with("system:") => push(Code::SystemPrefix, &path),
+            _ => {}
+        }
+        return;
+    }
+    let path = format!("{path}.expression");
+    let expression = mapping.expression.trim();
+    if expression.starts_with("'system:") || expression.starts_with("\"system:") {
+        push(Code::SystemPrefix, &path);
+    }
+    // A bare claim has no prefix.
+    let bare = expression.strip_prefix("claims.").is_some_and(|name| {
+        !name.is_empty()
+            && name
+                .chars()
+                .all(|character| character.is_alphanumeric() || character == '_')
+    });
+    if bare {
+        push(Code::EmptyPrefix, &path);
+    }
+}
+
+fn find_in_rules(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding>) {
+    let code: Vec<String> = jwt
+        .claim_validation_rules
+        .iter()
+        .map(|rule| without_literals(&rule.expression))
+        .collect();
+    let path = format!("{path}.claimValidationRules");
+    let bounded = code
+        .iter()
+        .any(|code| code.contains("claims.exp") && code.contains("claims.iat"));
+    if !bounded {
+        findings.push(finding(
+            Code::NoLifetimeBound,
+            Severity::Warning,
+            &path,
+            Code::NoLifetimeBound.cause(),
+        ));
+    }
+    if !code.iter().any(|code| code.contains("claims.aud")) {
+        findings.push(finding(
+            Code::NoAudienceCount,
+            Severity::Warning,
+            &path,
+            Code::NoAudienceCount.cause(),
+        ));
+    }
+}
+
+/// Lists every expression over claims, with its field.
+fn expressions<'a>(jwt: &'a JwtAuthenticator, path: &str) -> Vec<(String, &'a str)> {
+    let mappings = &jwt.claim_mappings;
+    let mut out = vec![
+        (
+            format!("{path}.claimMappings.username.expression"),
+            mappings.username.expression.as_str(),
+        ),
+        (
+            format!("{path}.claimMappings.groups.expression"),
+            mappings.groups.expression.as_str(),
+        ),
+        (
+            format!("{path}.claimMappings.uid.expression"),
+            mappings.uid.expression.as_str(),
+        ),
+    ];
+    for (index, extra) in mappings.extra.iter().enumerate() {
+        out.push((
+            format!("{path}.claimMappings.extra[{index}].valueExpression"),
+            &extra.value_expression,
+        ));
+    }
+    for (index, rule) in jwt.claim_validation_rules.iter().enumerate() {
+        out.push((
+            format!("{path}.claimValidationRules[{index}].expression"),
+            &rule.expression,
+        ));
+    }
+    out.retain(|(_, expression)| !expression.is_empty());
+    out
+}
+
+fn find_in_expression(expression: &str, path: &str, findings: &mut Vec<Finding>) {
+    for shape in shapes(expression) {
+        let code = match shape {
+            // An email by index matters only in the username.
+            Shape::EmailByIndex if !path.ends_with(".username.expression") => continue,
+            Shape::EmailByIndex => Code::EmailByIndex,
+            Shape::Arithmetic => Code::ArithmeticNotPortable,
+            Shape::ClaimsAsMap => Code::ClaimsAsMapNotPortable,
+            Shape::Escape => Code::EscapeNotPortable,
+        };
+        findings.push(finding(code, Severity::Warning, path, code.cause()));
+    }
+}
+
+/// Finds expressions that give system:masters.
+pub(super) fn find_constants(compiled: &Compiled, findings: &mut Vec<Finding>) {
+    for (index, authenticator) in compiled.authenticators.iter().enumerate() {
+        for (name, expression) in [
+            ("username", &authenticator.username),
+            ("groups", &authenticator.groups),
+        ] {
+            let Some(expression) = expression
+                .as_ref()
+                .filter(|expression| expression.text().contains(MASTERS))
+            else {
+                continue;
+            };
+            let path = format!("jwt[{index}].claimMappings.{name}.expression");
+            let (code, severity) = if gives_masters(expression) {
+                (Code::ConstantSystemMasters, Severity::Error)
+            } else {
+                (Code::NamesSystemMasters, Severity::Warning)
+            };
+            findings.push(finding(code, severity, &path, code.cause()));
+        }
+    }
+}
+
+/// Whether an expression gives system:masters to a token without any claim.
+fn gives_masters(expression: &Expression) -> bool {
+    let Ok(value) = expression.evaluate(Input::Claims(&Map::new())) else {
+        return false;
+    };
+    crate::verify::text_list(&value).is_some_and(|texts| texts.iter().any(|text| text == MASTERS))
+}

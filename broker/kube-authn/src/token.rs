@@ -1,0 +1,154 @@
+//! Reads a token as the apiserver does: first only its issuer, then with go-jose's parser, then the
+//! registered claims.
+
+mod header;
+mod number;
+mod registered;
+mod service_account;
+
+pub use service_account::ServiceAccountToken;
+
+pub(crate) use header::Signed;
+pub(crate) use number::{ClaimFault, Numbers, to_claim};
+pub(crate) use registered::Registered;
+
+use keyferry_go_formats::base64::decode_raw_url;
+use keyferry_go_formats::json::{Json, JsonFault, folds_to};
+
+use crate::Code;
+use crate::config::Undetermined;
+
+/// The longest token that is read, in bytes. An apiserver's header limit is 1 MiB.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// A token, parsed once for all authenticators.
+#[derive(Debug)]
+pub struct Token {
+    pub(crate) form: Form,
+    /// The unverified `iss`, or the reason why every authenticator skips the token.
+    pub(crate) issuer: Result<String, Code>,
+    /// The payload; always an object if `issuer` is `Ok`.
+    pub(crate) payload: Json,
+}
+
+/// Where the claims come from: a signed token, or an imagined one.
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// A signed token, or the reason why go-jose does not parse it.
+    Signed(Result<Signed, TokenFault>),
+    /// The claims of a token that does not exist yet: nothing to parse, nothing to verify.
+    Imagined,
+}
+
+/// Why go-jose does not parse a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TokenFault {
+    /// go-jose's message, and whether it is exact.
+    Malformed(String, bool),
+    /// The result of go-jose's parser cannot be decided here.
+    Undetermined(Undetermined),
+}
+
+impl Token {
+    /// Returns `iss`, unverified.
+    #[must_use]
+    pub fn issuer(&self) -> Option<&str> {
+        self.issuer.as_deref().ok()
+    }
+
+    /// Returns `sub`, unverified.
+    #[must_use]
+    pub fn subject(&self) -> Option<&str> {
+        match self.payload.member("sub") {
+            Some(Json::Text(subject)) => Some(subject),
+            _ => None,
+        }
+    }
+
+    /// Reads a token without verifying it.
+    ///
+    /// # Errors
+    /// [`Undetermined`] if it is too large.
+    pub fn read(bytes: &[u8]) -> Result<Self, Undetermined> {
+        if bytes.len() > MAX_BYTES {
+            return Err(Undetermined::new(
+                Code::TooLarge,
+                format!("the token is longer than {MAX_BYTES} bytes"),
+            ));
+        }
+        let text = String::from_utf8_lossy(bytes);
+        let skipped = |code| {
+            Ok(Self {
+                form: Form::Imagined,
+                issuer: Err(code),
+                payload: Json::Null,
+            })
+        };
+        if text.trim_start().starts_with('{') {
+            return skipped(Code::NotCompact);
+        }
+        let parts: Vec<&[u8]> = bytes.split(|byte| *byte == b'.').collect();
+        let [_, payload, _] = parts.as_slice() else {
+            return skipped(Code::NotThreeParts);
+        };
+        let Ok(payload) = decode_raw_url(payload) else {
+            return skipped(Code::PayloadNotBase64);
+        };
+        let payload = match Json::parse(&payload) {
+            Ok(payload) => payload,
+            Err(JsonFault::Syntax(_)) => return skipped(Code::PayloadNotJson),
+        };
+        match issuer(&payload) {
+            Some(issuer) => Ok(Self {
+                form: Form::Signed(Signed::parse(&text)),
+                issuer: Ok(issuer),
+                payload,
+            }),
+            None => skipped(Code::PayloadNotJson),
+        }
+    }
+
+    /// Builds the token that a hub would mint, without a signature.
+    #[must_use]
+    pub fn imagine(token: &ServiceAccountToken) -> Self {
+        Self {
+            form: Form::Imagined,
+            issuer: Ok(token.issuer.clone()),
+            payload: token.claims(),
+        }
+    }
+
+    /// Whether there is a signature that keys could verify.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        matches!(self.form, Form::Signed(_))
+    }
+}
+
+/// Returns the issuer as the apiserver's first, unverified read finds it. The member's name may be
+/// in any case, the last one counts, and null changes nothing.
+fn issuer(payload: &Json) -> Option<String> {
+    if !matches!(payload, Json::Object(_) | Json::Null) {
+        return None;
+    }
+    let mut issuer = String::new();
+    for (_, value) in payload
+        .members()
+        .iter()
+        .filter(|(name, _)| folds_to(name, "iss"))
+    {
+        match value {
+            Json::Null => {}
+            Json::Text(text) => issuer.clone_from(text),
+            _ => return None,
+        }
+    }
+    Some(if issuer == "accounts.google.com" {
+        "https://accounts.google.com".to_owned()
+    } else {
+        issuer
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Parses a compact JWS as go-jose v2 does, and returns the signed bytes.
+
+use keyferry_go_formats::base64::{decode_raw_url, encode_raw_url};
+use keyferry_go_formats::json::{Json, JsonFault, MAX_DEPTH};
+
+use super::TokenFault;
+use crate::Code;
+use crate::config::Undetermined;
+use crate::keys::{Jwk, Key, KeyFault, read_chain};
+
+/// A parsed JWS.
+#[derive(Debug)]
+pub(crate) struct Signed {
+    /// `alg`; empty if the header has none.
+    pub(crate) algorithm: String,
+    /// `kid`; empty if the header has none.
+    pub(crate) kid: String,
+    /// Whether every critical header is understood; otherwise no signature is valid.
+    pub(crate) critical_understood: bool,
+    /// The signed bytes. Like go-jose, this encodes the parts again instead of using the token's
+    /// own text.
+    pub(crate) input: Vec<u8>,
+    pub(crate) signature: Vec<u8>,
+}
+
+fn malformed<T>(reason: impl Into<String>) -> Result<T, TokenFault> {
+    Err(TokenFault::Malformed(reason.into(), true))
+}
+
+fn near<T>(reason: impl Into<String>) -> Result<T, TokenFault> {
+    Err(TokenFault::Malformed(reason.into(), false))
+}
+
+impl Signed {
+    /// Parses a token of three parts, after removing all white space.
+    pub(crate) fn parse(token: &str) -> Result<Self, TokenFault> {
+        let token: String = token
+            .chars()
+            .filter(|character| !is_space(*character))
+            .collect();
+        let parts: Vec<&str> = token.split('.').collect();
+        let [header, payload, signature] = parts.as_slice() else {
+            return malformed("go-jose/go-jose: compact JWS format must have three parts");
+        };
+        let decode = |part: &str| {
+            decode_raw_url(part.as_bytes()).or_else(|fault| malformed(fault.to_string()))
+        };
+        let (header, payload, signature) = (decode(header)?, decode(payload)?, decode(signature)?);
+        let fields = if header.is_empty() {
+            Json::Null
+        } else {
+            parse_header(&header)?
+        };
+        let (algorithm, kid) = check_fields(&fields)?;
+        let plain = fields.member("b64") == Some(&Json::Bool(false));
+        let body = if plain {
+            payload
+        } else {
+            encode_raw_url(&payload).into_bytes()
+        };
+        let input = [encode_raw_url(&header).as_bytes(), b".", &body].concat();
+        Ok(Self {
+            algorithm,
+            kid,
+            critical_understood: critical_understood(&fields),
+            input,
+            signature,
+        })
+    }
+}
+
+/// Matches Go's `unicode.IsSpace`.
+fn is_space(character: char) -> bool {
+    character.is_whitespace()
+}
+
+fn parse_header(bytes: &[u8]) -> Result<Json, TokenFault> {
+    let value = match Json::parse(bytes) {
+        Ok(value) => value,
+        Err(JsonFault::Syntax(reason)) => return malformed(reason),
+    };
+    // go-jose refuses a duplicate name at any depth, and the parser here keeps nothing below
+    // `MAX_DEPTH`.
+    if value.nests_below(MAX_DEPTH) {
+        let reason = "the token's header nests too deep to be read here";
+        return Err(TokenFault::Undetermined(Undetermined::new(
+            Code::TooDeep,
+            reason,
+        )));
+    }
+    if !matches!(value, Json::Object(_) | Json::Null) {
+        return malformed(value.mismatch("jose.rawHeader"));
+    }
+    match duplicate(&value) {
+        Some(name) => near(format!("json: duplicate key '{name}' in object")),
+        None => Ok(value),
+    }
+}
+
+/// Returns the first duplicate name in one object, at any depth.
+fn duplicate(value: &Json) -> Option<&str> {
+    let mut seen: Vec<&str> = Vec::new();
+    for (name, _) in value.members() {
+        if seen.contains(&name.as_str()) {
+            return Some(name);
+        }
+        seen.push(name);
+    }
+    match value {
+        Json::Object(members) => members.iter().find_map(|(_, value)| duplicate(value)),
+        Json::List(items) => items.iter().find_map(duplicate),
+        _ => None,
+    }
+}
+
+/// Checks every field as go-jose does, and returns `alg` and `kid`. A null field counts as absent.
+fn check_fields(fields: &Json) -> Result<(String, String), TokenFault> {
+    let (mut algorithm, mut kid) = (String::new(), String::new());
+    for (name, value) in fields
+        .members()
+        .iter()
+        .filter(|(_, value)| *value != Json::Null)
+    {
+        match name.as_str() {
+            "alg" => algorithm = text(value, "algorithm")?,
+            "kid" => kid = text(value, "key ID")?,
+            "nonce" => drop(text(value, "nonce")?),
+            "jwk" => check_embedded(value)?,
+            "x5c" => check_chain(value)?,
+            _ if has_huge_number(value) => {
+                return near("failed to unmarshal value: a number is out of range");
+            }
+            _ => {}
+        }
+    }
+    Ok((algorithm, kid))
+}
+
+fn text(value: &Json, what: &str) -> Result<String, TokenFault> {
+    value
+        .to_text()
+        .or_else(|reason| near(format!("failed to unmarshal {what}: {reason}")))
+}
+
+fn check_embedded(value: &Json) -> Result<(), TokenFault> {
+    match Jwk::read(value) {
+        Ok(Jwk {
+            key: Key::Rsa(key), ..
+        }) if key.exponent == 0 => {}
+        Ok(Jwk {
+            key: Key::Rsa(_) | Key::Ec(..) | Key::Edwards(_),
+            ..
+        }) => return Ok(()),
+        Ok(_) => {}
+        Err(KeyFault::Refused(reason)) => {
+            return near(format!("failed to unmarshal JWK: {reason}"));
+        }
+        Err(KeyFault::Undetermined(reason)) => {
+            return Err(TokenFault::Undetermined(Undetermined::new(
+                Code::UnusualKey,
+                format!("in the token's header, {reason}"),
+            )));
+        }
+    }
+    malformed("go-jose/go-jose: invalid embedded jwk, must be public key")
+}
+
+fn check_chain(value: &Json) -> Result<(), TokenFault> {
+    let texts = value
+        .to_texts()
+        .or_else(|reason| near(format!("failed to unmarshal x5c header: {reason}")))?;
+    match read_chain(&texts) {
+        Ok(_) => Ok(()),
+        Err(KeyFault::Refused(reason)) => near(format!("failed to unmarshal x5c header: {reason}")),
+        Err(KeyFault::Undetermined(reason)) => Err(TokenFault::Undetermined(Undetermined::new(
+            Code::UnusualKey,
+            reason,
+        ))),
+    }
+}
+
+fn has_huge_number(value: &Json) -> bool {
+    match value {
+        Json::Number(digits) => digits.parse::<f64>().is_ok_and(f64::is_infinite),
+        Json::List(items) => items.iter().any(has_huge_number),
+        Json::Object(members) => members.iter().any(|(_, value)| has_huge_number(value)),
+        _ => false,
+    }
+}
+
+/// Whether `crit` lists no other header than `b64`, the only one that go-jose understands.
+fn critical_understood(fields: &Json) -> bool {
+    match fields.member("crit") {
+        None | Some(Json::Null) => true,
+        Some(value) => value
+            .to_texts()
+            .is_ok_and(|names| names.iter().all(|name| name == "b64")),
+    }
+}

@@ -1,0 +1,72 @@
+//! Compiles one expression, and reports a failure as an error of its field.
+
+use keyferry_cel_kubernetes::{CompileFault, Expression, Scope};
+
+use super::{Check, ErrorType};
+use crate::Code;
+
+/// The type that an expression must have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Anything,
+    Bool,
+}
+
+/// Compiles an expression. Returns `None` if an error was recorded.
+pub(super) fn compile(
+    check: &mut Check,
+    scope: Scope,
+    text: &str,
+    wanted: Wanted,
+    path: &str,
+) -> Option<Expression> {
+    match check.environment.compile(scope, text) {
+        Ok(expression) if wanted == Wanted::Bool && !expression.is_bool() => {
+            check.invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
+            None
+        }
+        Ok(expression) => Some(expression),
+        Err(CompileFault::Refused { message }) => {
+            if message.starts_with("program instantiation failed") {
+                if wanted == Wanted::Bool && !is_bool(check, scope, text) {
+                    check.invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
+                    return None;
+                }
+                // The text is valid, but a constant in it cannot be computed; the apiserver reports
+                // an internal error.
+                check.push(
+                    Code::ExpressionNotCompiled,
+                    ErrorType::Internal,
+                    path,
+                    None,
+                    &message,
+                );
+            } else {
+                check.invalid(
+                    Code::ExpressionNotCompiled,
+                    path,
+                    text,
+                    &format!("compilation failed: {message}"),
+                );
+            }
+            None
+        }
+        Err(CompileFault::Undetermined(undetermined)) => {
+            check.unsure(Code::ExpressionUndetermined, path, &undetermined.reason);
+            None
+        }
+    }
+}
+
+/// Whether an expression without a program has type bool, which the apiserver checks first. A bool
+/// compares with a bool but not with a number; an expression without a static type compares with
+/// both.
+fn is_bool(check: &Check, scope: Scope, text: &str) -> bool {
+    let compares = |with: &str| {
+        let compared = check
+            .environment
+            .compile(scope, &format!("({text}\n) == {with}"));
+        !matches!(compared, Err(CompileFault::Refused { message }) if message.starts_with("ERROR: "))
+    };
+    compares("true") && !compares("1")
+}

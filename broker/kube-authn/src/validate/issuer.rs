@@ -1,0 +1,175 @@
+//! Checks `issuer`: URLs, audiences, certificates, egress.
+
+use keyferry_go_formats::pem;
+use keyferry_go_formats::quote::quote;
+use keyferry_go_formats::url::{self, UrlFault};
+
+use super::{Check, ErrorType};
+use crate::Code;
+use crate::certificate::{self, Certificate};
+use crate::config::Issuer;
+
+pub(super) fn check(check: &mut Check, issuer: &Issuer, path: &str) {
+    check_issuer_url(check, issuer, &format!("{path}.url"));
+    check_discovery_url(check, issuer, &format!("{path}.discoveryURL"));
+    check_audiences(check, issuer, path);
+    check_authority(check, issuer, &format!("{path}.certificateAuthority"));
+    let egress = issuer.egress_selector_type.as_str();
+    if !matches!(egress, "" | "controlplane" | "cluster") {
+        let detail = "egress selector must be either controlplane or cluster";
+        check.invalid(
+            Code::EgressSelectorUnknown,
+            &format!("{path}.egressSelectorType"),
+            egress,
+            detail,
+        );
+    }
+}
+
+fn check_issuer_url(check: &mut Check, issuer: &Issuer, path: &str) {
+    if issuer.url.is_empty() {
+        let detail = if check.new_wording() {
+            ""
+        } else {
+            "URL is required"
+        };
+        return check.required(Code::UrlMissing, path, detail);
+    }
+    if check.disallowed.contains(&issuer.url) {
+        let list: Vec<&str> = check.disallowed.iter().map(String::as_str).collect();
+        let detail = format!(
+            "URL must not overlap with disallowed issuers: [{}]",
+            list.join(" ")
+        );
+        check.invalid(Code::IssuerIsTargets, path, &issuer.url, &detail);
+    }
+    check_url(check, &issuer.url, path);
+}
+
+fn check_discovery_url(check: &mut Check, issuer: &Issuer, path: &str) {
+    if issuer.discovery_url.is_empty() {
+        return;
+    }
+    if !issuer.url.is_empty()
+        && issuer.url.trim_end_matches('/') == issuer.discovery_url.trim_end_matches('/')
+    {
+        check.invalid(
+            Code::DiscoveryUrlIsIssuer,
+            path,
+            &issuer.discovery_url,
+            "discoveryURL must be different from URL",
+        );
+    }
+    check_url(check, &issuer.discovery_url, path);
+}
+
+fn check_url(check: &mut Check, text: &str, path: &str) {
+    let url = match url::parse(text) {
+        Ok(url) => url,
+        Err(UrlFault::Refused(reason)) => {
+            return check.invalid(Code::UrlNotParsed, path, text, &reason);
+        }
+        Err(UrlFault::Undetermined(reason)) => return check.unsure(Code::UnusualUrl, path, reason),
+    };
+    for (found, code, detail) in [
+        (
+            url.scheme != "https",
+            Code::UrlNotHttps,
+            "URL scheme must be https",
+        ),
+        (
+            url.user,
+            Code::UrlHasUser,
+            "URL must not contain a username or password",
+        ),
+        (url.query, Code::UrlHasQuery, "URL must not contain a query"),
+        (
+            url.fragment,
+            Code::UrlHasFragment,
+            "URL must not contain a fragment",
+        ),
+    ] {
+        if found {
+            check.invalid(code, path, text, detail);
+        }
+    }
+}
+
+fn check_audiences(check: &mut Check, issuer: &Issuer, path: &str) {
+    let audiences = &issuer.audiences;
+    let list = format!("{path}.audiences");
+    if audiences.is_empty() {
+        return check.required(
+            Code::AudiencesMissing,
+            &list,
+            &format!("at least one {list} is required"),
+        );
+    }
+    for (index, audience) in audiences.iter().enumerate() {
+        let path = format!("{list}[{index}]");
+        if audience.is_empty() {
+            let detail = if check.new_wording() {
+                ""
+            } else {
+                "audience can't be empty"
+            };
+            check.required(Code::AudienceEmpty, &path, detail);
+        }
+        if audiences
+            .iter()
+            .take(index)
+            .any(|earlier| earlier == audience)
+        {
+            check.duplicate(Code::DuplicateAudience, &path, audience);
+        }
+    }
+    let policy = issuer.audience_match_policy.as_str();
+    let path = format!("{path}.audienceMatchPolicy");
+    if audiences.len() > 1 && policy != "MatchAny" {
+        let detail = "audienceMatchPolicy must be MatchAny for multiple audiences";
+        check.invalid(Code::MatchPolicyWrong, &path, policy, detail);
+    }
+    if audiences.len() == 1 && !matches!(policy, "" | "MatchAny") {
+        let detail = "audienceMatchPolicy must be empty or MatchAny for single audience";
+        check.invalid(Code::MatchPolicyWrong, &path, policy, detail);
+    }
+}
+
+fn check_authority(check: &mut Check, issuer: &Issuer, path: &str) {
+    let mut rest = issuer.certificate_authority.as_bytes();
+    if rest.is_empty() {
+        return;
+    }
+    let mut found = false;
+    while let Some((block, after)) = pem::decode(rest) {
+        rest = after;
+        if block.label != b"CERTIFICATE" || block.headers {
+            continue;
+        }
+        match certificate::judge(&block.bytes) {
+            Certificate::Taken(_) => found = true,
+            Certificate::Refused => {
+                let value = Some(quote("<omitted>"));
+                let detail = "x509: malformed certificate";
+                return check.push(
+                    Code::AuthorityNotCertificates,
+                    ErrorType::Invalid,
+                    path,
+                    value,
+                    detail,
+                );
+            }
+            Certificate::Unsure => {
+                return check.unsure(
+                    Code::UnusualKey,
+                    path,
+                    "libraries disagree about one of the certificates",
+                );
+            }
+        }
+    }
+    if !found {
+        let detail = "data does not contain any valid RSA or ECDSA certificates";
+        check.invalid(Code::AuthorityNotCertificates, path, "<omitted>", detail);
+    }
+}

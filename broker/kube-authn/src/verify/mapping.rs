@@ -1,0 +1,294 @@
+//! Maps claims to a user: name, then groups, then UID, then extra.
+
+use std::collections::BTreeMap;
+
+use keyferry_cel_kubernetes::{EvaluateFault, Expression, Input, UndeterminedKind, Value};
+use keyferry_go_formats::json::Json;
+use keyferry_go_formats::quote::quote;
+
+use super::claims::ClaimsView;
+use super::{End, Rejection, Stage, User, text_list};
+use crate::config::{PrefixedClaimOrExpression, Undetermined};
+use crate::validate::Authenticator;
+use crate::{Code, Minor};
+
+/// The extra key for the token's `jti`, from 1.32.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+pub(super) fn map(
+    authenticator: &Authenticator,
+    view: &ClaimsView<'_>,
+    minor: Minor,
+) -> Result<User, End> {
+    Ok(User {
+        username: username(authenticator, view)?,
+        groups: groups(authenticator, view)?,
+        uid: uid(authenticator, view)?,
+        extra: extra(authenticator, view, minor)?,
+    })
+}
+
+fn reject(stage: Stage, code: Code, message: impl Into<String>) -> End {
+    End::Rejected(Rejection::new(stage, code, message))
+}
+
+/// The failure of an expression.
+pub(super) struct Failure {
+    /// The apiserver's message, without its prefix.
+    pub(super) message: String,
+    /// Whether the message is exactly the apiserver's.
+    pub(super) exact: bool,
+}
+
+/// Rejects the token because an expression failed. `before` is the prefix of the apiserver's
+/// message.
+pub(super) fn failed(stage: Stage, code: Code, before: &str, failure: &Failure) -> End {
+    let rejection = Rejection::new(stage, code, format!("{before}{}", failure.message));
+    End::Rejected(if failure.exact {
+        rejection
+    } else {
+        rejection.near()
+    })
+}
+
+/// Evaluates an expression. The inner error rejects the token, the outer one leaves it
+/// undetermined.
+pub(super) fn evaluate(
+    expression: &Expression,
+    input: Input<'_>,
+) -> Result<Result<Value, Failure>, Undetermined> {
+    let (reason, exact) = match expression.evaluate(input) {
+        Ok(value) => return Ok(Ok(value)),
+        Err(EvaluateFault::Failed { message, certain }) => {
+            let exact = certain && is_exact(&message);
+            (message, exact)
+        }
+        Err(EvaluateFault::CostLimit) => (
+            "operation cancelled: actual cost limit exceeded".to_owned(),
+            true,
+        ),
+        Err(EvaluateFault::Undetermined(undetermined)) => {
+            let code = match undetermined.kind {
+                UndeterminedKind::ClaimTooDeep => Code::TooDeep,
+                UndeterminedKind::Expression => Code::ExpressionUndetermined,
+            };
+            return Err(Undetermined::new(
+                code,
+                format!("{}: {}", undetermined.expression, undetermined.reason),
+            ));
+        }
+    };
+    Ok(Err(Failure {
+        message: format!(
+            "expression '{}' resulted in error: {reason}",
+            expression.text()
+        ),
+        exact,
+    }))
+}
+
+/// Whether an error of an expression is one whose text was compared with the apiserver's. Others
+/// contain names of Go's types or functions, or texts of its libraries.
+fn is_exact(message: &str) -> bool {
+    const WHOLE: [&str; 5] = [
+        "division by zero",
+        "modulus by zero",
+        "integer overflow",
+        "unsigned integer overflow",
+        "optional.none() dereference",
+    ];
+    const BEGINNINGS: [&str; 4] = [
+        "type conversion error from 'string' to '",
+        "index out of range: ",
+        "invalid substring range. start: ",
+        "cannot slice(",
+    ];
+    let plain = |name: &str| {
+        name.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
+    };
+    WHOLE.contains(&message)
+        || BEGINNINGS
+            .iter()
+            .any(|beginning| message.starts_with(beginning))
+        || message.strip_prefix("no such key: ").is_some_and(plain)
+        || message
+            .strip_prefix("index out of bounds: ")
+            .is_some_and(plain)
+        || message.strip_prefix("claim ").is_some_and(|rest| {
+            rest.contains(" failed to unmarshal: json: cannot unmarshal number ")
+        })
+}
+
+fn username(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
+    const BEFORE: &str = "oidc: error evaluating username claim expression: ";
+    if let Some(expression) = &authenticator.username {
+        let value = evaluate(expression, view.input(expression)?)?.map_err(|failure| {
+            failed(
+                Stage::Username,
+                Code::UsernameExpressionFailed,
+                BEFORE,
+                &failure,
+            )
+        })?;
+        let Some(name) = value.as_str() else {
+            let message = format!("{BEFORE}username claim expression must return a string");
+            return Err(reject(Stage::Username, Code::UsernameNotString, message));
+        };
+        if name.is_empty() {
+            let message = "oidc: empty username via CEL expression is not allowed";
+            return Err(reject(Stage::Username, Code::UsernameEmpty, message));
+        }
+        return Ok(name.to_owned());
+    }
+    let mapping = &authenticator.config.claim_mappings.username;
+    let before = format!("oidc: parse username claims {}: ", quote(&mapping.claim));
+    let Some(claim) = view.payload.member(&mapping.claim) else {
+        return Err(reject(
+            Stage::Username,
+            Code::UsernameClaimMissing,
+            format!("{before}claim not present"),
+        ));
+    };
+    let name = claim.to_text().map_err(|reason| {
+        reject(
+            Stage::Username,
+            Code::UsernameClaimNotString,
+            format!("{before}{reason}"),
+        )
+    })?;
+    if mapping.claim == "email" {
+        check_email(view.payload)?;
+    }
+    Ok(prefixed(mapping, &name))
+}
+
+fn check_email(payload: &Json) -> Result<(), End> {
+    let Some(verified) = payload.member("email_verified") else {
+        return Ok(());
+    };
+    match verified.to_bool() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(reject(
+            Stage::Username,
+            Code::EmailNotVerified,
+            "oidc: email not verified",
+        )),
+        Err(reason) => {
+            let message = format!("oidc: parse 'email_verified' claim: {reason}");
+            Err(reject(Stage::Username, Code::EmailVerifiedNotBool, message))
+        }
+    }
+}
+
+fn prefixed(mapping: &PrefixedClaimOrExpression, text: &str) -> String {
+    format!("{}{text}", mapping.prefix.as_deref().unwrap_or_default())
+}
+
+fn groups(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Vec<String>, End> {
+    let mapping = &authenticator.config.claim_mappings.groups;
+    if let Some(claim) = view
+        .payload
+        .member(&mapping.claim)
+        .filter(|_| !mapping.claim.is_empty())
+    {
+        let groups = claim
+            .to_texts()
+            .or_else(|_| claim.to_text().map(|text| vec![text]))
+            .map_err(|reason| {
+                let message = format!(
+                    "oidc: parse groups claim {}: {reason}",
+                    quote(&mapping.claim)
+                );
+                reject(Stage::Groups, Code::GroupsClaimMalformed, message)
+            })?;
+        return Ok(groups
+            .iter()
+            .map(|group| prefixed(mapping, group))
+            .collect());
+    }
+    const BEFORE: &str = "oidc: error evaluating group claim expression: ";
+    let Some(expression) = &authenticator.groups else {
+        return Ok(Vec::new());
+    };
+    let value = evaluate(expression, view.input(expression)?)?.map_err(|failure| {
+        failed(
+            Stage::Groups,
+            Code::GroupsExpressionFailed,
+            BEFORE,
+            &failure,
+        )
+    })?;
+    text_list::read(&value).ok_or_else(|| {
+        let message = format!("{BEFORE}expression must return a string or a list of strings");
+        reject(Stage::Groups, Code::GroupsNotStrings, message)
+    })
+}
+
+fn uid(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
+    let name = &authenticator.config.claim_mappings.uid.claim;
+    if !name.is_empty() {
+        let before = format!("oidc: parse uid claim {}: ", quote(name));
+        let Some(claim) = view.payload.member(name) else {
+            return Err(reject(
+                Stage::Uid,
+                Code::UidClaimMissing,
+                format!("{before}claim not present"),
+            ));
+        };
+        return claim.to_text().map_err(|reason| {
+            reject(
+                Stage::Uid,
+                Code::UidClaimNotString,
+                format!("{before}{reason}"),
+            )
+        });
+    }
+    const BEFORE: &str = "oidc: error evaluating uid claim expression: ";
+    let Some(expression) = &authenticator.uid else {
+        return Ok(String::new());
+    };
+    let value = evaluate(expression, view.input(expression)?)?
+        .map_err(|failure| failed(Stage::Uid, Code::UidExpressionFailed, BEFORE, &failure))?;
+    value.as_str().map(str::to_owned).ok_or_else(|| {
+        reject(
+            Stage::Uid,
+            Code::UidNotString,
+            format!("{BEFORE}uid claim expression must return a string"),
+        )
+    })
+}
+
+fn extra(
+    authenticator: &Authenticator,
+    view: &ClaimsView<'_>,
+    minor: Minor,
+) -> Result<BTreeMap<String, Vec<String>>, End> {
+    let mut extra = BTreeMap::new();
+    if let (true, Some(Json::Text(id))) = (minor >= Minor::V1_32, view.payload.member("jti"))
+        && !id.is_empty()
+    {
+        extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]);
+    }
+    // All are evaluated before any result counts, and a failure has no `oidc:` prefix.
+    let mut values = Vec::new();
+    for (key, expression) in &authenticator.extra {
+        let value = evaluate(expression, view.input(expression)?)?
+            .map_err(|failure| failed(Stage::Extra, Code::ExtraExpressionFailed, "", &failure))?;
+        values.push((key, expression, value));
+    }
+    for (key, expression, value) in values {
+        let Some(texts) = text_list::read(&value) else {
+            let message = format!(
+                "oidc: error evaluating extra claim expression: {}: expression must return a \
+                 string or a list of strings",
+                expression.text()
+            );
+            return Err(reject(Stage::Extra, Code::ExtraNotStrings, message));
+        };
+        if !texts.is_empty() {
+            extra.insert(key.clone(), texts);
+        }
+    }
+    Ok(extra)
+}
