@@ -1,4 +1,4 @@
-{{/* Where Keyferry keeps its state, and where the Secrets lie that TargetClusters name. */}}
+{{/* The namespace of Keyferry's state, and of the Secrets that TargetClusters name. */}}
 {{- define "keyferry.stateNamespace" -}}
 {{- .Values.clusterResourceNamespace | default .Release.Namespace -}}
 {{- end }}
@@ -15,7 +15,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* One Keyferry per hub, so its Pods need no more than its name. */}}
+{{/* A hub has one Keyferry, so the name alone selects its Pods. */}}
 {{- define "keyferry.selector" -}}
 app.kubernetes.io/name: keyferry
 {{- end }}
@@ -36,7 +36,7 @@ app.kubernetes.io/name: keyferry
 {{- end -}}
 {{- end }}
 
-{{/* The ServerConfiguration. What is null is left out, so that Keyferry's own defaults stand. */}}
+{{/* The ServerConfiguration. Null values are omitted, so that Keyferry's own defaults apply. */}}
 {{- define "keyferry.configuration" -}}
 {{- $config := .Values.config -}}
 {{- $tls := dict "certFile" "/etc/keyferry/discovery-tls/tls.crt" "keyFile" "/etc/keyferry/discovery-tls/tls.key" -}}
