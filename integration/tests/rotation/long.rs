@@ -17,9 +17,9 @@
     reason = "rooms of the rotation tests, not all of which are used here"
 )]
 
-#[path = "../tests/rotation/load.rs"]
+#[path = "load.rs"]
 mod load;
-#[path = "../tests/rotation/stage.rs"]
+#[path = "stage.rs"]
 mod stage;
 
 use std::process::ExitCode;
