@@ -18,7 +18,7 @@ use keyferry_integration::world::{
 };
 use serde_json::Value;
 
-use crate::repositories::{Addresses, File, components};
+use super::repositories::{Addresses, File, components};
 
 pub(crate) const TENANTS: [&str; 2] = ["tenant-a", "tenant-b"];
 /// A tenant that is added and removed again.

@@ -8,8 +8,8 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::until_gone;
 use keyferry_integration::world::shipped;
 
-use crate::fleet::{D2, GUEST, commit, kustomization, until_object};
-use crate::repositories::File;
+use super::fleet::{D2, GUEST, commit, kustomization, until_object};
+use super::repositories::File;
 
 const BELONGINGS: &str = "/api/v1/namespaces/apps/configmaps/belongings";
 

@@ -7,7 +7,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::fleet::{D2, TENANTS, kustomization, until_object};
+use super::fleet::{D2, TENANTS, kustomization, until_object};
 
 const SETTINGS: &str = "/api/v1/namespaces/apps/configmaps/settings";
 
@@ -109,7 +109,7 @@ pub(crate) async fn the_platform_repository_holds_all_of_the_hub(d2: Arc<D2>) ->
             cluster["spec"]["allow"][0],
             json!({ "namespaces": [tenant], "serviceAccounts": ["reconciler"], "deliveries": [delivery] })
         );
-        assert_eq!(cluster["spec"]["audience"], crate::fleet::audience(&target));
+        assert_eq!(cluster["spec"]["audience"], super::fleet::audience(&target));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use keyferry_integration::world::on_hub::OnHub;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::tenant::{EVERY_SHAPE, Tenant};
+use super::tenant::{EVERY_SHAPE, Tenant};
 
 const PAIRING: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
 /// The hub's issuer, which is also its own audience.

@@ -9,7 +9,7 @@ use keyferry_integration::runner::TestError;
 use keyferry_integration::world::{AUDIENCE_A, CALLER_AUDIENCE, World, caller_token, claims};
 use serde_json::{Value, json};
 
-use crate::surfaces::until;
+use super::surfaces::until;
 
 pub(crate) async fn bad_tokens(
     world: &World,

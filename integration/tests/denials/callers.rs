@@ -9,7 +9,7 @@ use keyferry_integration::world::{
     ACCOUNT, Subject, TENANT, World, caller_token, let_mint, take_back,
 };
 
-use crate::surfaces::{denied, granted, nothing_minted, until};
+use super::surfaces::{denied, granted, nothing_minted, until};
 
 /// Keyferry caches a review of the hub for ten seconds. The rest is room for a busy machine, and is
 /// far below the lifetime of a cached token.

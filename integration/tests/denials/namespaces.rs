@@ -7,7 +7,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{World, caller_token};
 use serde_json::{Value, json};
 
-use crate::surfaces::{denied, granted, nothing_minted, until};
+use super::surfaces::{denied, granted, nothing_minted, until};
 
 /// The watch reports within milliseconds. This is room for a busy machine, and is far below the
 /// lifetime of the cached token.

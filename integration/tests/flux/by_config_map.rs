@@ -14,7 +14,7 @@ use keyferry_integration::world::on_hub::{
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, access, access_to, config_map_path, declare, until, user, who_applied};
+use super::stage::{Stage, access, access_to, config_map_path, declare, until, user, who_applied};
 
 const TENANT: &str = "tenant-b";
 

@@ -9,7 +9,7 @@ use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::caller_token;
 
-use crate::stage::{Stage, handed_out, owner_and_deployer, reason, two_targets, until};
+use super::stage::{Stage, handed_out, owner_and_deployer, reason, two_targets, until};
 
 pub(crate) async fn made_anew(
     stage: &Stage,

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::stage::{NOT_GRANTED, Stage, owner_and_deployer, reason, two_targets, until};
+use super::stage::{NOT_GRANTED, Stage, owner_and_deployer, reason, two_targets, until};
 
 /// A Keyferry behind a proxy, six concurrent callers of one key, and a mint that is blocked until
 /// the test releases it.

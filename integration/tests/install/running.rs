@@ -13,7 +13,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::setup::{Hubs, NAMESPACE, TENANT};
+use super::setup::{Hubs, NAMESPACE, TENANT};
 
 const WITHIN: Duration = Duration::from_secs(60);
 const ACCOUNT: &str = "system:serviceaccount:keyferry-system:keyferry";
