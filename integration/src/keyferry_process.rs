@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::process::Command;
+use tokio::sync::OnceCell;
 
 use crate::http_client::plain_client;
 use crate::process::{Process, ProcessError, ProcessSpec, Signal, tail_of_file};
@@ -42,7 +43,7 @@ pub enum KeyferryError {
     },
 }
 
-/// A built binary. Fixtures build it once and clone it.
+/// A built binary.
 #[derive(Debug, Clone)]
 pub struct KeyferryBinary {
     path: PathBuf,
@@ -70,8 +71,14 @@ pub struct ServeSpec {
 }
 
 impl KeyferryBinary {
-    /// Builds the binary with cargo, or uses the file that `KEYFERRY_BIN` names.
+    /// Builds the binary with cargo, or uses the file that `KEYFERRY_BIN` names. A process builds it
+    /// once, so that all its suites run the same one.
     pub async fn build() -> Result<Self, KeyferryError> {
+        static BUILT: OnceCell<KeyferryBinary> = OnceCell::const_new();
+        BUILT.get_or_try_init(Self::built_now).await.cloned()
+    }
+
+    async fn built_now() -> Result<Self, KeyferryError> {
         if let Some(path) = std::env::var_os("KEYFERRY_BIN") {
             return Ok(Self { path: path.into() });
         }

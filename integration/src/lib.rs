@@ -39,4 +39,5 @@ pub mod relay;
 pub mod rendered;
 pub mod rest;
 pub mod runner;
+pub mod wait;
 pub mod world;

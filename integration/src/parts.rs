@@ -46,7 +46,7 @@ impl Minor {
 }
 
 /// One real binary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// etcd 3.6.
     Etcd,
@@ -268,7 +268,7 @@ impl Part {
     }
 
     /// The seconds of a cold build on two cores. Printed only, never used as a timeout.
-    fn expected_seconds(self) -> u32 {
+    pub(crate) fn expected_seconds(self) -> u32 {
         match self {
             Self::Etcd => 50,
             Self::ApiServer(_) => 250,
@@ -379,22 +379,25 @@ impl Parts {
         if let Some(found) = self.in_assets(part).await {
             return Ok(found);
         }
-        build::cached_or_built(
-            &self.manifests.join(part.shelf()).join(part.directory()),
-            &self.cache,
-            part,
-        )
-        .await
+        build::cached_or_built(&self.manifest(part), &self.cache, part).await
+    }
+
+    /// Whether the binary is in a folder, so that nothing has to be built.
+    pub async fn has(&self, part: Part) -> bool {
+        build::cached(&self.manifest(part), &self.cache, part).is_ok_and(|path| path.is_file())
+            || self.in_assets(part).await.is_some()
+    }
+
+    /// Whether a client in another language is installed.
+    pub fn has_client(&self, client: installed::Client) -> bool {
+        let source = self.manifests.join("clients").join(client.directory());
+        installed::is_installed(&source, &self.cache, client)
     }
 
     /// Returns the source folder of a pinned tool, for files beside its program such as its CRDs.
     /// Go downloads it once.
     pub async fn module(&self, part: Part) -> Result<PathBuf, PartError> {
-        module::folder(
-            &self.manifests.join(part.shelf()).join(part.directory()),
-            part,
-        )
-        .await
+        module::folder(&self.manifest(part), part).await
     }
 
     /// Returns a client in another language, ready to run; installs it once if it is not in the
@@ -409,6 +412,10 @@ impl Parts {
             client,
         )
         .await
+    }
+
+    fn manifest(&self, part: Part) -> PathBuf {
+        self.manifests.join(part.shelf()).join(part.directory())
     }
 
     async fn in_assets(&self, part: Part) -> Option<PathBuf> {

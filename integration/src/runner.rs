@@ -1,31 +1,39 @@
-//! Runs async tests against one shared fixture, which starts when the first test needs it.
+//! Runs async tests against real control planes, as one test executable.
+//!
+//! A [`Suite`] is a list of tests with one fixture, which starts when the first test needs it and
+//! ends with the last. [`Run`] runs several suites at once, in lanes: the tests mostly wait, so two
+//! cores serve several fixtures.
 //!
 //! A machine that cannot run the real parts reports the tests as ignored, with the reason. With
 //! `KEYFERRY_REQUIRE_REAL=1`, that is a failure. `--list` starts nothing.
 
+mod lanes;
 mod outcome;
+mod prepare;
+mod run;
+mod stage;
 
-use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
-use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use tokio::runtime::{self, Handle};
-use tokio::sync::{OnceCell, RwLock};
+use libtest_mimic::Trial;
 
 pub use outcome::{NotStarted, TestError, TestResult};
+pub use prepare::Needed;
+pub use run::Run;
 
 use crate::fleet::Fleet;
-use outcome::{missing, test_outcome};
+use lanes::Lane;
+use prepare::CONTROL_PLANES;
+use stage::{Stage, trial};
 
 /// The limit for a test that hangs. On a busy machine the longest tests take two minutes.
 const TEST_LIMIT: Duration = Duration::from_secs(300);
 
-/// The number of threads that run tests.
-const WORKERS: usize = 16;
+/// The number of concurrent tests of a suite that sets no other.
+const TESTS_AT_ONCE: usize = 4;
 
 /// The environment that tests share.
 pub trait Fixture: Send + Sync + 'static {
@@ -42,8 +50,9 @@ impl Fixture for Fleet {
 type BoxedFuture<R> = Pin<Box<dyn Future<Output = R> + Send>>;
 type Start<T> = Box<dyn Fn() -> BoxedFuture<Result<T, NotStarted>> + Send + Sync>;
 type Body<T> = Box<dyn FnOnce(Arc<T>) -> BoxedFuture<TestResult> + Send>;
+type Guest = Box<dyn FnOnce(&Arc<Lane>, Duration) -> Vec<Trial>>;
 
-/// Whether a test may run at the same time as others.
+/// Whether a test may run at the same time as others of its suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Company {
     Shared,
@@ -56,23 +65,42 @@ struct LiveTest<T> {
     body: Body<T>,
 }
 
-/// Trials that are ready to run, and the fixtures that they share.
-type Ready = (Vec<Trial>, Vec<Box<dyn Any>>);
-type Guest = Box<dyn FnOnce(&Handle, Duration) -> Ready>;
-
 /// Tests that share one fixture.
 pub struct Suite<T> {
     start: Start<T>,
     tests: Vec<LiveTest<T>>,
     guests: Vec<Guest>,
-    at_once: Option<usize>,
     limit: Duration,
+    traits: Traits,
+}
+
+/// How a suite runs beside others.
+#[derive(Debug, Clone)]
+struct Traits {
+    at_once: usize,
+    exclusive: bool,
+    only_on_request: bool,
+    needed: Vec<Needed>,
+}
+
+/// A [`Suite`] without the type of its fixture.
+pub struct BoxedSuite {
+    traits: Traits,
+    trials: Box<dyn FnOnce(&Arc<Lane>) -> Vec<Trial>>,
 }
 
 impl<T> std::fmt::Debug for Suite<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<&str> = self.tests.iter().map(|test| test.name.as_str()).collect();
         f.debug_struct("Suite").field("tests", &names).finish()
+    }
+}
+
+impl std::fmt::Debug for BoxedSuite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BoxedSuite")
+            .field("traits", &self.traits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,15 +114,19 @@ impl<T: Fixture> Suite<T> {
             start: Box::new(move || Box::pin(start())),
             tests: Vec::new(),
             guests: Vec::new(),
-            at_once: None,
             limit: TEST_LIMIT,
+            traits: Traits {
+                at_once: TESTS_AT_ONCE,
+                exclusive: false,
+                only_on_request: false,
+                needed: CONTROL_PLANES.to_vec(),
+            },
         }
     }
 
-    /// Sets the number of concurrent tests, whatever the number of cores, for tests that mostly
-    /// wait. `--test-threads` overrides it.
+    /// Sets the number of concurrent tests, which is 4 otherwise. `--test-threads` overrides it.
     pub fn at_once(mut self, tests: usize) -> Self {
-        self.at_once = Some(tests);
+        self.traits.at_once = tests;
         self
     }
 
@@ -104,12 +136,30 @@ impl<T: Fixture> Suite<T> {
         self
     }
 
+    /// Names parts that the suite needs beside the control planes. They are built before it takes a
+    /// lane, because a build takes longer than a test may.
+    pub fn needs(mut self, needed: impl IntoIterator<Item = Needed>) -> Self {
+        self.traits.needed.extend(needed);
+        self
+    }
+
+    /// Runs the suite after all others and beside none, for tests that measure time.
+    pub fn exclusive(mut self) -> Self {
+        self.traits.exclusive = true;
+        self
+    }
+
+    /// Runs the suite only with `--ignored` or `--include-ignored`, for tests that take an hour.
+    pub fn only_on_request(mut self) -> Self {
+        self.traits.only_on_request = true;
+        self
+    }
+
     /// Adds the tests of another suite, with its own fixture and the limits of this one, for suites
-    /// that mostly wait. They run first and share the threads.
+    /// that mostly wait. They run first, in the same lane.
     pub fn beside<U: Fixture>(mut self, other: Suite<U>) -> Self {
-        self.guests.push(Box::new(move |runtime, limit| {
-            other.limit(limit).ready(runtime)
-        }));
+        self.guests
+            .push(Box::new(move |lane, limit| other.limit(limit).trials(lane)));
         self
     }
 
@@ -121,8 +171,8 @@ impl<T: Fixture> Suite<T> {
         self.with(name, Company::Shared, body)
     }
 
-    /// Adds a test that runs alone, because it stops or changes what others use. It must restore
-    /// everything.
+    /// Adds a test that runs without the others of its suite, because it stops or changes what they
+    /// use. It must restore everything.
     pub fn test_alone<F>(self, name: &str, body: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Self
     where
         F: Future<Output = TestResult> + Send + 'static,
@@ -130,52 +180,28 @@ impl<T: Fixture> Suite<T> {
         self.with(name, Company::Alone, body)
     }
 
-    /// Runs the tests that the command line selects. The fixture has ended when this returns.
-    pub fn run(self) -> ExitCode {
-        let mut arguments = Arguments::from_args();
-        arguments.test_threads = arguments.test_threads.or(self.at_once);
-        // More threads than processors: a worker may block until a process ends, and the proxies
-        // must keep running.
-        let runtime = match runtime::Builder::new_multi_thread()
-            .worker_threads(WORKERS)
-            .enable_all()
-            .build()
-        {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                eprintln!("start a tokio runtime: {error}");
-                return ExitCode::FAILURE;
-            }
-        };
-        let (trials, stages) = self.ready(runtime.handle());
-        let code = libtest_mimic::run(&arguments, trials).exit_code();
-        let _inside = runtime.enter();
-        drop(stages);
-        code
+    /// The suite without the type of its fixture, for [`Run::suite`].
+    pub fn boxed(self) -> BoxedSuite {
+        BoxedSuite {
+            traits: self.traits.clone(),
+            trials: Box::new(move |lane| self.trials(lane)),
+        }
     }
 
-    fn ready(self, runtime: &Handle) -> Ready {
+    fn trials(self, lane: &Arc<Lane>) -> Vec<Trial> {
         let limit = self.limit;
-        let stage = Arc::new(Stage {
-            start: self.start,
-            limit,
-            fixture: OnceCell::new(),
-            company: RwLock::new(()),
-            runtime: runtime.clone(),
-        });
-        let (mut trials, mut stages) = (Vec::new(), Vec::<Box<dyn Any>>::new());
-        for guest in self.guests {
-            let (further, its_stages) = guest(runtime, limit);
-            trials.extend(further);
-            stages.extend(its_stages);
-        }
+        let mut trials: Vec<Trial> = self
+            .guests
+            .into_iter()
+            .flat_map(|guest| guest(lane, limit))
+            .collect();
+        let stage = Arc::new(Stage::new(self.start, limit, Arc::clone(lane)));
         trials.extend(
             self.tests
                 .into_iter()
                 .map(|test| trial(test, Arc::clone(&stage))),
         );
-        stages.push(Box::new(stage));
-        (trials, stages)
+        trials
     }
 
     fn with<F>(
@@ -194,64 +220,4 @@ impl<T: Fixture> Suite<T> {
         });
         self
     }
-}
-
-/// The state that the trials of one suite share.
-struct Stage<T> {
-    start: Start<T>,
-    fixture: OnceCell<Result<Arc<T>, NotStarted>>,
-    company: RwLock<()>,
-    runtime: Handle,
-    limit: Duration,
-}
-
-impl<T: Fixture> Stage<T> {
-    async fn fixture(&self) -> &Result<Arc<T>, NotStarted> {
-        self.fixture
-            .get_or_init(|| async {
-                let started = Instant::now();
-                let fixture = (self.start)().await.map(Arc::new);
-                if fixture.is_ok() {
-                    eprintln!("fixture up in {:.1} s", started.elapsed().as_secs_f32());
-                }
-                fixture
-            })
-            .await
-    }
-
-    async fn perform(&self, test: LiveTest<T>) -> Result<Completion, Failed> {
-        let fixture = match self.fixture().await {
-            Ok(fixture) => Arc::clone(fixture),
-            Err(NotStarted::Missing(reason)) => return missing(reason),
-            Err(NotStarted::Failed(error)) => {
-                return Err(format!("the fixture did not start: {error}").into());
-            }
-        };
-        let (_shared, _alone);
-        match test.company {
-            Company::Shared => _shared = self.company.read().await,
-            Company::Alone => _alone = self.company.write().await,
-        }
-        let started = Instant::now();
-        let mut running = tokio::spawn((test.body)(Arc::clone(&fixture)));
-        let ended = tokio::time::timeout(self.limit, &mut running).await;
-        eprintln!(
-            "{} took {:.0} s",
-            test.name,
-            started.elapsed().as_secs_f32()
-        );
-        if ended.is_err() {
-            running.abort();
-        }
-        test_outcome(ended, self.limit).map_err(|why| {
-            let logs = fixture.log_tails();
-            Failed::from(format!("{why}\n{logs}"))
-        })
-    }
-}
-
-fn trial<T: Fixture>(test: LiveTest<T>, stage: Arc<Stage<T>>) -> Trial {
-    Trial::ignorable_test(test.name.clone(), move || {
-        stage.runtime.clone().block_on(stage.perform(test))
-    })
 }

@@ -2,46 +2,26 @@
 //! versions: what each policy refuses and allows, by every way of writing. The writers are tenants,
 //! platform admins, cluster admins, the kubelet, and Keyferry's own account with its shipped
 //! rights.
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it measured"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "admission_policies/audience.rs"]
 mod audience;
-#[path = "admission_policies/author.rs"]
 mod author;
-#[path = "admission_policies/kept.rs"]
 mod kept;
-#[path = "admission_policies/keyferry_self.rs"]
 mod keyferry_self;
-#[path = "admission_policies/kubelet.rs"]
 mod kubelet;
-#[path = "admission_policies/labels.rs"]
 mod labels;
-#[path = "admission_policies/latency.rs"]
 mod latency;
-#[path = "admission_policies/pairing.rs"]
 mod pairing;
-#[path = "admission_policies/people.rs"]
 mod people;
-#[path = "admission_policies/retarget.rs"]
 mod retarget;
-#[path = "admission_policies/stage.rs"]
 mod stage;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use keyferry_integration::runner::Suite;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 
 use stage::Stage;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
         .limit(Duration::from_secs(400))
         .at_once(4)
@@ -88,6 +68,13 @@ fn main() -> ExitCode {
             "the_command_checks_what_it_prints",
             audience::the_command_checks_what_it_prints,
         )
-        .test_alone("latency_of_a_token_request", latency::measured)
-        .run()
+        .boxed()
+}
+
+/// The measurement, which needs a machine that does nothing else.
+pub(crate) fn latency() -> BoxedSuite {
+    Suite::new(Stage::start)
+        .exclusive()
+        .test("of_a_token_request", latency::measured)
+        .boxed()
 }

@@ -3,12 +3,7 @@
 //!
 //! Only `discoveryURL` and `certificateAuthority` differ from the shipped file, because the test
 //! serves the issuers' documents.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use keyferry_integration::auth_configs::{self, AuthConfig, Case, Expected, VectorSigner};
@@ -16,13 +11,13 @@ use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::document_server::DocumentServer;
 use keyferry_integration::fleet::FleetError;
 use keyferry_integration::parts::{Minor, Part};
-use keyferry_integration::runner::{Fixture, NotStarted, Suite, TestError, TestResult};
+use keyferry_integration::runner::{BoxedSuite, Fixture, NotStarted, Suite, TestError, TestResult};
 use keyferry_integration::world::Ground;
 use serde_json::{Value, json};
 
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
         .at_once(2)
         // A target needs about ten seconds for each change of the file.
@@ -35,7 +30,7 @@ fn main() -> ExitCode {
             "every_file_answers_as_written_on_1_33",
             |stage| async move { stage.every_file(Minor::V1_33).await },
         )
-        .run()
+        .boxed()
 }
 
 struct Stage {

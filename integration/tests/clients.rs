@@ -1,36 +1,20 @@
 //! Tests clients: the kubeconfig in the real kubectl and in client-go, and Keyferry's command line
 //! with and without a server.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "clients/client_key.rs"]
 mod client_key;
-#[path = "clients/command.rs"]
 mod command;
-#[path = "clients/connections.rs"]
 mod connections;
-#[path = "clients/document.rs"]
 mod document;
-#[path = "clients/errors.rs"]
 mod errors;
-#[path = "clients/exec.rs"]
 mod exec;
-#[path = "clients/kubeconfigs.rs"]
 mod kubeconfigs;
-#[path = "clients/targets.rs"]
 mod targets;
-#[path = "clients/through_server.rs"]
 mod through_server;
-#[path = "clients/without_server.rs"]
 mod without_server;
-
-use std::process::ExitCode;
 
 use keyferry_integration::fleet::FleetError;
 use keyferry_integration::parts::Part;
-use keyferry_integration::runner::{NotStarted, Suite};
+use keyferry_integration::runner::{BoxedSuite, Needed, NotStarted, Suite};
 use keyferry_integration::world::World;
 
 /// Starts the world and builds the client program, which on a new machine takes longer than a test
@@ -46,8 +30,9 @@ async fn start() -> Result<World, NotStarted> {
     Ok(world)
 }
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(start)
+        .needs([Needed::Part(Part::ClientGo)])
         .test(
             "kubectl_takes_the_kubeconfig_as_it_is",
             document::kubectl_takes_the_kubeconfig_as_it_is,
@@ -104,5 +89,5 @@ fn main() -> ExitCode {
             "the_users_own_file_serves_every_command",
             kubeconfigs::the_users_own_file_serves_every_command,
         )
-        .run()
+        .boxed()
 }

@@ -1,33 +1,18 @@
 //! Tests the requirements of docs/conformance.md on a discovery endpoint that no other suite
 //! covers. The table there names the test of every check.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it measured"
-)]
 
-#[path = "conformance/certificate_chain.rs"]
 mod certificate_chain;
-#[path = "conformance/flood.rs"]
 mod flood;
-#[path = "conformance/jwks_uri.rs"]
 mod jwks_uri;
-#[path = "conformance/many_keys.rs"]
 mod many_keys;
-#[path = "conformance/metrics.rs"]
 mod metrics;
-#[path = "discovery/setup.rs"]
-mod setup;
 
-use std::process::ExitCode;
-
-use keyferry_integration::runner::Suite;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 use keyferry_integration::world::World;
 
-fn main() -> ExitCode {
+use crate::discovery::setup;
+
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(World::start)
         .at_once(4)
         .test(
@@ -50,5 +35,5 @@ fn main() -> ExitCode {
             "a_flood_of_unknown_kids_at_targets",
             flood::of_unknown_kids_at_targets,
         )
-        .run()
+        .boxed()
 }

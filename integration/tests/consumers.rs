@@ -1,25 +1,21 @@
 //! Tests delivered objects with the code of other consumers: Argo CD's reader of cluster Secrets,
 //! and the library of ClusterProfiles.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "consumers/argo_cd.rs"]
 mod argo_cd;
-#[path = "consumers/cluster_profile.rs"]
 mod cluster_profile;
-#[path = "consumers/stage.rs"]
 mod stage;
 
-use std::process::ExitCode;
-
-use keyferry_integration::runner::Suite;
+use keyferry_integration::parts::Part;
+use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 
 use stage::Stage;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
+        .needs([
+            Needed::Part(Part::ArgoCd),
+            Needed::Part(Part::ClusterInventory),
+        ])
         .test(
             "argo_cd_takes_the_bearer_form",
             argo_cd::takes_the_bearer_form,
@@ -29,5 +25,5 @@ fn main() -> ExitCode {
             "the_inventory_takes_the_cluster_profile",
             cluster_profile::is_taken,
         )
-        .run()
+        .boxed()
 }

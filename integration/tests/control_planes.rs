@@ -1,14 +1,5 @@
 //! Tests the harness itself on real control planes, because every other test here relies on it.
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it measured"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,14 +14,14 @@ use keyferry_integration::parts::Minor;
 use keyferry_integration::pki::SigningKeyKind;
 use keyferry_integration::rbac::{apply_manifests, service_account_kubeconfig};
 use keyferry_integration::rest::RestClient;
-use keyferry_integration::runner::{NotStarted, Suite, TestError, TestResult};
+use keyferry_integration::runner::{BoxedSuite, NotStarted, Suite, TestError, TestResult};
 use serde_json::{Value, json};
 
 const TENANT: &str = "tenant-a";
 const ACCOUNT: &str = "reconciler";
 const AUDIENCE: &str = "https://targets.keyferry.test";
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(start)
         .test("versions_answer_as_pinned", versions_answer_as_pinned)
         .test("the_hub_mints_by_token_request", the_hub_mints)
@@ -66,7 +57,7 @@ fn main() -> ExitCode {
             "a_suspended_hub_answers_nothing",
             a_suspended_hub_answers_nothing,
         )
-        .run()
+        .boxed()
 }
 
 async fn start() -> Result<Fleet, NotStarted> {

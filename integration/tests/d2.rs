@@ -1,29 +1,23 @@
 //! Runs the shipped fleet of `examples/d2`: a platform repository, two tenants, two targets, and
 //! Flux locked down.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "d2/admission_policies.rs"]
 mod admission_policies;
-#[path = "d2/fleet.rs"]
 mod fleet;
-#[path = "d2/leaving.rs"]
 mod leaving;
-#[path = "d2/repositories.rs"]
 mod repositories;
-#[path = "d2/tenants.rs"]
 mod tenants;
 
-use std::process::ExitCode;
-
-use keyferry_integration::runner::Suite;
+use keyferry_integration::parts::Part;
+use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 
 use fleet::D2;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(D2::start)
+        .needs([
+            Needed::Part(Part::SourceController),
+            Needed::Part(Part::KustomizeController),
+        ])
         .test(
             "each_tenant_is_on_its_own_target",
             tenants::each_tenant_is_on_its_own_target,
@@ -52,5 +46,5 @@ fn main() -> ExitCode {
             "no_source_of_another_namespace_and_no_remote_base",
             admission_policies::no_source_of_another_namespace_and_no_remote_base,
         )
-        .run()
+        .boxed()
 }

@@ -1,51 +1,31 @@
 //! Tests the controller on a real hub: it turns TargetClusters and TargetAccesses into objects that
 //! lead to real targets.
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it measured"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "deliveries/cluster_api.rs"]
 mod cluster_api;
-#[path = "deliveries/drain.rs"]
 mod drain;
-#[path = "deliveries/faults.rs"]
 mod faults;
-#[path = "deliveries/foreign.rs"]
 mod foreign;
-#[path = "deliveries/granted.rs"]
 mod granted;
-#[path = "deliveries/killed.rs"]
 mod killed;
-#[path = "deliveries/languages.rs"]
 mod languages;
-#[path = "deliveries/leader.rs"]
 mod leader;
-#[path = "deliveries/lease.rs"]
 mod lease;
-#[path = "deliveries/metadata.rs"]
 mod metadata;
-#[path = "deliveries/profile.rs"]
 mod profile;
-#[path = "deliveries/seen.rs"]
 mod seen;
-#[path = "deliveries/tenant.rs"]
 mod tenant;
-#[path = "deliveries/watch.rs"]
 mod watch;
-#[path = "deliveries/written.rs"]
 mod written;
 
-use std::process::ExitCode;
+use keyferry_integration::parts::installed::Client;
+use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 
-use keyferry_integration::runner::Suite;
-
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(languages::start)
+        .needs([
+            Needed::Client(Client::PythonKubernetes),
+            Needed::Client(Client::JavaScriptKubernetes),
+        ])
         .at_once(8)
         .test(
             "a_declared_access_gets_its_secret_and_the_secret_leads_to_the_target",
@@ -200,5 +180,5 @@ fn main() -> ExitCode {
             "a_watch_that_is_told_gone_misses_nothing",
             watch::a_watch_that_is_told_gone_misses_nothing,
         )
-        .run()
+        .boxed()
 }

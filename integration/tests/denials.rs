@@ -1,33 +1,19 @@
 //! Tests everything that must be refused, on both surfaces: the same few bytes outside, the true
 //! reason in the audit log, nothing issued and nothing minted. Each denial is beside an allowed
 //! request that differs in one thing only.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "denials/bad_tokens.rs"]
 mod bad_tokens;
-#[path = "denials/callers.rs"]
 mod callers;
-#[path = "denials/methods.rs"]
 mod methods;
-#[path = "denials/namespaces.rs"]
 mod namespaces;
-#[path = "denials/one_answer.rs"]
 mod one_answer;
-#[path = "denials/setup.rs"]
 mod setup;
-#[path = "denials/surfaces.rs"]
 mod surfaces;
-#[path = "denials/tokens.rs"]
 mod tokens;
 
-use std::process::ExitCode;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 
-use keyferry_integration::runner::Suite;
-
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(setup::start)
         .test(
             "a_denial_says_the_same_whatever_the_cause",
@@ -86,5 +72,5 @@ fn main() -> ExitCode {
             "keyferrys_own_namespace_is_closed",
             namespaces::keyferrys_own_namespace_is_closed,
         )
-        .run()
+        .boxed()
 }

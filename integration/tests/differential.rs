@@ -2,7 +2,7 @@
 //! `auth-configs/`, on random cases, and on random texts that are YAML or nearly so.
 //!
 //! A longer run, or another one: `KEYFERRY_DIFFERENTIAL_CASES=100000 KEYFERRY_DIFFERENTIAL_SEED=7
-//! cargo test -p keyferry-integration --test differential`. `KEYFERRY_DIFFERENTIAL_FIRST` starts at
+//! cargo test -p keyferry-integration -- differential::`. `KEYFERRY_DIFFERENTIAL_FIRST` starts at
 //! another case, `_SHOWN` says how many disagreements are shrunk and printed with both answers
 //! (12), and `_WORDS=1` prints texts that differ where none is said to be kube-apiserver's own.
 //!
@@ -12,15 +12,16 @@
 //! The run fails on any disagreement, when less than 98 % of the judgements are decided, or when no
 //! case met some class of refusals.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use keyferry_integration::differential::{self, Cases, Settings};
 use keyferry_integration::oracle::Oracles;
-use keyferry_integration::runner::Suite;
+use keyferry_integration::parts::{OracleRelease, Part};
+use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Oracles::start)
+        .needs(OracleRelease::ALL.map(|release| Needed::Part(Part::Oracle(release))))
         .limit(Duration::from_secs(3600))
         .test(
             "the_oracles_say_what_real_servers_said",
@@ -36,5 +37,5 @@ fn main() -> ExitCode {
         .test("both_say_the_same_of_yaml", |oracles| async move {
             differential::differ(&oracles, Settings::from_environment(Cases::Yaml)).await
         })
-        .run()
+        .boxed()
 }

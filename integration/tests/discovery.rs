@@ -1,38 +1,20 @@
 //! Tests the published documents of one hub's issuer over real TLS connections, whatever the hub
 //! behind them does. docs/conformance.md names the test for each rule of an endpoint that every
 //! verifier can use.
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it measured"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "discovery/certificates.rs"]
 mod certificates;
-#[path = "discovery/cold.rs"]
 mod cold;
-#[path = "discovery/http.rs"]
 mod http_rules;
-#[path = "discovery/key_sets.rs"]
 mod key_sets;
-#[path = "discovery/replicas.rs"]
 mod replicas;
-#[path = "discovery/setup.rs"]
-mod setup;
-#[path = "discovery/sound.rs"]
+pub(crate) mod setup;
 mod sound;
-#[path = "discovery/upstream.rs"]
 mod upstream;
 
-use std::process::ExitCode;
-
-use keyferry_integration::runner::Suite;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 use keyferry_integration::world::World;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(World::start)
         .at_once(8)
         .test("documents_are_sound", sound::documents_are_sound)
@@ -86,5 +68,5 @@ fn main() -> ExitCode {
             "odd_keys_are_left_out_and_new_ones_taken_in",
             key_sets::odd_keys_are_left_out_and_new_ones_taken_in,
         )
-        .run()
+        .boxed()
 }

@@ -1,29 +1,19 @@
 //! Breaks a federation in real ways, and tests what `keyferry doctor` reports in each of its three
 //! modes.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "doctor/cases.rs"]
 mod cases;
-#[path = "doctor/federation.rs"]
 mod federation;
-#[path = "doctor/identity.rs"]
 mod identity;
-#[path = "doctor/starts.rs"]
 mod starts;
-#[path = "doctor/table.rs"]
 mod table;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use keyferry_integration::runner::Suite;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 
 use federation::Federation;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Federation::start)
         .limit(Duration::from_secs(900))
         .test_alone("tokens_that_a_sound_target_refuses", table::tokens)
@@ -37,5 +27,5 @@ fn main() -> ExitCode {
             starts::what_users_hold,
         )
         .test_alone("whoami_and_can_i_at_a_target", identity::whoami_and_can_i)
-        .run()
+        .boxed()
 }

@@ -1,25 +1,15 @@
 //! Clients that renew their own tokens: the exec plugin in the real kubectl and client-go, and the
 //! token directory in client-go, kubectl, and the Kubernetes clients of Python and JavaScript.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "exec_clients/agent.rs"]
 mod agent;
-#[path = "exec_clients/directory.rs"]
 mod directory;
-#[path = "exec_clients/plugin.rs"]
 mod plugin;
-#[path = "exec_clients/stage.rs"]
 mod stage;
-
-use std::process::ExitCode;
 
 use keyferry_integration::fleet::FleetError;
 use keyferry_integration::parts::Part;
 use keyferry_integration::parts::installed::Client;
-use keyferry_integration::runner::{NotStarted, Suite};
+use keyferry_integration::runner::{BoxedSuite, Needed, NotStarted, Suite};
 use keyferry_integration::world::World;
 
 /// Starts the world and prepares the client programs, because building and installing them takes
@@ -37,8 +27,13 @@ async fn start() -> Result<World, NotStarted> {
     Ok(world)
 }
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(start)
+        .needs([
+            Needed::Part(Part::ClientGo),
+            Needed::Client(Client::PythonKubernetes),
+            Needed::Client(Client::JavaScriptKubernetes),
+        ])
         .test(
             "kubectl_and_client_go_run_the_plugin",
             plugin::kubectl_and_client_go_run_the_plugin,
@@ -75,5 +70,5 @@ fn main() -> ExitCode {
             "a_rotation_of_the_directory_disturbs_nobody",
             directory::a_rotation_of_the_directory_disturbs_nobody,
         )
-        .run()
+        .boxed()
 }

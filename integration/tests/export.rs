@@ -1,28 +1,17 @@
 //! Tests `keyferry export`: it writes the hub's documents as files, which a plain web server serves
 //! to a real target.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "export/rights.rs"]
 mod rights;
-#[path = "export/setup.rs"]
 mod setup;
-#[path = "export/static_server.rs"]
 mod static_server;
-#[path = "export/target.rs"]
 mod target;
-#[path = "export/watch.rs"]
 mod watch;
 
-use std::process::ExitCode;
-
-use keyferry_integration::runner::Suite;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 
 use setup::ExportingHub;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(ExportingHub::start)
         .at_once(4)
         .test(
@@ -38,5 +27,5 @@ fn main() -> ExitCode {
             watch::keeps_files_through_failures,
         )
         .test("mistakes_are_told", rights::mistakes_are_told)
-        .run()
+        .boxed()
 }

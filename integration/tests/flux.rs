@@ -1,32 +1,24 @@
 //! Tests Flux itself: the real kustomize-controller applies a tenant's Kustomization on the hub to
 //! a real target.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it measured"
-)]
 
-#[path = "flux/by_config_map.rs"]
 mod by_config_map;
-#[path = "flux/by_secret.rs"]
 mod by_secret;
-#[path = "flux/new_authority.rs"]
 mod new_authority;
-#[path = "flux/stage.rs"]
 mod stage;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use keyferry_integration::runner::Suite;
+use keyferry_integration::parts::Part;
+use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 
 use stage::Stage;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
+        .needs([
+            Needed::Part(Part::SourceController),
+            Needed::Part(Part::KustomizeController),
+        ])
         // Every step waits for Flux's next round, which takes ten seconds and more.
         .limit(Duration::from_secs(400))
         .test(
@@ -49,5 +41,5 @@ fn main() -> ExitCode {
             "a_config_map_with_anothers_address_gets_nowhere",
             by_config_map::with_anothers_address_gets_nowhere,
         )
-        .run()
+        .boxed()
 }

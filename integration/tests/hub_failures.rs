@@ -1,39 +1,20 @@
 //! The hub fails in every possible way. Keyferry's responses to its callers stay bounded in time,
 //! and nothing wrong is issued or cached.
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it measured"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "hub_failures/crowd.rs"]
 mod crowd;
-#[path = "hub_failures/faults.rs"]
 mod faults;
-#[path = "hub_failures/mint_faults.rs"]
 mod mint_faults;
-#[path = "hub_failures/other_account.rs"]
 mod other_account;
-#[path = "hub_failures/review_faults.rs"]
 mod review_faults;
-#[path = "hub_failures/setup.rs"]
 mod setup;
-#[path = "hub_failures/slow_mint.rs"]
 mod slow_mint;
-#[path = "hub_failures/stopped.rs"]
 mod stopped;
-#[path = "hub_failures/watches.rs"]
 mod watches;
 
-use std::process::ExitCode;
-
-use keyferry_integration::runner::Suite;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 use keyferry_integration::world::World;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(World::start)
         .at_once(8)
         .test(
@@ -69,5 +50,5 @@ fn main() -> ExitCode {
             crowd::makes_one_token_request,
         )
         .test_alone("the_first_of_ten_thousand_hangs_up", crowd::loses_its_first)
-        .run()
+        .boxed()
 }

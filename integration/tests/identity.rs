@@ -1,33 +1,20 @@
 //! Identities and grants that change while tokens are cached or being minted: a recreated
 //! ServiceAccount, a deleted access, a missing right, a forbidden audience or issuer, and
 //! Keyferry's own token.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "identity/anew.rs"]
 mod anew;
-#[path = "identity/own_token.rs"]
 mod own_token;
-#[path = "identity/plain_hub.rs"]
 mod plain_hub;
-#[path = "identity/removed.rs"]
 mod removed;
-#[path = "identity/rights.rs"]
 mod rights;
-#[path = "identity/stage.rs"]
 mod stage;
-#[path = "identity/under_way.rs"]
 mod under_way;
 
-use std::process::ExitCode;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 
-use keyferry_integration::runner::Suite;
+use stage::Stage;
 
-use crate::stage::Stage;
-
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
         .at_once(4)
         .test("keyferrys_own_token_expires_and_is_renewed", own_token::keyferrys_own_token_expires_and_is_renewed)
@@ -47,5 +34,5 @@ fn main() -> ExitCode {
         .test("an_issuer_that_targets_must_refuse", plain_hub::an_issuer_that_targets_must_refuse)
         .test("an_audience_of_the_hub_is_never_minted", plain_hub::an_audience_of_the_hub_is_never_minted)
         .test("a_caller_audience_of_the_hub_stops_the_start", plain_hub::a_caller_audience_of_the_hub_stops_the_start)
-        .run()
+        .boxed()
 }

@@ -1,41 +1,27 @@
 //! Installs Keyferry on real control planes, from the kustomize base with the real kubectl and from
 //! the chart with the real Helm. Compares the granted rights as a real apiserver lists them.
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it does"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "install/applied.rs"]
 mod applied;
-#[path = "install/helm.rs"]
 mod helm;
-#[path = "install/manifests.rs"]
 mod manifests;
-#[path = "install/monitoring.rs"]
 mod monitoring;
-#[path = "install/rendered.rs"]
 mod rendered;
-#[path = "install/rights.rs"]
 mod rights;
-#[path = "install/running.rs"]
 mod running;
-#[path = "install/setup.rs"]
 mod setup;
-#[path = "install/upgrade.rs"]
 mod upgrade;
 
-use std::process::ExitCode;
+use keyferry_integration::parts::Part;
+use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 
-use keyferry_integration::runner::Suite;
+use setup::Hubs;
 
-use crate::setup::Hubs;
-
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Hubs::start)
+        .needs([
+            Needed::Part(Part::Helm),
+            Needed::Part(Part::PrometheusRules),
+        ])
         .test("the_chart_passes_lint", rendered::the_chart_passes_lint)
         .test("bad_values_are_refused", rendered::bad_values_are_refused)
         .test(
@@ -87,5 +73,5 @@ fn main() -> ExitCode {
             "an_upgrade_keeps_the_crds",
             upgrade::an_upgrade_keeps_the_crds,
         )
-        .run()
+        .boxed()
 }

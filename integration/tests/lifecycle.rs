@@ -1,32 +1,16 @@
 //! Starts, stops and reconfigures Keyferry, and tests faults of single parts while it runs.
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it measured"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "lifecycle/audit.rs"]
 mod audit;
-#[path = "lifecycle/ca_secrets.rs"]
 mod ca_secrets;
-#[path = "lifecycle/configuration.rs"]
 mod configuration;
-#[path = "lifecycle/floods.rs"]
 mod floods;
-#[path = "lifecycle/mistakes.rs"]
 mod mistakes;
-#[path = "lifecycle/termination.rs"]
 mod termination;
 
-use std::process::ExitCode;
-
-use keyferry_integration::runner::Suite;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 use keyferry_integration::world::World;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(World::start)
         .at_once(8)
         .test(
@@ -65,5 +49,5 @@ fn main() -> ExitCode {
             "a_flood_of_one_address_is_refused_and_known_callers_are_not",
             floods::of_one_address,
         )
-        .run()
+        .boxed()
 }

@@ -15,45 +15,27 @@
 //!
 //! The tests of managed issuers, in `rotation/managed_issuer.rs`, wait for the same reasons and run
 //! beside these.
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it measured"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "rotation/load.rs"]
 mod load;
-#[path = "rotation/managed_issuer.rs"]
+pub(crate) mod long;
 mod managed_issuer;
-#[path = "rotation/odd.rs"]
 mod odd;
-#[path = "rotation/on_hub.rs"]
 mod on_hub;
-#[path = "rotation/record.rs"]
 mod record;
-#[path = "rotation/revoked.rs"]
 mod revoked;
-#[path = "rotation/second_issuer.rs"]
 mod second_issuer;
-#[path = "rotation/stage.rs"]
 mod stage;
-#[path = "rotation/state.rs"]
 mod state;
-#[path = "rotation/under_load.rs"]
 mod under_load;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use keyferry_integration::runner::Suite;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 use keyferry_integration::world::Ground;
 
 use under_load::Soaks;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     // The longest first. Each waits for the activation delay of keys, so they wait together.
     Suite::new(Ground::start)
         .at_once(10)
@@ -82,5 +64,5 @@ fn main() -> ExitCode {
             "a_second_issuer_at_the_hub_fixes_a_collision",
             second_issuer::fixes,
         )
-        .run()
+        .boxed()
 }

@@ -4,29 +4,27 @@
 //! The hub signs with RSA and also has EC keys of two curves. A proxy before Keyferry adds the keys
 //! and members that a newer hub may have. `integration/clients/verifiers` contains the programs,
 //! one for each language.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "verifiers/hub.rs"]
 mod hub;
-#[path = "verifiers/odd_keys.rs"]
 mod odd_keys;
-#[path = "verifiers/verdicts.rs"]
 mod verdicts;
-
-use std::process::ExitCode;
 
 use keyferry_integration::parts::Part;
 use keyferry_integration::parts::installed::Client;
-use keyferry_integration::runner::Suite;
+use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 
 use hub::PublishedHub;
 use verdicts::Program;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(PublishedHub::start)
+        .needs([
+            Needed::Part(Part::GoVerifiers),
+            Needed::Part(Part::OlderGoVerifiers),
+            Needed::Client(Client::PythonVerifiers),
+            Needed::Client(Client::JavaScriptVerifiers),
+            Needed::Client(Client::JavaVerifiers),
+        ])
         .at_once(2)
         .test("go_libraries_of_today", |hub| {
             verdicts::all_agree(hub, Program::Go(Part::GoVerifiers))
@@ -47,5 +45,5 @@ fn main() -> ExitCode {
             "a_hubs_own_set_would_break_some",
             odd_keys::a_hubs_own_set_would_break_some,
         )
-        .run()
+        .boxed()
 }

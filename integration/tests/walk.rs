@@ -1,25 +1,17 @@
 //! Runs every command once, as a new user would: with objects on the hub, and with a configuration
 //! file. Also runs every block of commands in the documents unchanged.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
 
-#[path = "walk/blocks.rs"]
 mod blocks;
-#[path = "walk/commands.rs"]
 mod commands;
-#[path = "walk/place.rs"]
 mod place;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use keyferry_integration::runner::Suite;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 
 use place::Place;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Place::start)
         .limit(Duration::from_secs(600))
         .test("with_objects_on_the_hub", commands::with_objects_on_the_hub)
@@ -29,5 +21,5 @@ fn main() -> ExitCode {
         )
         .test("no_command_is_left_out", commands::no_command_is_left_out)
         .test("blocks_of_the_documents", blocks::blocks_of_the_documents)
-        .run()
+        .boxed()
 }

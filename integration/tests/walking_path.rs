@@ -1,15 +1,14 @@
 //! The main use on real clusters: a tenant's workload reaches its target with a token from
 //! Keyferry, and no other target.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use keyferry_integration::rest::RestClient;
-use keyferry_integration::runner::{Suite, TestError, TestResult};
+use keyferry_integration::runner::{BoxedSuite, Suite, TestError, TestResult};
 use keyferry_integration::world::{ACCOUNT, AUDIENCE_A, AUDIENCE_B, TENANT, World, caller_token};
 use serde_json::{Value, json};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(World::start)
         .test(
             "a_tenant_reaches_its_target_and_no_other",
@@ -19,7 +18,7 @@ fn main() -> ExitCode {
             "the_audit_record_joins_the_logs",
             the_audit_record_joins_the_logs,
         )
-        .run()
+        .boxed()
 }
 
 async fn whoami(client: &RestClient) -> Result<Value, TestError> {

@@ -1,12 +1,13 @@
 //! Flux's objects as tests write them, and functions that wait for their conditions.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
 use crate::rest::{RestClient, RestError};
 use crate::runner::TestError;
+use crate::wait::until_object;
 
 const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1";
 const KUSTOMIZE: &str = "/apis/kustomize.toolkit.fluxcd.io/v1";
@@ -157,20 +158,8 @@ async fn until(
     wanted: &str,
     holds: impl Fn(&Value, &Value) -> bool,
 ) -> Result<Value, TestError> {
-    let limit = Instant::now() + WITHIN;
-    loop {
-        let object = hub.admin().get(path).await?;
-        let ready = condition(&object, "Ready");
-        if holds(&object, ready) {
-            return Ok(object);
-        }
-        if Instant::now() > limit {
-            return Err(format!(
-                "{path} is not {wanted} after a minute: {} {}",
-                ready["status"], ready["message"]
-            )
-            .into());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    until_object(hub.admin(), path, wanted, WITHIN, |object| {
+        holds(object, condition(object, "Ready"))
+    })
+    .await
 }

@@ -2,28 +2,38 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
 use tokio::process::Command;
+use tokio::time::timeout;
 
 use super::{Part, PartError};
 
-/// Returns `<cache>/<directory>-<first 16 hex digits of sha256 of go.mod, go.sum, *.go and other
-/// *.mod, *.sum>/<binary>`, and builds it if it does not exist.
+const PROGRESS: Duration = Duration::from_secs(30);
+
+/// The path of the binary in the cache: `<cache>/<directory>-<first 16 hex digits of sha256 of
+/// go.mod, go.sum, *.go and other *.mod, *.sum>/<binary>`.
+pub(super) fn cached(manifest: &Path, cache: &Path, part: Part) -> Result<PathBuf, PartError> {
+    let folder = cache.join(format!("{}-{}", part.directory(), manifest_key(manifest)?));
+    Ok(folder.join(part.binary()))
+}
+
+/// Returns the path of the binary in the cache, and builds it if it does not exist.
 pub(super) async fn cached_or_built(
     manifest: &Path,
     cache: &Path,
     part: Part,
 ) -> Result<PathBuf, PartError> {
-    let folder = cache.join(format!("{}-{}", part.directory(), manifest_key(manifest)?));
-    let binary = folder.join(part.binary());
+    let binary = cached(manifest, cache, part)?;
     if binary.is_file() {
         return Ok(binary);
     }
+    let folder = binary.with_file_name("");
     std::fs::create_dir_all(&folder).map_err(|source| cache_error(&folder, source))?;
-    let _lock = lock(folder.join(format!("{}.lock", part.binary()))).await?;
+    let _lock = lock(binary.with_file_name(format!("{}.lock", part.binary()))).await?;
     // Another test process may have built it while this one waited for the lock.
     if binary.is_file() {
         return Ok(binary);
@@ -96,17 +106,19 @@ async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartErr
     );
     let started = Instant::now();
     let unfinished = binary.with_extension(format!("{}.unfinished", std::process::id()));
-    let output = Command::new("go")
+    // At low priority, because suites that have their parts run meanwhile.
+    let building = Command::new("nice")
+        .args(["-n", "19", "go", "build", "-trimpath"])
         .current_dir(manifest)
         .env("CGO_ENABLED", "0")
-        .args(["build", "-trimpath"])
         .args(part.modfile().map(|file| format!("-modfile={file}")))
         .args(["-ldflags", &part.linker_flags(), "-o"])
         .arg(&unfinished)
         .arg(part.package())
         .stdin(Stdio::null())
         .kill_on_drop(true)
-        .output()
+        .output();
+    let output = with_progress(building, part, started)
         .await
         .map_err(|error| unavailable(format!("not in the cache, and go did not start: {error}")))?;
     if !output.status.success() {
@@ -124,6 +136,22 @@ async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartErr
         started.elapsed().as_secs()
     );
     Ok(())
+}
+
+/// Prints the time that a build has taken, until it ends.
+async fn with_progress<T>(building: impl Future<Output = T>, part: Part, started: Instant) -> T {
+    let mut building = pin!(building);
+    loop {
+        match timeout(PROGRESS, &mut building).await {
+            Ok(built) => return built,
+            Err(_) => eprintln!(
+                "building {}: {} s of about {} s",
+                part.binary(),
+                started.elapsed().as_secs(),
+                part.expected_seconds()
+            ),
+        }
+    }
 }
 
 pub(super) fn cache_error(path: &Path, source: std::io::Error) -> PartError {

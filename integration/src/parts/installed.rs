@@ -11,8 +11,10 @@ use tokio::process::Command;
 use super::PartError;
 use super::build::{cache_error, lock};
 
+const MARKER: &str = "installed";
+
 /// A client program that is not in Go or Rust.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Client {
     /// Verifies tokens with Python libraries.
     PythonVerifiers,
@@ -121,6 +123,15 @@ impl Client {
     }
 }
 
+/// Whether the folder of these files in the cache is complete.
+pub(super) fn is_installed(source: &Path, cache: &Path, client: Client) -> bool {
+    files(source).is_ok_and(|files| folder(cache, client, &files).join(MARKER).is_file())
+}
+
+fn folder(cache: &Path, client: Client, files: &[(String, Vec<u8>)]) -> PathBuf {
+    cache.join(format!("{}-{}", client.directory(), key(files)))
+}
+
 /// Returns `<cache>/<directory>-<first 16 hex digits of sha256 of its files>`, and fills it if
 /// necessary. A file `installed` marks a complete folder.
 pub(super) async fn cached_or_installed(
@@ -129,8 +140,8 @@ pub(super) async fn cached_or_installed(
     client: Client,
 ) -> Result<Installed, PartError> {
     let files = files(source)?;
-    let folder = cache.join(format!("{}-{}", client.directory(), key(&files)));
-    let (marker, installed) = (folder.join("installed"), client.installed(&folder));
+    let folder = folder(cache, client, &files);
+    let (marker, installed) = (folder.join(MARKER), client.installed(&folder));
     if marker.is_file() {
         return Ok(installed);
     }

@@ -13,6 +13,7 @@ use crate::parts::Minor;
 use crate::rbac::apply_manifests;
 use crate::rest::{RestClient, RestError};
 use crate::runner::{Fixture, NotStarted, TestError};
+use crate::wait::until_object;
 
 /// The name of each tenant's ServiceAccount.
 pub const RECONCILER: &str = "reconciler";
@@ -200,22 +201,7 @@ impl OnHub {
         wanted: &str,
         is: impl Fn(&Value) -> bool,
     ) -> Result<Value, TestError> {
-        let limit = Instant::now() + PATIENCE;
-        loop {
-            let read = self.hub.admin().get(path).await;
-            if let Ok(object) = &read
-                && is(object)
-            {
-                return Ok(object.clone());
-            }
-            if Instant::now() > limit {
-                let seen = read.map(|object| {
-                    format!("{} {}", object["metadata"]["annotations"], object["status"])
-                });
-                return Err(format!("{path} did not come to be {wanted}: {seen:?}").into());
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        until_object(self.hub.admin(), path, wanted, PATIENCE, is).await
     }
 
     /// Applies an object whose kind has only just been added to the hub.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keyferry_core::pairing;
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
@@ -12,6 +12,7 @@ use keyferry_integration::parts::Minor;
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::rest::{RestClient, RestError};
 use keyferry_integration::runner::{Fixture, NotStarted, TestError, TestResult};
+use keyferry_integration::wait;
 use keyferry_integration::world::{make_tenant, prepare_hub, shipped};
 use serde_json::{Value, json};
 
@@ -229,18 +230,17 @@ pub(super) async fn until_in_force(hub: &ControlPlane) -> Result<(), TestError> 
     .await
 }
 
+/// Repeats a check until it is true, for at most a minute.
 pub(super) async fn until<F: Future<Output = bool>>(
     what: &str,
     mut holds: impl FnMut() -> F,
-) -> Result<(), TestError> {
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !holds().await {
-        if Instant::now() > limit {
-            return Err(format!("not within a minute: {what}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Ok(())
+) -> TestResult {
+    let minute = Duration::from_secs(60);
+    wait::until(what, minute, || {
+        let held = holds();
+        async { Ok(held.await) }
+    })
+    .await
 }
 
 /// Mints a token with a client.

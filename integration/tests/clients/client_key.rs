@@ -11,7 +11,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{ACCOUNT, TENANT, World, caller_token};
 use serde_json::{Value, json};
 
-use crate::document::kubeconfig_file;
+use super::document::kubeconfig_file;
 
 pub(crate) async fn the_client_key_beside_the_ca_goes_nowhere(world: Arc<World>) -> TestResult {
     let secret = world

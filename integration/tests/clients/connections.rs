@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::World;
 
-use crate::command::{failed, server, token_file};
+use super::command::{failed, server, token_file};
 
 pub(crate) async fn each_cause_of_a_failed_connection_has_its_text(
     world: Arc<World>,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::command::AT_TARGET;
+use super::command::AT_TARGET;
 
 pub(crate) async fn kubeconfig_file(world: &World) -> Result<(TempDir, PathBuf), TestError> {
     let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;

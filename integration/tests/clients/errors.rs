@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{ACCOUNT, AUDIENCE_A, TENANT, World};
 
-use crate::command::{failed, server, token_file};
+use super::command::{failed, server, token_file};
 
 pub(crate) async fn errors_name_the_fix_and_nothing_secret(world: Arc<World>) -> TestResult {
     let (server, (folder, file)) = (server(&world), token_file(&world).await?);

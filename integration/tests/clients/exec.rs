@@ -6,7 +6,7 @@ use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::World;
 
-use crate::command::{AT_TARGET, Said, keyferry, server, succeeded, token_file, with};
+use super::command::{AT_TARGET, Said, keyferry, server, succeeded, token_file, with};
 
 pub(crate) async fn exec_runs_the_command_and_leaves_nothing(world: Arc<World>) -> TestResult {
     let (server, (_folder, file)) = (server(&world), token_file(&world).await?);

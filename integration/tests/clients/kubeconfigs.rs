@@ -7,7 +7,7 @@ use std::sync::Arc;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{ACCOUNT, World};
 
-use crate::command::{failed, is_for_target_a, keyferry, server, succeeded, token_file};
+use super::command::{failed, is_for_target_a, keyferry, server, succeeded, token_file};
 
 pub(crate) async fn kubeconfig_is_honoured_as_kubectl_does(world: Arc<World>) -> TestResult {
     let config = world.broker().config().display().to_string();

@@ -6,7 +6,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{ACCOUNT, AUDIENCE_A, AUDIENCE_B, TENANT, World, shipped};
 use serde_json::{Value, json};
 
-use crate::command::{keyferry, succeeded};
+use super::command::{keyferry, succeeded};
 
 pub(crate) async fn targets_lists_what_the_file_allows(world: Arc<World>) -> TestResult {
     let config = world.broker().config().display().to_string();

@@ -7,7 +7,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{ACCOUNT, Subject, TENANT, World, let_mint};
 use serde_json::Value;
 
-use crate::command::{
+use super::command::{
     AT_TARGET, failed, is_for_target_a, keyferry, server, succeeded, token_file, whoami, with,
 };
 

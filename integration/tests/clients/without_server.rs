@@ -8,7 +8,7 @@ use keyferry_integration::rbac::service_account_kubeconfig;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{TENANT, World};
 
-use crate::command::{
+use super::command::{
     AT_TARGET, direct, failed, is_for_target_a, keyferry, succeeded, whoami, with,
 };
 

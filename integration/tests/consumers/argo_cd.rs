@@ -7,7 +7,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{ACCOUNT, AUDIENCE_B, TENANT};
 use serde_json::{Value, json};
 
-use crate::stage::{AT_TARGET, Stage, file, printed, said};
+use super::stage::{AT_TARGET, Stage, file, printed, said};
 
 pub(crate) async fn takes_the_bearer_form(stage: Arc<Stage>) -> TestResult {
     let folder = tempfile::tempdir()?;

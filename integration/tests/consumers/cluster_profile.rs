@@ -6,7 +6,7 @@ use keyferry_integration::parts::Part;
 use keyferry_integration::runner::TestResult;
 use serde_json::json;
 
-use crate::stage::{AT_TARGET, Stage, file, printed, said};
+use super::stage::{AT_TARGET, Stage, file, printed, said};
 
 pub(crate) async fn is_taken(stage: Arc<Stage>) -> TestResult {
     let folder = tempfile::tempdir()?;

@@ -10,7 +10,7 @@ use keyferry_integration::rest::RestError;
 use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::{Value, json};
 
-use crate::fleet::D2;
+use super::fleet::D2;
 
 const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/tenant-b";
 const KUSTOMIZATIONS: &str =

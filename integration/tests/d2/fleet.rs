@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::Output;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::fleet::FleetError;
@@ -16,9 +15,8 @@ use keyferry_integration::world::on_hub::install_for_objects;
 use keyferry_integration::world::{
     Broker, BrokerSpec, Ground, TrustingTarget, put_secret, shipped,
 };
-use serde_json::Value;
 
-use crate::repositories::{Addresses, File, components};
+use super::repositories::{Addresses, File, components};
 
 pub(crate) const TENANTS: [&str; 2] = ["tenant-a", "tenant-b"];
 /// A tenant that is added and removed again.
@@ -161,25 +159,6 @@ pub(crate) fn audience(target: &str) -> String {
 /// The path of a Kustomization on the hub.
 pub(crate) fn kustomization(namespace: &str, name: &str) -> String {
     format!("/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations/{name}")
-}
-
-/// Waits until the condition of an object has these values.
-pub(crate) async fn until_object(
-    hub: &ControlPlane,
-    path: &str,
-    holds: impl Fn(&Value) -> bool,
-) -> Result<Value, TestError> {
-    let limit = Instant::now() + Duration::from_secs(60);
-    loop {
-        let object = hub.admin().get(path).await;
-        match object {
-            Ok(object) if holds(&object) => return Ok(object),
-            other if Instant::now() > limit => {
-                return Err(format!("{path} is not as wanted after a minute: {other:?}").into());
-            }
-            _ => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
-    }
 }
 
 /// Commits the files of the platform repository and of the tenants' repositories.

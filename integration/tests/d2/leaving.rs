@@ -8,8 +8,8 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::until_gone;
 use keyferry_integration::world::shipped;
 
-use crate::fleet::{D2, GUEST, commit, kustomization, until_object};
-use crate::repositories::File;
+use super::fleet::{D2, GUEST, commit, kustomization};
+use super::repositories::File;
 
 const BELONGINGS: &str = "/api/v1/namespaces/apps/configmaps/belongings";
 
@@ -38,7 +38,6 @@ pub(crate) async fn a_tenant_comes_and_goes(d2: Arc<D2>) -> TestResult {
         kustomization(GUEST, "apps"),
         format!("/api/v1/namespaces/{GUEST}/configmaps/target"),
     );
-    until_object(hub, &apps, |_| true).await?;
     until_ready(hub, &apps).await?;
     assert_eq!(
         target.admin().get(BELONGINGS).await?["data"]["owner"],

@@ -1,13 +1,15 @@
 //! Tests what the two tenants get from the fleet.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use keyferry_integration::flux::until_ready;
 use keyferry_integration::runner::TestResult;
+use keyferry_integration::wait::until_object;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::fleet::{D2, TENANTS, kustomization, until_object};
+use super::fleet::{D2, TENANTS, kustomization};
 
 const SETTINGS: &str = "/api/v1/namespaces/apps/configmaps/settings";
 
@@ -54,7 +56,8 @@ pub(crate) async fn each_tenant_is_on_its_own_target(d2: Arc<D2>) -> TestResult 
     d2.apps[1]
         .commit(&[("apps/settings.yaml", changed)])
         .await?;
-    until_object(&d2.targets[1], SETTINGS, |object| {
+    let (admin, minute) = (d2.targets[1].admin(), Duration::from_secs(60));
+    until_object(admin, SETTINGS, "changed", minute, |object| {
         object["data"]["at"] == "noon"
     })
     .await?;
@@ -109,7 +112,7 @@ pub(crate) async fn the_platform_repository_holds_all_of_the_hub(d2: Arc<D2>) ->
             cluster["spec"]["allow"][0],
             json!({ "namespaces": [tenant], "serviceAccounts": ["reconciler"], "deliveries": [delivery] })
         );
-        assert_eq!(cluster["spec"]["audience"], crate::fleet::audience(&target));
+        assert_eq!(cluster["spec"]["audience"], super::fleet::audience(&target));
     }
     Ok(())
 }

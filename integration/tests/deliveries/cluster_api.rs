@@ -7,7 +7,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::OnHub;
 use serde_json::{Value, json};
 
-use crate::tenant::{EVERY_SHAPE, Tenant};
+use super::tenant::{EVERY_SHAPE, Tenant};
 
 const CRD: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusters.cluster.x-k8s.io";

@@ -8,7 +8,7 @@ use keyferry_integration::world::caller_token;
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, has_condition};
 use serde_json::json;
 
-use crate::tenant::{EVERY_SHAPE, Tenant};
+use super::tenant::{EVERY_SHAPE, Tenant};
 
 pub(crate) async fn a_deleted_access_keeps_its_objects_and_nothing_else(
     world: Arc<OnHub>,

@@ -9,8 +9,8 @@ use keyferry_integration::world::on_hub::{OnHub, bind_minter};
 use keyferry_integration::world::{authentication_configuration, put_secret};
 use serde_json::{Value, json};
 
-use crate::tenant::{EVERY_SHAPE, Tenant};
-use crate::written::decoded;
+use super::tenant::{EVERY_SHAPE, Tenant};
+use super::written::decoded;
 
 const KEYFERRY: Whom<'_> = Whom::User("system:serviceaccount:keyferry-system:keyferry");
 

@@ -7,7 +7,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::on_hub::OnHub;
 use serde_json::{Value, json};
 
-use crate::tenant::{EVERY_SHAPE, Tenant};
+use super::tenant::{EVERY_SHAPE, Tenant};
 
 pub(crate) async fn objects_of_others_stay_as_they_are(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "foreign", &EVERY_SHAPE).await?;

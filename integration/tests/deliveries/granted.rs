@@ -9,8 +9,8 @@ use keyferry_integration::world::caller_token;
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, has_condition};
 use serde_json::{Value, json};
 
-use crate::tenant::{EVERY_SHAPE, Tenant};
-use crate::written::decoded;
+use super::tenant::{EVERY_SHAPE, Tenant};
+use super::written::decoded;
 
 pub(crate) async fn a_shape_that_is_not_allowed_writes_nothing(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "shapes", &["FluxConfigMap"]).await?;

@@ -11,9 +11,9 @@ use keyferry_integration::world::on_hub::OnHub;
 use keyferry_integration::world::{Broker, BrokerSpec};
 use serde_json::{Value, json};
 
-use crate::lease::{free, put_to_sleep, wake};
-use crate::tenant::{EVERY_SHAPE, Tenant};
-use crate::written::decoded;
+use super::lease::{free, put_to_sleep, wake};
+use super::tenant::{EVERY_SHAPE, Tenant};
+use super::written::decoded;
 
 const ACCESSES: usize = 30;
 

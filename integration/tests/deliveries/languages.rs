@@ -15,7 +15,7 @@ use keyferry_integration::world::on_hub::{OnHub, RECONCILER, renew_with_lifetime
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::written::open_target;
+use super::written::open_target;
 
 const CLIENTS: [Client; 2] = [Client::PythonKubernetes, Client::JavaScriptKubernetes];
 const TENANT: &str = "tenant-a";

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use keyferry_integration::process::Signal;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::wait::until;
 use keyferry_integration::world::BrokerSpec;
 use keyferry_integration::world::on_hub::OnHub;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::tenant::{EVERY_SHAPE, Tenant};
+use super::tenant::{EVERY_SHAPE, Tenant};
 
 const PAIRING: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
 /// The hub's issuer, which is also its own audience.
@@ -308,12 +309,10 @@ pub(crate) async fn holder(world: &OnHub) -> Result<String, TestError> {
 }
 
 async fn until_logged(world: &OnHub, text: &str) -> TestResult {
-    let limit = Instant::now() + Duration::from_secs(45);
-    while !world.broker.log()?.contains(text) {
-        if Instant::now() > limit {
-            return Err(format!("it did not log {text:?}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    Ok(())
+    until(
+        &format!("the log has {text:?}"),
+        Duration::from_secs(45),
+        || async { Ok(world.broker.log()?.contains(text)) },
+    )
+    .await
 }

@@ -8,8 +8,8 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::OnHub;
 use serde_json::{Value, json};
 
-use crate::leader::{LEASE, holder};
-use crate::tenant::{EVERY_SHAPE, Tenant};
+use super::leader::{LEASE, holder};
+use super::tenant::{EVERY_SHAPE, Tenant};
 
 /// Keyferry acquires a deleted Lease again. When an edited Lease names another leader, Keyferry
 /// writes nothing for a minute, whatever the Lease says, and then writes everything.

@@ -6,7 +6,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::{OnHub, access_path};
 use serde_json::json;
 
-use crate::tenant::Tenant;
+use super::tenant::Tenant;
 
 const ACCESSES: usize = 40;
 const FINALIZERS: usize = 3_600;

@@ -8,7 +8,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::on_hub::OnHub;
 use serde_json::{Value, json};
 
-use crate::tenant::{EVERY_SHAPE, Tenant};
+use super::tenant::{EVERY_SHAPE, Tenant};
 
 const PROFILES: &str = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/inventory/clusterprofiles";
 

@@ -6,7 +6,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::OnHub;
 use serde_json::{Value, json};
 
-use crate::tenant::{EVERY_SHAPE, Tenant};
+use super::tenant::{EVERY_SHAPE, Tenant};
 
 fn secret() -> Value {
     json!([{ "name": "s", "type": "KubeConfigSecret" }])

@@ -10,8 +10,8 @@ use keyferry_integration::world::on_hub::{OnHub, RECONCILER};
 use keyferry_integration::world::{BrokerSpec, caller_token};
 use serde_json::json;
 
-use crate::lease::{put_to_sleep, wake};
-use crate::tenant::{EVERY_SHAPE, Tenant};
+use super::lease::{put_to_sleep, wake};
+use super::tenant::{EVERY_SHAPE, Tenant};
 
 const COLLECTION: &str = "/apis/keyferry.dev/v1alpha1/targetaccesses";
 

@@ -105,7 +105,7 @@ pub(crate) async fn a_secret_leads_to_the_target(world: Arc<OnHub>) -> TestResul
 
 /// Works without the server, on the same objects and with the user's own rights.
 pub(crate) async fn the_command_line_reads_the_same_objects(world: Arc<OnHub>) -> TestResult {
-    let tenant = crate::tenant::Tenant::new(&world, "by-hand", &crate::tenant::EVERY_SHAPE).await?;
+    let tenant = super::tenant::Tenant::new(&world, "by-hand", &super::tenant::EVERY_SHAPE).await?;
     tenant
         .put_access("apps", json!([{ "name": "h", "type": "HTTP" }]))
         .await?;

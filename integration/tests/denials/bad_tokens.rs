@@ -6,10 +6,9 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::TestError;
+use keyferry_integration::wait::until;
 use keyferry_integration::world::{AUDIENCE_A, CALLER_AUDIENCE, World, caller_token, claims};
 use serde_json::{Value, json};
-
-use crate::surfaces::until;
 
 pub(crate) async fn bad_tokens(
     world: &World,
@@ -152,9 +151,11 @@ async fn legacy_token(
         "metadata": { "name": "legacy", "annotations": annotations },
     });
     hub.admin().apply(&path, &secret).await?;
-    until(Duration::from_secs(20), || async {
-        Ok(hub.admin().get(&path).await?["data"]["token"].is_string())
-    })
+    until(
+        "the Secret has its token",
+        Duration::from_secs(20),
+        || async { Ok(hub.admin().get(&path).await?["data"]["token"].is_string()) },
+    )
     .await?;
     let data = hub.admin().get(&path).await?["data"]["token"].take();
     let token = String::from_utf8(STANDARD.decode(data.as_str().unwrap_or_default())?)?;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_integration::runner::TestResult;
+use keyferry_integration::wait::until;
 use keyferry_integration::world::{
     ACCOUNT, Subject, TENANT, World, caller_token, let_mint, take_back,
 };
 
-use crate::surfaces::{denied, granted, nothing_minted, until};
+use super::surfaces::{denied, granted, nothing_minted};
 
 /// Keyferry caches a review of the hub for ten seconds. The rest is room for a busy machine, and is
 /// far below the lifetime of a cached token.
@@ -94,7 +95,7 @@ pub(crate) async fn a_listed_caller_needs_rbac(world: Arc<World>) -> TestResult 
         &["owner"],
     )
     .await?;
-    until(REVIEWED_AGAIN, || async {
+    until("the right to mint counts", REVIEWED_AGAIN, || async {
         Ok(world
             .broker()
             .exchange(
@@ -112,7 +113,7 @@ pub(crate) async fn a_listed_caller_needs_rbac(world: Arc<World>) -> TestResult 
     // Once the right is revoked, access ends within the ten seconds of a cached review, although
     // the token is cached.
     take_back(hub, "deployer", "listed").await?;
-    until(REVIEWED_AGAIN, || async {
+    until("access ends with the right", REVIEWED_AGAIN, || async {
         Ok(world.broker().exchange(&third, "listed/mine").await?.status != 200)
     })
     .await?;
@@ -131,7 +132,7 @@ pub(crate) async fn a_grant_through_a_group_counts(world: Arc<World>) -> TestRes
         &["owner"],
     )
     .await?;
-    until(REVIEWED_AGAIN, || async {
+    until("the right of the group counts", REVIEWED_AGAIN, || async {
         Ok(world
             .broker()
             .exchange(

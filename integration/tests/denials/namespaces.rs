@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_integration::runner::TestResult;
+use keyferry_integration::wait::until;
 use keyferry_integration::world::{World, caller_token};
 use serde_json::{Value, json};
 
-use crate::surfaces::{denied, granted, nothing_minted, until};
+use super::surfaces::{denied, granted, nothing_minted};
 
 /// The watch reports within milliseconds. This is room for a busy machine, and is far below the
 /// lifetime of the cached token.
@@ -31,7 +32,7 @@ pub(crate) async fn a_namespace_by_its_label_and_no_longer(world: Arc<World>) ->
     hub.admin()
         .patch("/api/v1/namespaces/selected", &label(json!("no")))
         .await?;
-    until(SOON, || async {
+    until("the label counts", SOON, || async {
         Ok(world.broker().exchange(&own, "selected/mine").await?.status != 200)
     })
     .await?;
@@ -46,7 +47,7 @@ pub(crate) async fn a_namespace_by_its_label_and_no_longer(world: Arc<World>) ->
     hub.admin()
         .patch("/api/v1/namespaces/selected", &label(Value::Null))
         .await?;
-    until(SOON, || async {
+    until("the label counts", SOON, || async {
         Ok(world.broker().exchange(&own, "selected/mine").await?.status != 200)
     })
     .await?;

@@ -7,7 +7,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{World, caller_token, exchange_form, token_requests};
 use serde_json::json;
 
-use crate::surfaces::{ask, denied, granted, nothing_minted, outside};
+use super::surfaces::{ask, denied, granted, nothing_minted, outside};
 
 pub(crate) async fn a_denial_says_the_same_whatever_the_cause(world: Arc<World>) -> TestResult {
     let (hub, namespace) = (world.hub(), "allowed-name");

@@ -1,7 +1,5 @@
 //! Sends requests on both surfaces, and checks the properties of every refusal and every issuance.
 
-use std::time::{Duration, Instant};
-
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{Answer, World, claims, token_requests};
@@ -155,20 +153,5 @@ pub(crate) fn nothing_minted(hub: &ControlPlane, namespace: &str) -> TestResult 
         0,
         "TokenRequests in {namespace}"
     );
-    Ok(())
-}
-
-/// Repeats a check until it is true.
-pub(crate) async fn until<F: Future<Output = Result<bool, TestError>>>(
-    limit: Duration,
-    holds: impl Fn() -> F,
-) -> TestResult {
-    let started = Instant::now();
-    while !holds().await? {
-        if started.elapsed() > limit {
-            return Err(format!("not so within {limit:?}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
     Ok(())
 }

@@ -6,8 +6,8 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{World, caller_token, token_requests};
 use serde_json::json;
 
-use crate::bad_tokens::bad_tokens;
-use crate::surfaces::{denied, granted, nothing_minted};
+use super::bad_tokens::bad_tokens;
+use super::surfaces::{denied, granted, nothing_minted};
 
 pub(crate) async fn tokens_that_are_no_caller_tokens(world: Arc<World>) -> TestResult {
     let (hub, access) = (world.hub(), "bad-tokens/mine");

@@ -9,27 +9,27 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{Broker, BrokerSpec, World};
 
 /// The path of the provider metadata document, at the hub and at Keyferry.
-pub(super) const METADATA: &str = "/.well-known/openid-configuration";
+pub(crate) const METADATA: &str = "/.well-known/openid-configuration";
 /// The path of the key set, at the hub and at Keyferry.
-pub(super) const KEYS: &str = "/openid/v1/jwks";
+pub(crate) const KEYS: &str = "/openid/v1/jwks";
 
 /// A Keyferry behind a chaos proxy.
-pub(super) struct Behind {
-    pub(super) proxy: ChaosProxy,
-    pub(super) broker: Broker,
+pub(crate) struct Behind {
+    pub(crate) proxy: ChaosProxy,
+    pub(crate) broker: Broker,
 }
 
 /// One document as a verifier sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Document {
-    pub(super) bytes: Vec<u8>,
-    pub(super) etag: String,
-    pub(super) content_type: String,
-    pub(super) cache_control: String,
+pub(crate) struct Document {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) etag: String,
+    pub(crate) content_type: String,
+    pub(crate) cache_control: String,
 }
 
 impl Behind {
-    pub(super) async fn start(world: &World, name: &str) -> Result<Self, TestError> {
+    pub(crate) async fn start(world: &World, name: &str) -> Result<Self, TestError> {
         let proxy = ChaosProxy::in_front_of(world.hub()).await?;
         let broker = world
             .start_broker(
@@ -56,7 +56,7 @@ impl Behind {
 
     /// Requests a reading of the hub's documents by signal, and waits until one has ended with this
     /// result.
-    pub(super) async fn reload_signal(&self, result: &str, reason: &str) -> TestResult {
+    pub(crate) async fn reload_signal(&self, result: &str, reason: &str) -> TestResult {
         let metric =
             format!("keyferry_issuer_reads_total{{result=\"{result}\",reason=\"{reason}\"}}");
         let before = self.broker.metric(&metric).await?;
@@ -83,13 +83,13 @@ impl Behind {
     }
 
     /// The number of requests to the hub for either document.
-    pub(super) fn upstream_reads(&self) -> u64 {
+    pub(crate) fn upstream_reads(&self) -> u64 {
         self.proxy.count(&Method::GET, METADATA) + self.proxy.count(&Method::GET, KEYS)
     }
 }
 
 /// Fetches both documents, metadata first.
-pub(super) async fn published(broker: &Broker) -> Result<[Document; 2], TestError> {
+pub(crate) async fn published(broker: &Broker) -> Result<[Document; 2], TestError> {
     Ok([
         document(broker, METADATA).await?,
         document(broker, KEYS).await?,
@@ -97,7 +97,7 @@ pub(super) async fn published(broker: &Broker) -> Result<[Document; 2], TestErro
 }
 
 /// Fetches one document.
-pub(super) async fn document(broker: &Broker, path: &str) -> Result<Document, TestError> {
+pub(crate) async fn document(broker: &Broker, path: &str) -> Result<Document, TestError> {
     Document::of(
         broker
             .http()
@@ -109,7 +109,7 @@ pub(super) async fn document(broker: &Broker, path: &str) -> Result<Document, Te
 }
 
 impl Document {
-    pub(super) async fn of(answer: reqwest::Response) -> Result<Self, TestError> {
+    pub(crate) async fn of(answer: reqwest::Response) -> Result<Self, TestError> {
         assert_eq!(answer.status(), 200);
         let header = |name: &str| {
             answer
@@ -132,7 +132,7 @@ impl Document {
         })
     }
 
-    pub(super) fn json(&self) -> Result<serde_json::Value, TestError> {
+    pub(crate) fn json(&self) -> Result<serde_json::Value, TestError> {
         Ok(serde_json::from_slice(&self.bytes)?)
     }
 }

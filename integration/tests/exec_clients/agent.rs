@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{ACCOUNT, Access, TENANT, World, shipped};
 
-use crate::stage::{AT_TARGET, Home, run, succeeded};
+use super::stage::{AT_TARGET, Home, run, succeeded};
 
 pub(crate) async fn an_agent_writes_and_keeps_what_it_wrote(world: Arc<World>) -> TestResult {
     world

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::stage::{AT_TARGET, Home, credential, run, succeeded};
+use super::stage::{AT_TARGET, Home, credential, run, succeeded};
 
 const LINE: Duration = Duration::from_secs(30);
 

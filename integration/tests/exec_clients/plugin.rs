@@ -9,7 +9,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{ACCOUNT, Access, TENANT, World, caller_token, exchange_form};
 use serde_json::Value;
 
-use crate::stage::{AT_TARGET, Home, run, succeeded};
+use super::stage::{AT_TARGET, Home, run, succeeded};
 
 const WHOAMI: [&str; 4] = [
     "auth",

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{HeaderValue, Method, StatusCode};
 use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
 use keyferry_integration::process::{Process, ProcessSpec};
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::wait;
 use serde_json::Value;
 
 use super::setup::ExportingHub;
@@ -93,13 +94,7 @@ fn files(out: &Path) -> Result<[String; 3], TestError> {
 
 /// Keyferry reads the hub every 15 s, and publishes a new key when it sees it for the second time.
 /// The limit covers two pauses, the work and a reading that fails.
-async fn until(what: &str, is: impl Fn() -> Result<bool, TestError>) -> TestResult {
-    let limit = Instant::now() + Duration::from_secs(90);
-    while !is()? {
-        if Instant::now() > limit {
-            return Err(format!("{what}: not within 90 s").into());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Ok(())
+async fn until(what: &str, holds: impl Fn() -> Result<bool, TestError>) -> TestResult {
+    let limit = Duration::from_secs(90);
+    wait::until(what, limit, || std::future::ready(holds())).await
 }

@@ -1,6 +1,7 @@
 //! `configMapRef`: Flux mints by itself, with the settings of a ConfigMap.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::flux::{
@@ -8,15 +9,17 @@ use keyferry_integration::flux::{
 };
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::wait::until_object;
 use keyferry_integration::world::on_hub::{
     RECONCILER, access_path, audience, has_condition, until_gone,
 };
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, access, access_to, config_map_path, declare, until, user, who_applied};
+use super::stage::{Stage, access, access_to, config_map_path, declare, user, who_applied};
 
 const TENANT: &str = "tenant-b";
+const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -> TestResult {
     let name = "by-config-map";
@@ -66,16 +69,23 @@ pub(crate) async fn of_a_deleted_target_still_prunes(stage: Arc<Stage>) -> TestR
     until_ready(hub, &spec.path()).await?;
     let target_path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{target_name}");
     let kept = |object: &Value| object["metadata"]["finalizers"] == json!(["keyferry.dev/drain"]);
-    until(hub.admin(), &target_path, "with a finalizer", kept).await?;
+    until_object(hub.admin(), &target_path, "with a finalizer", SOON, kept).await?;
 
     hub.admin().delete(&target_path).await?;
     let drains = |object: &Value| has_condition(object, "Ready", "False", "TargetDraining");
-    let draining = until(hub.admin(), &target_path, "draining", drains).await?;
+    let draining = until_object(hub.admin(), &target_path, "draining", SOON, drains).await?;
     assert!(
         draining.to_string().contains(&format!("{TENANT}/{name}")),
         "it names who is in the way: {draining}"
     );
-    until(hub.admin(), &access_path(TENANT, name), "draining", drains).await?;
+    until_object(
+        hub.admin(),
+        &access_path(TENANT, name),
+        "draining",
+        SOON,
+        drains,
+    )
+    .await?;
     assert!(
         hub.admin()
             .exists(&format!("/api/v1/namespaces/{TENANT}/configmaps/{name}"))

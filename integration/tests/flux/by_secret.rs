@@ -7,7 +7,7 @@ use keyferry_integration::git_server::Repository;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::{access_path, secret_path, until_gone};
 
-use crate::stage::{Stage, access, config_map, config_map_path, until_applied, user, who_applied};
+use super::stage::{Stage, access, config_map, config_map_path, until_applied, user, who_applied};
 
 const TENANT: &str = "tenant-a";
 

@@ -22,7 +22,7 @@ use keyferry_integration::world::on_hub::{
 use keyferry_integration::world::put_secret;
 use serde_json::Value;
 
-use crate::stage::{
+use super::stage::{
     Stage, access_to, config_map, config_map_path, declare, until_applied, user, who_applied,
 };
 

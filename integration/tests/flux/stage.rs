@@ -8,7 +8,6 @@ use keyferry_integration::fleet::FleetError;
 use keyferry_integration::flux::{Flux, FluxSpec, KustomizationSpec, until_ready};
 use keyferry_integration::git_server::{GitServer, Repository};
 use keyferry_integration::parts::Minor;
-use keyferry_integration::rest::RestClient;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path, audience};
 use keyferry_integration::world::{Broker, Ground, TrustingTarget, put_secret, until_trusted};
@@ -238,26 +237,6 @@ pub(crate) async fn until_applied(
         }
         if Instant::now() > limit {
             return Err(format!("{commit} is not applied after a minute, but {revision}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-/// Waits until an object satisfies the check, and returns it.
-pub(crate) async fn until(
-    client: &RestClient,
-    path: &str,
-    wanted: &str,
-    is: impl Fn(&Value) -> bool,
-) -> Result<Value, TestError> {
-    let limit = Instant::now() + Duration::from_secs(30);
-    loop {
-        let object = client.get(path).await?;
-        if is(&object) {
-            return Ok(object);
-        }
-        if Instant::now() > limit {
-            return Err(format!("{path} is not {wanted} after 30 s, but {object}").into());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -7,9 +7,10 @@ use http::Method;
 use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::TestResult;
+use keyferry_integration::wait::until;
 use keyferry_integration::world::caller_token;
 
-use crate::stage::{Stage, handed_out, owner_and_deployer, reason, two_targets, until};
+use super::stage::{Stage, handed_out, owner_and_deployer, reason, two_targets};
 
 pub(crate) async fn made_anew(
     stage: &Stage,
@@ -130,9 +131,11 @@ pub(crate) async fn behind_a_late_watch(
         Fault::Delay(Duration::from_secs(120)),
     ));
     proxy.cut_all();
-    until(Duration::from_secs(20), || async {
-        Ok(proxy.count(&Method::GET, "/api/v1/serviceaccounts") > watches)
-    })
+    until(
+        "the watch starts again",
+        Duration::from_secs(20),
+        || async { Ok(proxy.count(&Method::GET, "/api/v1/serviceaccounts") > watches) },
+    )
     .await?;
     let new_uid = hub.recreate_service_account(namespace, "owner").await?;
     let new_caller = caller_token(hub, namespace, "owner").await?;

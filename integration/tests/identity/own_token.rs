@@ -7,7 +7,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{Answer, CALLER_AUDIENCE, caller_token, claims};
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, owner_and_deployer, reason, two_targets};
+use super::stage::{Stage, owner_and_deployer, reason, two_targets};
 
 pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>) -> TestResult {
     let (hub, namespace) = (stage.hub(), "own-token");

@@ -8,7 +8,7 @@ use keyferry_integration::world::{
 };
 use serde_json::json;
 
-use crate::stage::{
+use super::stage::{
     AUDIENCE_OF_HUB, CLUSTER_DEFAULT, NOT_GRANTED, Stage, owner_and_deployer, reason,
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{caller_token, token_requests};
 
-use crate::stage::{NOT_GRANTED, Stage, owner_and_deployer, reason, two_targets};
+use super::stage::{NOT_GRANTED, Stage, owner_and_deployer, reason, two_targets};
 
 pub(crate) async fn an_access_is_removed_while_its_token_is_held(stage: Arc<Stage>) -> TestResult {
     let (hub, namespace) = (stage.hub(), "removed");

@@ -6,7 +6,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{caller_token, make_tenant};
 use serde_json::json;
 
-use crate::stage::{NOT_GRANTED, Stage, two_targets};
+use super::stage::{NOT_GRANTED, Stage, two_targets};
 
 pub(crate) async fn a_missing_role_binding_is_told_and_heals(stage: Arc<Stage>) -> TestResult {
     let (hub, namespace) = (stage.hub(), "unbound");

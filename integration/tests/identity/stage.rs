@@ -2,7 +2,6 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::runner::{Fixture, NotStarted, TestError, TestResult};
@@ -104,19 +103,4 @@ pub(crate) fn reason(broker: &Broker, answer: &Answer) -> Result<String, TestErr
         "{record}"
     );
     Ok(record["reason"].as_str().unwrap_or_default().to_owned())
-}
-
-/// Repeats a check until it is true.
-pub(crate) async fn until<F: Future<Output = Result<bool, TestError>>>(
-    limit: Duration,
-    holds: impl Fn() -> F,
-) -> TestResult {
-    let started = Instant::now();
-    while !holds().await? {
-        if started.elapsed() > limit {
-            return Err(format!("not so within {limit:?}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    Ok(())
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use http::Method;
 use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::wait::until;
 use keyferry_integration::world::{Access, Answer, Broker, Target, caller_token, claims};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::stage::{NOT_GRANTED, Stage, owner_and_deployer, reason, two_targets, until};
+use super::stage::{NOT_GRANTED, Stage, owner_and_deployer, reason, two_targets};
 
 /// A Keyferry behind a proxy, six concurrent callers of one key, and a mint that is blocked until
 /// the test releases it.
@@ -48,7 +49,7 @@ impl SlowMint {
                 broker.exchange(&token, &access).await
             }));
         }
-        until(Duration::from_secs(10), || async {
+        until("the mint is under way", Duration::from_secs(10), || async {
             Ok(proxy.count(&Method::POST, Self::PATH) == 1)
         })
         .await?;

@@ -8,7 +8,7 @@ use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::{Value, json};
 
-use crate::setup::{Hubs, NAMESPACE};
+use super::setup::{Hubs, NAMESPACE};
 
 const WITHIN: Duration = Duration::from_secs(60);
 

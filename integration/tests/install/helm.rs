@@ -9,7 +9,7 @@ use keyferry_integration::parts::Part;
 use keyferry_integration::runner::TestError;
 use tokio::process::Command;
 
-use crate::setup::{NAMESPACE, chart};
+use super::setup::{NAMESPACE, chart};
 
 const LIMIT: Duration = Duration::from_secs(90);
 

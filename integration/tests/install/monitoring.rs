@@ -9,7 +9,7 @@ use keyferry_integration::world::shipped;
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::setup::Hubs;
+use super::setup::Hubs;
 
 pub(crate) async fn prometheus_reads_the_rules(hubs: Arc<Hubs>) -> TestResult {
     let object: Value = serde_saphyr::from_str(&std::fs::read_to_string(shipped(

@@ -7,9 +7,9 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::helm::{helm, template};
-use crate::manifests::{Objects, assert_same, objects, of_kinds, without_packaging};
-use crate::setup::{Hubs, NAMESPACE, chart, kubectl, values};
+use super::helm::{helm, template};
+use super::manifests::{Objects, assert_same, objects, of_kinds, without_packaging};
+use super::setup::{Hubs, NAMESPACE, chart, kubectl, values};
 
 const RBAC: [&str; 4] = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
 

@@ -11,7 +11,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::shipped;
 use serde_json::json;
 
-use crate::setup::{ELSEWHERE, Hubs, NAMESPACE, TENANT};
+use super::setup::{ELSEWHERE, Hubs, NAMESPACE, TENANT};
 
 const WITHIN: Duration = Duration::from_secs(60);
 

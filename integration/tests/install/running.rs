@@ -2,7 +2,7 @@
 //! rights. Tests what it does for a tenant, and that the hub refuses it nothing.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::keyferry_process::{KeyferryBinary, KeyferryProcess, ServeSpec};
@@ -10,10 +10,12 @@ use keyferry_integration::pki::TestCa;
 use keyferry_integration::ports::free_port;
 use keyferry_integration::rbac::{ServiceAccountKubeconfig, service_account_kubeconfig};
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::wait::until_object;
+use keyferry_integration::world::on_hub::until_gone;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::setup::{Hubs, NAMESPACE, TENANT};
+use super::setup::{Hubs, NAMESPACE, TENANT};
 
 const WITHIN: Duration = Duration::from_secs(60);
 const ACCOUNT: &str = "system:serviceaccount:keyferry-system:keyferry";
@@ -89,7 +91,7 @@ pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestRes
             &json!({ "spec": { "allow": [] } }),
         )
         .await?;
-    gone(hub, &config_map).await?;
+    until_gone(hub.admin(), &config_map).await?;
     hub.admin()
         .patch(
             &format!("{targets}/prod"),
@@ -102,7 +104,7 @@ pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestRes
     .await?;
     hub.admin().delete(&format!("{accesses}/prod")).await?;
     // This hub has no Flux and nothing else reads such a ConfigMap, so nothing has to remain.
-    gone(hub, &format!("{accesses}/prod")).await?;
+    until_gone(hub.admin(), &format!("{accesses}/prod")).await?;
     hub.admin().delete(&format!("{targets}/prod")).await?;
     keyferry.stop().await?;
     refused_nothing(hub)
@@ -176,33 +178,7 @@ async fn until(
     path: &str,
     holds: impl Fn(&Value) -> bool,
 ) -> Result<Value, TestError> {
-    let deadline = Instant::now() + WITHIN;
-    loop {
-        let found = hub.admin().get(path).await;
-        match &found {
-            Ok(object) if holds(object) => return Ok(object.clone()),
-            _ if Instant::now() < deadline => tokio::time::sleep(Duration::from_millis(100)).await,
-            other => return Err(format!("{path} is not what it should be: {other:?}").into()),
-        }
-    }
-}
-
-async fn gone(hub: &ControlPlane, path: &str) -> TestResult {
-    let deadline = Instant::now() + WITHIN;
-    while hub
-        .admin()
-        .get(path)
-        .await
-        .err()
-        .and_then(|error| error.status())
-        != Some(404)
-    {
-        if Instant::now() > deadline {
-            return Err(format!("{path} is still there").into());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Ok(())
+    until_object(hub.admin(), path, "as it should be", WITHIN, holds).await
 }
 
 /// Checks that the hub's audit log has no 403 for Keyferry's account, and contains what it wrote.

@@ -9,7 +9,7 @@ use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::shipped;
 
-use crate::helm::helm;
+use super::helm::helm;
 
 /// Keyferry's namespace.
 pub(crate) const NAMESPACE: &str = "keyferry-system";

@@ -7,8 +7,8 @@ use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::json;
 
-use crate::helm::helm;
-use crate::setup::{Hubs, NAMESPACE, chart, restricted_namespace, values};
+use super::helm::helm;
+use super::setup::{Hubs, NAMESPACE, chart, restricted_namespace, values};
 
 const CRD: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/targetclusters.keyferry.dev";

@@ -1,17 +1,11 @@
 //! Managed issuers, where every cluster has kubeadm's default issuer. Tests how they avoid the
 //! collision, rotations that lose no token, and the limits of a stolen key.
 
-#[path = "managed_issuer/collision.rs"]
 mod collision;
-#[path = "managed_issuer/deleted.rs"]
 mod deleted;
-#[path = "managed_issuer/reach.rs"]
 mod reach;
-#[path = "managed_issuer/rotation.rs"]
 mod rotation;
-#[path = "managed_issuer/stage.rs"]
 mod stage;
-#[path = "managed_issuer/stolen.rs"]
 mod stolen;
 
 use keyferry_integration::runner::Suite;

@@ -1,47 +1,31 @@
-//! A rotation with the longest `maxAge`, in wall-clock time: `cargo test -p keyferry-integration
-//! --test long_rotation`.
+//! A rotation with the longest `maxAge`, in wall-clock time. It takes about 75 minutes, so it runs
+//! only when asked for: `cargo test -p keyferry-integration -- --ignored long_rotation::`.
 //!
-//! It takes about 75 minutes, so that it is no part of the ordinary run. Targets may hold a key set
+//! Targets may hold a key set
 //! for an hour here, and are kept from looking for new keys all the while. The new key is published
 //! first and signs an hour and a minute later; tokens live for four hours.
-#![allow(
-    clippy::print_stderr,
-    reason = "a test tells the person who waits what it measured"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test waits by the clock of the machine, as the real parts do"
-)]
-#![allow(
-    dead_code,
-    reason = "rooms of the rotation tests, not all of which are used here"
-)]
 
-#[path = "../tests/rotation/load.rs"]
-mod load;
-#[path = "../tests/rotation/stage.rs"]
-mod stage;
-
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::TokenSigning;
 use keyferry_integration::pki::SigningKeyKind;
-use keyferry_integration::runner::{Suite, TestResult};
+use keyferry_integration::runner::{BoxedSuite, Suite, TestResult};
 use keyferry_integration::world::Ground;
 use tokio::task::JoinSet;
 
-use load::{Tally, disturb, work};
-use stage::{Stage, audience, hub_kids};
+use super::load::{Tally, disturb, work};
+use super::stage::{Stage, audience, hub_kids};
 
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
-fn main() -> ExitCode {
+/// The only test, as a suite of its own.
+pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Ground::start)
+        .only_on_request()
         .limit(Duration::from_secs(2 * 3600))
         .test("publish_then_sign_max_age_3600", publish_then_sign)
-        .run()
+        .boxed()
 }
 
 async fn publish_then_sign(ground: Arc<Ground>) -> TestResult {

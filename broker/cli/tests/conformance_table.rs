@@ -7,7 +7,7 @@ use std::path::Path;
 const CHECKS: usize = 45;
 
 fn repository() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 /// The number, the text and the tests of each row that begins with a number.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures::future::try_join_all;
 use http::{Method, StatusCode, Version};
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::wait::until;
 use keyferry_integration::world::{Broker, BrokerSpec, World};
 use reqwest::tls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -376,18 +377,12 @@ pub(super) async fn clients_that_hold_on_keep_nobody_out(world: Arc<World>) -> T
 }
 
 async fn until_at_least(broker: &Broker, metric: &str, least: f64) -> TestResult {
-    let limit = Instant::now() + Duration::from_secs(90);
-    while broker.metric(metric).await? < least {
-        if Instant::now() > limit {
-            return Err(format!(
-                "{metric} is {} and not {least}",
-                broker.metric(metric).await?
-            )
-            .into());
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    Ok(())
+    until(
+        &format!("{metric} is at least {least}"),
+        Duration::from_secs(90),
+        || async { Ok(broker.metric(metric).await? >= least) },
+    )
+    .await
 }
 
 /// RFC 9112, 3.2 and 6.1.

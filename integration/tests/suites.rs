@@ -1,0 +1,71 @@
+//! All suites on real control planes. A test is named `suite::test`, and the name of a suite
+//! selects its tests: `cargo test -p keyferry-integration -- rotation::`.
+#![allow(
+    clippy::print_stderr,
+    reason = "a test tells the person who waits what it measured"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
+
+mod admission_policies;
+mod auth_configs;
+mod clients;
+mod conformance;
+mod consumers;
+mod control_planes;
+mod crds;
+mod d2;
+mod deliveries;
+mod denials;
+mod differential;
+mod discovery;
+mod doctor;
+mod exec_clients;
+mod export;
+mod flux;
+mod hub_failures;
+mod identity;
+mod install;
+mod lifecycle;
+mod rotation;
+mod verifiers;
+mod walk;
+mod walking_path;
+
+use std::process::ExitCode;
+
+use keyferry_integration::runner::Run;
+
+fn main() -> ExitCode {
+    // The longest first.
+    Run::new()
+        .suite("deliveries", deliveries::suite())
+        .suite("rotation", rotation::suite())
+        .suite("flux", flux::suite())
+        .suite("admission_policies", admission_policies::suite())
+        .suite("doctor", doctor::suite())
+        .suite("identity", identity::suite())
+        .suite("differential", differential::suite())
+        .suite("discovery", discovery::suite())
+        .suite("exec_clients", exec_clients::suite())
+        .suite("hub_failures", hub_failures::suite())
+        .suite("auth_configs", auth_configs::suite())
+        .suite("verifiers", verifiers::suite())
+        .suite("export", export::suite())
+        .suite("control_planes", control_planes::suite())
+        .suite("d2", d2::suite())
+        .suite("walk", walk::suite())
+        .suite("install", install::suite())
+        .suite("conformance", conformance::suite())
+        .suite("denials", denials::suite())
+        .suite("lifecycle", lifecycle::suite())
+        .suite("crds", crds::suite())
+        .suite("clients", clients::suite())
+        .suite("walking_path", walking_path::suite())
+        .suite("consumers", consumers::suite())
+        .suite("admission_latency", admission_policies::latency())
+        .suite("long_rotation", rotation::long::suite())
+        .main()
+}
