@@ -93,11 +93,19 @@ fn a_token_request_is_written_in_one_place() {
     // get a credential of the hub.
     let broker = repository().join("broker");
     let writes = |file: &PathBuf| code(file).contains("\"TokenRequest\"");
-    let found: Vec<PathBuf> = ["core", "hub", "issuer", "controller", "server", "client", "cli"]
-        .iter()
-        .flat_map(|name| sources(&broker.join(name).join("src")))
-        .filter(writes)
-        .collect();
+    let found: Vec<PathBuf> = [
+        "core",
+        "hub",
+        "issuer",
+        "controller",
+        "server",
+        "client",
+        "cli",
+    ]
+    .iter()
+    .flat_map(|name| sources(&broker.join(name).join("src")))
+    .filter(writes)
+    .collect();
     assert_eq!(found, [broker.join("hub/src/token_request.rs")]);
 }
 

@@ -83,9 +83,9 @@ fn label_names(text: &str) -> BTreeSet<String> {
 
 /// The names that `register` gets in the sources, with the prefix.
 fn registered() -> BTreeSet<String> {
-    let mut files = vec![repository().join("broker/src/metrics.rs")];
+    let mut files = vec![repository().join("broker/hub/src/metrics.rs")];
     files.extend(
-        std::fs::read_dir(repository().join("broker/src/metrics"))
+        std::fs::read_dir(repository().join("broker/hub/src/metrics"))
             .unwrap()
             .map(|entry| entry.unwrap().path()),
     );

@@ -33,7 +33,7 @@ fn the_document_is_what_the_command_prints() {
 fn the_stream_holds_the_files_as_they_are() {
     let stream = printed(&[]);
     for name in ["targetclusters", "targetaccesses", "audiencepairings"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("crds/{name}.yaml"));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../crds/{name}.yaml"));
         assert!(
             stream.contains(std::fs::read_to_string(path).unwrap().trim_end()),
             "{name}"
