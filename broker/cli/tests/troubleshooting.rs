@@ -49,7 +49,7 @@ fn every_code_has_a_section_and_every_section_a_code() {
     assert_eq!(
         codes(),
         told,
-        "left: codes of reason.rs and of trust's code.rs; right: sections of \
+        "left: codes of reason.rs and of keyferry-kube-authn's code.rs; right: sections of \
          docs/troubleshooting.md"
     );
 }
@@ -70,5 +70,24 @@ fn a_code_has_a_symptom_a_cause_and_a_fix() {
             places.iter().all(Option::is_some) && places.is_sorted(),
             "{heading} lacks one of its three parts, or their order: {places:?}"
         );
+    }
+}
+
+#[test]
+fn the_document_and_the_tools_give_the_same_cause_and_fix() {
+    let text = document();
+    for (heading, section) in sections(&text) {
+        let Some(code) = Code::ALL.iter().find(|code| code.name() == heading) else {
+            continue;
+        };
+        // The document may add sentences of its own.
+        for (label, ours) in [("Cause", code.cause()), ("Fix", code.fix())] {
+            let (_, theirs) = section.split_once(&format!("- **{label}:** ")).unwrap();
+            let theirs = theirs.split_whitespace().collect::<Vec<_>>().join(" ");
+            let begins = theirs
+                .get(..ours.len())
+                .is_some_and(|theirs| theirs.eq_ignore_ascii_case(ours));
+            assert!(begins, "{heading}: {label}: the tools say {ours:?}");
+        }
     }
 }

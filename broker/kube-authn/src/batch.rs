@@ -100,7 +100,7 @@ impl Batch {
         if case.token.is_some() == case.service_account.is_some() {
             return wrong(
                 case.id,
-                "a case has either token or serviceAccount".to_owned(),
+                "a case needs either token or serviceAccount".to_owned(),
             );
         }
         let mut report = serde_json::to_value(self.report(&case, minor, now)).unwrap_or_default();

@@ -203,23 +203,24 @@ impl Cause {
         match self {
             Self::Code(code) => code.fix(),
             Self::Reason(Reason::KeyNotPublished) => {
-                "publish the key with this kid; Keyferry does so by itself within 10 s of the hub"
+                "publish the key with this kid; Keyferry publishes a new key of the hub within \
+                 10 s"
             }
-            Self::Reason(Reason::ClockSkew) => "set both clocks by the same time server",
+            Self::Reason(Reason::ClockSkew) => "synchronize both clocks with the same time server",
             Self::Reason(Reason::IdentityUnexpected) => {
                 "at the target, set claimMappings.username.prefix to the hub's name and a colon, \
                  as keyferry trust prints it"
             }
             Self::Reason(Reason::AudienceIsHubs) => {
-                "give the target an audience of its own, in its TargetCluster and at the target"
+                "give the target its own audience, in its TargetCluster and at the target"
             }
             Self::Reason(Reason::MintForbidden) => {
                 "on the hub, grant create on serviceaccounts/token for this ServiceAccount"
             }
             Self::Reason(Reason::ServiceAccountChanged) => {
-                "make the ServiceAccount on the hub, or name the one that is there"
+                "create the ServiceAccount on the hub, or name the existing one"
             }
-            Self::Reason(_) => "see the section of this name in docs/troubleshooting.md",
+            Self::Reason(_) => "run `keyferry explain` with this code",
         }
     }
 }

@@ -147,7 +147,7 @@ pub fn lint_published(
 }
 
 /// The fix for a certificate that still contains the example's placeholder.
-const PLACEHOLDER: &str = "the placeholder is still there: put the PEM of the CA in its place";
+const PLACEHOLDER: &str = "replace the placeholder with the PEM of the CA";
 
 /// Whether a line of the PEM is text in parentheses or angle brackets, as examples have it.
 fn is_placeholder(pem: &str) -> bool {

@@ -254,7 +254,7 @@ async fn bound_as_the_targets_own(it: &Federation) -> Result<Vec<String>, TestEr
         .to_owned();
     let expected = "RoleBinding default/slip names kind ServiceAccount tenant-a/rightless";
     if !said.contains(expected)
-        || !said.contains("kind User, name hub:system:serviceaccount:tenant-a:rightless")
+        || !said.contains("kind User and name hub:system:serviceaccount:tenant-a:rightless")
     {
         wrong.push(format!("{expected}: {said}"));
     }
@@ -268,11 +268,11 @@ async fn in_force(it: &Federation) -> Result<Vec<String>, TestError> {
     let kubeconfig = it.target.admin_kubeconfig().display().to_string();
     let mut wrong = Vec::new();
     for (text, status, said) in [
-        (it.configuration.clone(), "Well", "this file is in force"),
+        (it.configuration.clone(), "Well", "this file is active"),
         (
             format!("{}# another byte\n", it.configuration),
             "Warning",
-            "by another file",
+            "with another file",
         ),
     ] {
         let file = it.file("in-force.yaml", &text)?.display().to_string();

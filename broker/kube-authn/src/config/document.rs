@@ -81,7 +81,7 @@ fn read_yaml(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
         Fault::Undetermined(Limit::Depth) => too_deep(),
         Fault::Undetermined(Limit::Size) => Undetermined::new(
             Code::TooLarge,
-            "the file has too many nodes, or aliases repeat too much",
+            "the file has too many nodes, or its aliases expand to too much text",
         )
         .into(),
         Fault::Undetermined(Limit::Unusual(what)) => {

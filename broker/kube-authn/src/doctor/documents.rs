@@ -16,7 +16,7 @@ pub(super) fn discovery(evidence: &Evidence, seen: &Seen) -> Finding {
         Fetched::NotTried => {
             return Finding::open(
                 hop,
-                "it is not known where the target reads it; give --discovery-url",
+                "the URL from which the target reads it is unknown; add --discovery-url",
             );
         }
         Fetched::Unreachable(how) => {
@@ -26,11 +26,12 @@ pub(super) fn discovery(evidence: &Evidence, seen: &Seen) -> Finding {
             Finding::broken(hop, Code::DiscoveryUntrusted, format!("{at}: {how}"))
         }
         Fetched::Answer(Answer {
-            status: 401 | 403, ..
+            status: status @ (401 | 403),
+            ..
         }) => Finding::broken(
             hop,
             Code::DiscoveryForbidden,
-            format!("{at} is not given to the anonymous"),
+            format!("{at} refuses anonymous requests with status {status}"),
         ),
         Fetched::Answer(Answer { status: 200, body }) => document(at, body, seen),
         Fetched::Answer(Answer { status, .. }) => Finding::broken(
@@ -41,8 +42,8 @@ pub(super) fn discovery(evidence: &Evidence, seen: &Seen) -> Finding {
     };
     if found.status == super::Status::Broken && !evidence.discovery_stated {
         let detail = format!(
-            "{}; the target may read it elsewhere, or by another CA: give --discovery-url and \
-             --discovery-ca",
+            "{}; the target may read it from another URL or with another CA: add --discovery-url \
+             and --discovery-ca",
             found.detail
         );
         return Finding::open(hop, detail);
@@ -55,7 +56,7 @@ fn document(at: &str, body: &[u8], seen: &Seen) -> Finding {
     let malformed =
         |detail: &str| Finding::broken(hop, Code::DiscoveryMalformed, format!("{at}: {detail}"));
     let Ok(document) = serde_json::from_slice::<Value>(body) else {
-        return malformed("it is no JSON");
+        return malformed("the document is not JSON");
     };
     let text = |name: &str| {
         document
@@ -67,11 +68,14 @@ fn document(at: &str, body: &[u8], seen: &Seen) -> Finding {
     if let Some(wanted) = seen.issuer()
         && wanted != issuer
     {
-        let detail = format!("{at} is the document of {issuer:?}, the token's iss is {wanted:?}");
+        let detail = format!(
+            "{at} is the document of {issuer:?}, but the token's iss is \
+                              {wanted:?}"
+        );
         return Finding::broken(hop, Code::DiscoveryIssuerDiffers, detail);
     }
     if text("jwks_uri").is_empty() {
-        return malformed("it has no jwks_uri");
+        return malformed("the document has no jwks_uri");
     }
     Finding::well(hop, at)
 }
@@ -80,7 +84,7 @@ pub(super) fn keys(evidence: &Evidence) -> Finding {
     let hop = Hop::Keys;
     let at = evidence.jwks_uri.as_deref().unwrap_or_default();
     let found = match &evidence.keys {
-        Fetched::NotTried => return Finding::open(hop, "it is not known where they are"),
+        Fetched::NotTried => return Finding::open(hop, "the URL of the keys is unknown"),
         Fetched::Unreachable(how) => {
             Finding::broken(hop, Code::KeysUnreachable, format!("{at}: {how}"))
         }
@@ -108,17 +112,17 @@ pub(super) fn keys(evidence: &Evidence) -> Finding {
 pub(super) fn key_id(evidence: &Evidence, seen: &Seen) -> Finding {
     let hop = Hop::KeyId;
     let Fetched::Answer(Answer { status: 200, body }) = &evidence.keys else {
-        return Finding::open(hop, "there are no keys to look in");
+        return Finding::open(hop, "the published keys could not be read");
     };
     let Ok(keys) = KeySet::read(body) else {
-        return Finding::open(hop, "there are no keys to look in");
+        return Finding::open(hop, "the published keys could not be read");
     };
     let Some(signed) = seen.signed() else {
-        return Finding::open(hop, "there is no token that names a key");
+        return Finding::open(hop, "there is no token with a kid");
     };
     if !signed.kid.is_empty() && !keys.kids().any(|kid| kid == signed.kid) {
         let detail = format!(
-            "the token's kid {:?} is not among those published: {:?}",
+            "the token's kid {:?} is not one of the published ones: {:?}",
             signed.kid,
             keys.kids().collect::<Vec<_>>()
         );
@@ -148,7 +152,7 @@ pub(super) fn key_id(evidence: &Evidence, seen: &Seen) -> Finding {
 fn soften(found: Finding, unreachable: Code, evidence: &Evidence) -> Finding {
     if evidence.accepted() && found.cause == Some(unreachable.into()) {
         let detail = format!(
-            "{}; from here, that is: the target takes the token",
+            "{}; only from here: the target accepts the token",
             found.detail
         );
         return Finding::warning(found.hop, unreachable, detail);

@@ -24,21 +24,21 @@ pub fn name_fault(
         || "the hub's name and a colon".to_owned(),
         |hub| format!("{:?}", format!("{hub}:")),
     );
-    let told = format!("the user name at the target is {name:?}; it must begin with {wanted}");
+    let detail = format!("the username at the target is {name:?}; it must start with {wanted}");
     if subject == Some(name) || name.starts_with("system:serviceaccount:") {
         return Some((
             Code::EmptyPrefix.into(),
-            format!("{told}, but has no prefix"),
+            format!("{detail}, but has no prefix"),
         ));
     }
     if name.starts_with("system:") {
-        return Some((Code::SystemPrefix.into(), told));
+        return Some((Code::SystemPrefix.into(), detail));
     }
     let begins = hub_name.is_none_or(|hub| {
         name.strip_prefix(hub)
             .is_some_and(|rest| rest.starts_with(':'))
     });
-    (!begins).then(|| (Reason::IdentityUnexpected.into(), told))
+    (!begins).then(|| (Reason::IdentityUnexpected.into(), detail))
 }
 
 #[cfg(test)]

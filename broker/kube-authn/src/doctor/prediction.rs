@@ -131,7 +131,7 @@ pub fn predict(
                 issuers_of(file),
             );
             let words = format!(
-                "no entry of the file is for the token's issuer: its iss is {theirs:?}, issuer.url \
+                "no entry of the file has the token's issuer: its iss is {theirs:?}, issuer.url \
                  is {}",
                 listed(&ours)
             );
@@ -157,7 +157,7 @@ fn refused(invalid: &Invalid) -> Prediction {
         }
         (None, None) => Prediction::Undetermined(
             Code::ConfigurationRefused,
-            "the file is refused without a reason".to_owned(),
+            "the target refuses the file without a reason".to_owned(),
         ),
     }
 }

@@ -23,30 +23,32 @@ fn trusted(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
     if let Some(issuer) = seen.issuer()
         && evidence.target.own_issuers.iter().any(|own| own == issuer)
     {
-        let detail =
-            format!("{issuer:?} is the target's own issuer too, so it takes no file that names it");
+        let detail = format!(
+            "{issuer:?} is also the target's own issuer, so the target refuses a file \
+                     that names it"
+        );
         return (
             Finding::broken(Hop::Configuration, Code::IssuerIsTargets, detail),
-            keys("it cannot know the issuer as another's"),
+            keys("the target cannot trust another cluster with its own issuer"),
         );
     }
     if let Some(Review::Refused(words)) = &evidence.target.review {
         return by_review(words, evidence, seen);
     }
     let asked = match &evidence.target.review {
-        Some(Review::Failed(how)) => format!("the TokenReview could not be had: {how}"),
-        _ => "only a TokenReview there would say; give --target-kubeconfig".to_owned(),
+        Some(Review::Failed(how)) => format!("the TokenReview failed: {how}"),
+        _ => "only a TokenReview at the target shows this; add --target-kubeconfig".to_owned(),
     };
     (configuration(evidence, seen), keys(&asked))
 }
 
 fn by_review(words: &str, evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
-    let unread = || Finding::open(Hop::TargetKeys, "the target did not come so far");
+    let unread = || Finding::open(Hop::TargetKeys, "the target stopped before this step");
     let (hop, code) = cause_of(words).unwrap_or((Hop::Configuration, Code::TokenRefused));
     let mut detail = format!("the target says: {words}");
     if hop == Hop::TargetKeys {
         return (
-            Finding::open(Hop::Configuration, "the target did not come so far"),
+            Finding::open(Hop::Configuration, "the target stopped before this step"),
             Finding::broken(Hop::TargetKeys, code, detail),
         );
     }
@@ -59,7 +61,7 @@ fn by_review(words: &str, evidence: &Evidence, seen: &Seen) -> (Finding, Finding
     }
     if code == Code::IssuerDiffers {
         let issuer = seen.issuer().unwrap_or_default();
-        detail = format!("{detail}: it knows no issuer {issuer:?}");
+        detail = format!("{detail}: it does not know the issuer {issuer:?}");
         if let Some(file) = &evidence.configuration {
             detail = format!(
                 "{detail}; issuer.url of the file is {}",
@@ -96,20 +98,20 @@ fn disagreement(code: Code, evidence: &Evidence, seen: &Seen) -> Option<String> 
         return None;
     }
     let theirs = if code == Code::IssuerDiffers {
-        "the target does not know its issuer"
+        "but the target does not know its issuer"
     } else {
-        "the target decides otherwise"
+        "but the target refuses it"
     };
     Some(match runs_with(file, evidence) {
         Some(true) => {
             format!(
-                "the file takes this token, {theirs}, though an apiserver there has the file: \
-                 behind one address some may run without it"
+                "the file accepts this token, {theirs}, although an apiserver there has loaded \
+                 the file: other apiservers behind the same address may not have"
             )
         }
         _ => format!(
-            "the file takes this token, {theirs}: the file is not active. Was kube-apiserver restarted with --authentication-config and \
-             this file?"
+            "the file accepts this token, {theirs}: the file is not active. Was kube-apiserver \
+             restarted with --authentication-config and this file?"
         ),
     })
 }
@@ -163,18 +165,18 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
     let accepted = evidence.accepted();
     let Some(file) = &evidence.configuration else {
         return if accepted {
-            Finding::well(hop, "the target takes the token")
+            Finding::well(hop, "the target accepts the token")
         } else {
-            Finding::open(hop, "give --auth-config, or --target-kubeconfig")
+            Finding::open(hop, "add --auth-config or --target-kubeconfig")
         };
     };
     let Some(token) = &seen.token else {
-        return Finding::open(hop, "there is no token to try on the file");
+        return Finding::open(hop, "there is no token to check against the file");
     };
     let Some(minor) = evidence.target.minor else {
         return Finding::open(
             hop,
-            "the target's release is not known, or not one of 1.30 to 1.37; give --kubernetes",
+            "the target's release is unknown, or not one of 1.30 to 1.37; add --kubernetes",
         );
     };
     let own = &evidence.target.own_issuers;
@@ -188,20 +190,18 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
     );
     let same = runs_with(file, evidence);
     let compared = match same {
-        Some(true) => "this file is in force",
-        Some(false) => "another file is in force",
-        None => "whether this file is in force could not be compared",
+        Some(true) => "this file is active",
+        Some(false) => "another file is active",
+        None => "whether this file is active is unknown",
     };
     match (prediction, same, accepted) {
-        (Prediction::Refused(code, words), ..) => Finding::broken(
-            hop,
-            code,
-            format!("the target does not take the file: {words}"),
-        ),
+        (Prediction::Refused(code, words), ..) => {
+            Finding::broken(hop, code, format!("the target refuses the file: {words}"))
+        }
         (_, Some(false), true) => Finding::warning(
             hop,
             Code::ConfigurationNotInForce,
-            "the target takes the token, but by another file",
+            "the target accepts the token, but with another file",
         ),
         (_, Some(false), false) => Finding::broken(
             hop,
@@ -210,20 +210,20 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
         ),
         (Prediction::Rejected(_, words), _, true) => {
             let detail = format!(
-                "the file refuses the token ({words}), but the target takes it: it is not the file \
-                 in force"
+                "the file refuses the token ({words}), but the target accepts it: the file is \
+                 not active"
             );
             Finding::warning(hop, Code::ConfigurationNotInForce, detail)
         }
         (Prediction::Rejected(code, words), ..) => {
-            Finding::broken(hop, code, format!("by this file: {words}; {compared}"))
+            Finding::broken(hop, code, format!("with this file: {words}; {compared}"))
         }
         (Prediction::Undetermined(_, why), _, false) => Finding::open(hop, why),
         (Prediction::Accepted(_), Some(true), _) | (_, _, true) => {
-            Finding::well(hop, format!("the file takes the token; {compared}"))
+            Finding::well(hop, format!("the file accepts the token; {compared}"))
         }
         (Prediction::Accepted(_), None, false) => {
-            Finding::open(hop, format!("the file takes the token; {compared}"))
+            Finding::open(hop, format!("the file accepts the token; {compared}"))
         }
     }
 }
@@ -231,10 +231,9 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
 pub(super) fn connection(evidence: &Evidence) -> Finding {
     let hop = Hop::Connection;
     match &evidence.target.connection {
-        Fetched::NotTried => Finding::open(
-            hop,
-            "the target's address is not known; give --target-address",
-        ),
+        Fetched::NotTried => {
+            Finding::open(hop, "the target's address is unknown; add --target-address")
+        }
         Fetched::Unreachable(how) => Finding::broken(hop, Code::TargetUnreachable, how),
         Fetched::Untrusted(how) => Finding::broken(hop, Code::TargetUntrusted, how),
         Fetched::Answer(_) => {
@@ -259,7 +258,7 @@ pub(super) fn authentication(evidence: &Evidence, seen: &Seen) -> Finding {
             return Finding::broken(hop, Code::TokenRefused, "the target answers 401");
         }
         (Identity::NotAsked, _) => {
-            return Finding::open(hop, "there was nobody to ask, or nothing to show");
+            return Finding::open(hop, "there is no target address or no token");
         }
         (Identity::Failed(how), _) => return Finding::open(hop, how),
     };
@@ -269,17 +268,17 @@ pub(super) fn authentication(evidence: &Evidence, seen: &Seen) -> Finding {
     match &evidence.target.identity {
         Identity::Known(name) if name.is_empty() => Finding::well(
             hop,
-            "the target knows the bearer, and does not say by which name",
+            "the target accepts the bearer, but does not return a username",
         ),
         Identity::Failed(how) => Finding::open(hop, how),
-        Identity::NotAsked => Finding::open(hop, "there was nobody to ask, or nothing to show"),
+        Identity::NotAsked => Finding::open(hop, "there is no target address or no token"),
         _ => Finding::well(hop, known),
     }
 }
 
 pub(super) fn impersonation(evidence: &Evidence) -> Finding {
     if let Some(name) = &evidence.target.impersonation_ignored {
-        let detail = format!("the target answers as {name:?} where another user is impersonated");
+        let detail = format!("the target answers as {name:?}, not as the impersonated user");
         return Finding::broken(Hop::Impersonation, Code::ImpersonationIgnored, detail);
     }
     question(
@@ -305,7 +304,7 @@ pub(super) fn rights(evidence: &Evidence) -> Finding {
         Identity::Known(name) => name.as_str(),
         _ => "",
     };
-    let told = mistaken
+    let bindings = mistaken
         .iter()
         .take(3)
         .map(|found| format!("{} names {}", found.binding, found.subject))
@@ -313,7 +312,7 @@ pub(super) fn rights(evidence: &Evidence) -> Finding {
         .join("; ");
     Finding {
         detail: format!(
-            "{}. {told}; it must be kind User, name {name}",
+            "{}. {bindings}; the subject must have kind User and name {name}",
             finding.detail
         ),
         ..finding
@@ -324,7 +323,7 @@ pub(super) fn rights(evidence: &Evidence) -> Finding {
 /// something outside the way to the target.
 pub(super) fn flux(evidence: &Evidence) -> Finding {
     let Some(ready) = &evidence.flux else {
-        return Finding::not_asked(Hop::Flux, "nothing asks for it");
+        return Finding::not_asked(Hop::Flux, "not needed");
     };
     let detail = format!("Ready is {}: {}", ready.status, ready.message);
     match ready.status.as_str() {
@@ -344,7 +343,7 @@ pub(super) fn flow_control(evidence: &Evidence) -> Finding {
 
 fn question(hop: Hop, asked: &Asked, code: Code, if_not: Status) -> Finding {
     match asked {
-        Asked::NotAsked => Finding::not_asked(hop, "nothing asks for it"),
+        Asked::NotAsked => Finding::not_asked(hop, "not needed"),
         Asked::Yes(detail) => Finding::well(hop, detail),
         Asked::No(detail) => Finding::new(hop, if_not, Some(code.into()), detail),
         Asked::NothingYet(detail) => Finding::warning(hop, code, detail),

@@ -449,8 +449,8 @@ fn rights_that_nobody_asked_for_are_a_warning_and_a_wrong_subject_is_named() {
     );
     assert!(
         rights.detail.contains(
-            "RoleBinding apps/x names kind ServiceAccount a/b; it must be kind \
-            User, name hub:system:"
+            "RoleBinding apps/x names kind ServiceAccount a/b; the subject must have \
+             kind User and name hub:system:"
         ),
         "{rights:?}"
     );

@@ -56,14 +56,14 @@ pub(super) fn start(evidence: &Evidence) -> Finding {
 
 pub(super) fn token(evidence: &Evidence, seen: &Seen) -> Finding {
     match &evidence.held {
-        Held::None => Finding::open(Hop::Token, "there is no token; give --target-token-file"),
+        Held::None => Finding::open(Hop::Token, "there is no token; add --target-token-file"),
         Held::Failed(problem) => Finding::broken(Hop::Token, problem.cause, &problem.detail),
         Held::Token(_) => match (seen.issuer(), seen.signed()) {
-            (Some(_), Some(_)) => Finding::well(Hop::Token, "it is a signed JWT"),
+            (Some(_), Some(_)) => Finding::well(Hop::Token, "the token is a signed JWT"),
             _ => Finding::broken(
                 Hop::Token,
                 Code::TokenUnreadable,
-                "the token is no signed JWT with an issuer",
+                "the token is not a signed JWT with an issuer",
             ),
         },
     }
@@ -71,20 +71,20 @@ pub(super) fn token(evidence: &Evidence, seen: &Seen) -> Finding {
 
 pub(super) fn issuer(evidence: &Evidence, seen: &Seen) -> Finding {
     let Some(issuer) = seen.issuer() else {
-        return Finding::open(Hop::Issuer, "there is no token that names one");
+        return Finding::open(Hop::Issuer, "there is no token with an issuer");
     };
     if !issuer.starts_with("https://") {
         return Finding::broken(
             Hop::Issuer,
             Code::UrlNotHttps,
-            format!("{issuer:?} is not https, and no target can trust such an issuer"),
+            format!("{issuer:?} is not https, so no target can trust it"),
         );
     }
     match &evidence.issuer {
         Some(expected) if expected != issuer => Finding::broken(
             Hop::Issuer,
             Code::IssuerDiffers,
-            format!("the token's iss is {issuer:?}, expected is {expected:?}"),
+            format!("the token's iss is {issuer:?}; expected {expected:?}"),
         ),
         _ => Finding::well(Hop::Issuer, issuer),
     }
@@ -98,7 +98,7 @@ pub(super) fn claims(evidence: &Evidence, seen: &Seen) -> Finding {
         return Finding::broken(
             Hop::Claims,
             Code::ClaimsMalformed,
-            "a registered claim has a wrong type",
+            "a registered claim has the wrong type",
         );
     };
     let expected = &evidence.audiences;
@@ -109,7 +109,7 @@ pub(super) fn claims(evidence: &Evidence, seen: &Seen) -> Finding {
             .any(|audience| expected.contains(audience))
     {
         let detail = format!(
-            "the token's aud is {:?}, expected is one of {expected:?}",
+            "the token's aud is {:?}; expected one of {expected:?}",
             claims.audience
         );
         return Finding::broken(Hop::Claims, Code::AudienceDiffers, detail);
@@ -126,7 +126,7 @@ pub(super) fn claims(evidence: &Evidence, seen: &Seen) -> Finding {
         (Some((code, detail)), None) if by_target => Finding::warning(
             Hop::Claims,
             code,
-            format!("{detail} by the clock here, but not by the target's"),
+            format!("{detail} by the local clock, but not by the target's"),
         ),
         _ => {
             let several = if claims.audience.len() > 1 {
@@ -136,7 +136,7 @@ pub(super) fn claims(evidence: &Evidence, seen: &Seen) -> Finding {
             };
             Finding::well(
                 Hop::Claims,
-                format!("in time{several}; aud {:?}", claims.audience),
+                format!("the token is valid now{several}; aud {:?}", claims.audience),
             )
         }
     }
@@ -144,10 +144,10 @@ pub(super) fn claims(evidence: &Evidence, seen: &Seen) -> Finding {
 
 pub(super) fn clock(evidence: &Evidence, seen: &Seen) -> Finding {
     let Some(skew) = evidence.target.skew else {
-        return Finding::open(Hop::Clock, "the target did not say its time");
+        return Finding::open(Hop::Clock, "the target's time is unknown");
     };
     let seconds = skew.as_secs();
-    let detail = format!("the target's clock is {seconds:+} s from the one here");
+    let detail = format!("the target's clock differs from the local one by {seconds:+} s");
     let out_of_time = seen.registered.as_ref().is_some_and(|claims| {
         fault_at(claims, evidence.now).is_none()
             && fault_at(claims, evidence.target_time()).is_some()
@@ -156,7 +156,7 @@ pub(super) fn clock(evidence: &Evidence, seen: &Seen) -> Finding {
         return Finding::broken(
             Hop::Clock,
             Reason::ClockSkew,
-            format!("{detail}, and by its clock the token is not in time"),
+            format!("{detail}, so the token is not valid at the target now"),
         );
     }
     if skew.abs() > SignedDuration::from_secs(NOTABLE_SKEW) {
@@ -176,7 +176,7 @@ fn fault_at(claims: &Registered, now: Timestamp) -> Option<(Code, String)> {
         (_, Some(before)) if before > second.saturating_add(NOT_BEFORE_LEEWAY) => Some((
             Code::TokenNotYetValid,
             format!(
-                "the token is valid only in {} s",
+                "the token becomes valid in {} s",
                 before.saturating_sub(second)
             ),
         )),

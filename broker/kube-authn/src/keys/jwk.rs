@@ -307,7 +307,7 @@ pub(crate) fn read_chain(texts: &[String]) -> Result<Vec<Vec<u8>>, KeyFault> {
             }
             Certificate::Unsure => {
                 return Err(KeyFault::Undetermined(
-                    "libraries disagree about a certificate in x5c".to_owned(),
+                    "libraries read a certificate in x5c differently".to_owned(),
                 ));
             }
         }

@@ -85,10 +85,10 @@ pub(super) fn find(
     // A forgotten certificateAuthority is more likely than a target that lacks this machine's root
     // certificates.
     let without = if issuer.certificate_authority.trim().is_empty() {
-        ", by the roots of this machine, for the file has no certificateAuthority; give the CA of \
-         that server"
+        ", with this machine's root certificates, because the file has no certificateAuthority; \
+         add the CA of that server"
     } else {
-        ", by certificateAuthority"
+        ", with certificateAuthority"
     };
     let mut push =
         |code: Code, severity, text: String| findings.push(finding(code, severity, &path, text));
@@ -118,7 +118,7 @@ pub(super) fn find(
             return push(
                 code,
                 Severity::Error,
-                format!("{place} answers the anonymous with status {status}"),
+                format!("{place} answers anonymous requests with status {status}"),
             );
         }
     };
@@ -126,7 +126,7 @@ pub(super) fn find(
         return push(
             Code::DiscoveryMalformed,
             Severity::Error,
-            format!("{place} is no JSON"),
+            format!("{place} is not JSON"),
         );
     };
     let text = |name: &str| {
@@ -140,7 +140,7 @@ pub(super) fn find(
         return push(
             Code::DiscoveryIssuerDiffers,
             Severity::Error,
-            format!("{place} is the document of {theirs:?}, issuer.url is {ours:?}"),
+            format!("{place} is the document of {theirs:?}, but issuer.url is {ours:?}"),
         );
     }
     let at = shown(text("jwks_uri"));
@@ -186,7 +186,7 @@ pub(super) fn find(
             push(
                 Code::KeysNotServed,
                 Severity::Error,
-                format!("{at} answers the anonymous with status {status}"),
+                format!("{at} answers anonymous requests with status {status}"),
             );
         }
     }

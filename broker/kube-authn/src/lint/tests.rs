@@ -84,10 +84,8 @@ fn a_placeholder_that_was_left_is_named() {
             .unwrap()
             .fix
     };
-    assert!(
-        authority("(the CA of the discovery listener)").contains("the placeholder is still there")
-    );
-    assert!(authority("AAAA").contains("give the CA certificates"));
+    assert!(authority("(the CA of the discovery listener)").contains("replace the placeholder"));
+    assert!(authority("AAAA").contains("write the CA certificates"));
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn check_authority(check: &mut Check, issuer: &Issuer, path: &str) {
                 return check.unsure(
                     Code::UnusualKey,
                     path,
-                    "libraries disagree about one of the certificates",
+                    "libraries read one of the certificates differently",
                 );
             }
         }

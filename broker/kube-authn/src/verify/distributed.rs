@@ -48,7 +48,7 @@ pub(super) fn check(payload: &Json, claim: &str) -> Result<(), End> {
         None | Some("") => Ok(()),
         Some(endpoint) => {
             let reason = format!(
-                "the claim {} is at {}, which the target would ask",
+                "the target would fetch the claim {} from {}",
                 quote(claim),
                 quote(endpoint)
             );
