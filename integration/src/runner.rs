@@ -83,10 +83,13 @@ struct Traits {
     needed: Vec<Needed>,
 }
 
+/// Makes the tests of a suite for the lane that runs them.
+type MakeTrials = Box<dyn FnOnce(&Arc<Lane>) -> Vec<Trial>>;
+
 /// A [`Suite`] without the type of its fixture.
 pub struct BoxedSuite {
     traits: Traits,
-    trials: Box<dyn FnOnce(&Arc<Lane>) -> Vec<Trial>>,
+    trials: MakeTrials,
 }
 
 impl<T> std::fmt::Debug for Suite<T> {

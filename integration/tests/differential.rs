@@ -2,7 +2,7 @@
 //! `auth-configs/`, on random cases, and on random texts that are YAML or nearly so.
 //!
 //! A longer run, or another one: `KEYFERRY_DIFFERENTIAL_CASES=100000 KEYFERRY_DIFFERENTIAL_SEED=7
-//! cargo test -p keyferry-integration -- differential::`. `KEYFERRY_DIFFERENTIAL_FIRST` starts at
+//! cargo test --workspace --test suites -- differential::`. `KEYFERRY_DIFFERENTIAL_FIRST` starts at
 //! another case, `_SHOWN` says how many disagreements are shrunk and printed with both answers
 //! (12), and `_WORDS=1` prints texts that differ where none is said to be kube-apiserver's own.
 //!

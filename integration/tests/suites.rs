@@ -1,5 +1,5 @@
 //! All suites on real control planes. A test is named `suite::test`, and the name of a suite
-//! selects its tests: `cargo test -p keyferry-integration -- rotation::`.
+//! selects its tests: `cargo test --workspace --test suites -- rotation::`.
 #![allow(
     clippy::print_stderr,
     reason = "a test tells the person who waits what it measured"

@@ -237,7 +237,7 @@ impl AdmissionPolicies {
             Audience::new(TWO_INERT[0]),
             Audience::new(TWO_INERT[1]),
         ) else {
-            return Trial::Failed("an audience of this program is none".to_owned());
+            return Trial::Failed("an audience of this program is invalid".to_owned());
         };
         let (what, answer) = match *admission_policy {
             admission_policy::PAIRING => {

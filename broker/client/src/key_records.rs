@@ -20,11 +20,11 @@ pub enum KeysError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The namespace has no key journal: Keyferry has not run there.
-    #[error("reading the record of keys: namespace {0} has none; Keyferry has not run there")]
+    #[error("reading the key journal: namespace {0} has none; Keyferry has not run there")]
     None(Namespace),
     /// The journal's seal is missing or wrong, so it is not trusted.
     #[error(
-        "reading the record of keys: its seal is missing or wrong; a running Keyferry rewrites it \
+        "reading the key journal: its seal is missing or wrong; a running Keyferry rewrites it \
          within 10 s"
     )]
     NotBelieved,

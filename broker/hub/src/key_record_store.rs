@@ -21,7 +21,7 @@ pub const ATTEMPTS: usize = 4;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RecordError {
     /// The hub refused the call, or it failed.
-    #[error("reading and writing the record of keys, Secret {RECORD}: {0}")]
+    #[error("reading and writing the key journal, Secret {RECORD}: {0}")]
     Hub(#[from] HubError),
     /// The Secret of the seal contains no valid key.
     #[error(
@@ -33,24 +33,22 @@ pub enum RecordError {
     #[error("making the key of the seal: the system gives no random numbers")]
     Random,
     /// There is no key journal, and this process may only read.
-    #[error(
-        "reading the record of keys, Secret {RECORD}: there is none; Keyferry has not run there"
-    )]
+    #[error("reading the key journal, Secret {RECORD}: not found; Keyferry has not run there")]
     Absent,
     /// The key journal has no valid seal, and this process cannot rewrite it.
     #[error(
-        "reading the record of keys, Secret {RECORD}: its seal is missing or wrong; a running \
+        "reading the key journal, Secret {RECORD}: its seal is missing or wrong; a running \
          Keyferry rewrites it within 10 s"
     )]
     NotBelieved,
     /// The new key journal could not be read back, so the stored one was kept.
     #[error(
-        "writing the record of keys, Secret {RECORD}: it was not written, because re-reading it \
+        "writing the key journal, Secret {RECORD}: it was not written, because re-reading it \
          failed: {0}"
     )]
     Unwritable(JournalError),
     /// Other replicas won the race in every attempt.
-    #[error("writing the record of keys, Secret {RECORD}: it changed each time")]
+    #[error("writing the key journal, Secret {RECORD}: it changed each time")]
     Contended,
 }
 

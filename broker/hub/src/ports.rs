@@ -42,7 +42,7 @@ pub enum HubError {
     #[error("the hub refused Keyferry: {0}")]
     Forbidden(String),
     /// 404: there is no such object.
-    #[error("the hub does not have it: {0}")]
+    #[error("the hub answered 404: {0}")]
     NotFound(String),
     /// 409: the object exists already, or has changed.
     #[error("the hub has another object of that name: {0}")]

@@ -20,7 +20,7 @@ pub async fn follow(publisher: Publisher) {
         let mut pause = INTERVAL;
         match publisher.sync().await {
             Ok(()) if failing.is_some() => {
-                tracing::info!("the record of keys is read and written again");
+                tracing::info!("the key journal is readable and writable again");
                 failing = None;
             }
             Ok(()) => {}

@@ -170,7 +170,7 @@ impl Authenticator {
             Ok(Err(Failure::Hub(error))) if error.proves_unreachable() => self.stale(key, known),
             Ok(Err(Failure::Hub(error))) => {
                 let reason = error.review_reason();
-                tracing::error!(%reason, %error, "the hub does not answer a TokenReview");
+                tracing::error!(%reason, %error, "the TokenReview failed");
                 Err(reason)
             }
             Err(_) => Err(Reason::HubUnreachable),

@@ -122,7 +122,7 @@ impl Delegations {
             },
             Ok(Err(error)) => {
                 let reason = error.review_reason();
-                tracing::error!(%reason, %error, "the hub does not answer a SubjectAccessReview");
+                tracing::error!(%reason, %error, "the SubjectAccessReview failed");
                 Err(reason)
             }
             Err(_) => Err(Reason::HubUnreachable),

@@ -8,6 +8,7 @@ mod access;
 mod api;
 mod callers;
 mod claims;
+#[cfg(feature = "faults")]
 mod faults;
 mod keys;
 mod kubeconfig;
@@ -15,6 +16,7 @@ mod object;
 mod objects;
 mod oidc;
 mod reviews;
+mod routes;
 mod state;
 mod token_request;
 mod tokens;
@@ -35,9 +37,11 @@ use super::server::{Bound, Running};
 use super::{EmbeddedError, locked};
 pub use access::{Grant, Subject};
 pub use claims::PodBinding;
-pub use faults::{Fault, Route};
+#[cfg(feature = "faults")]
+pub use faults::Fault;
 pub use keys::KeyAlgorithm;
 pub(super) use kubeconfig::document as kubeconfig_document;
+pub use routes::Route;
 use state::HubState;
 pub(super) use state::random_token;
 
@@ -160,16 +164,19 @@ impl EmbeddedHub {
         locked(&self.state.grants).retain(|held| held != grant);
     }
 
+    #[cfg(feature = "faults")]
     /// Makes `route` misbehave until another fault is set or all are cleared.
     pub fn set_fault(&self, route: Route, fault: Fault) {
         self.state.faults.set(route, fault);
     }
 
+    #[cfg(feature = "faults")]
     /// Makes the next `times` requests of `route` misbehave.
     pub fn set_fault_for(&self, route: Route, fault: Fault, times: u32) {
         self.state.faults.set_for(route, fault, times);
     }
 
+    #[cfg(feature = "faults")]
     /// Makes every route misbehave alike: an outage.
     pub fn set_fault_everywhere(&self, fault: &Fault) {
         for route in Route::ALL {
@@ -177,15 +184,16 @@ impl EmbeddedHub {
         }
     }
 
+    #[cfg(feature = "faults")]
     /// Ends all misbehaviour.
     pub fn clear_faults(&self) {
         self.state.faults.clear();
     }
 
-    /// Requests of one route since the start, those that met a fault included.
+    /// Requests of one route since the start, also those that met a fault.
     #[must_use]
     pub fn requests(&self, route: Route) -> u64 {
-        self.state.faults.count(route)
+        self.state.requests.of(route)
     }
 
     /// TokenRequests since the start.

@@ -19,9 +19,10 @@ mod status;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use clock::Clock;
+#[cfg(feature = "faults")]
+pub use hub::Fault;
 pub use hub::{
-    DiscoveryAccess, EmbeddedHub, Fault, Grant, HubOptions, KeyAlgorithm, PodBinding, Route,
-    Subject,
+    DiscoveryAccess, EmbeddedHub, Grant, HubOptions, KeyAlgorithm, PodBinding, Route, Subject,
 };
 pub use pki::{Authority, ServerIdentity};
 pub use target::{EmbeddedTarget, Fetch, FetchedDocument, Outcome, SeenRequest, TargetOptions};
@@ -76,5 +77,5 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "faults"))]
 mod tests;

@@ -84,6 +84,7 @@ impl ApiError {
     }
 
     /// A refusal with any code, for faults. `retry_after` is in seconds.
+    #[cfg(feature = "faults")]
     pub(super) fn fault(code: u16, retry_after: Option<u64>) -> Self {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let reason = match code.as_u16() {

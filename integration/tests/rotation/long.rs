@@ -1,5 +1,5 @@
 //! A rotation with the longest `maxAge`, in wall-clock time. It takes about 75 minutes, so it runs
-//! only when asked for: `cargo test -p keyferry-integration -- --ignored long_rotation::`.
+//! only when asked for: `cargo test --workspace --test suites -- --ignored long_rotation::`.
 //!
 //! Targets may hold a key set
 //! for an hour here, and are kept from looking for new keys all the while. The new key is published

@@ -70,7 +70,7 @@ impl Witness {
         match self.expires {
             Some(expires) if expires > until.as_second() => Ok(()),
             _ => Err(format!(
-                "reading the witness {}: it expires before {until}, so that it is refused would prove nothing; nothing was revoked; \
+                "reading the witness {}: it expires before {until}, so a refusal would prove nothing; nothing was revoked; \
                  fix: give one that lives longer, or none",
                 self.path.display()
             )),
@@ -125,7 +125,7 @@ impl TargetCase {
     /// Tries the witness before the revocation.
     ///
     /// # Errors
-    /// A line: the target refuses it already, so it could prove nothing.
+    /// A line: the target refuses it already, so a later refusal would prove nothing.
     pub(super) async fn try_before(&mut self, already_revoked: bool) -> Result<(), String> {
         let (Ok(target), Some(witness)) = (&self.target, &self.witness) else {
             return Ok(());
@@ -136,7 +136,7 @@ impl TargetCase {
             ProbeAnswer::Refused if already_revoked => {}
             ProbeAnswer::Refused => {
                 return Err(format!(
-                    "trying the witness {} at {}: it is not accepted there, so it could prove nothing; nothing was revoked; \
+                    "trying the witness {} at {}: the target does not accept it, so a later refusal would prove nothing; nothing was revoked; \
                      fix: give a token that the target accepts now, or none",
                     witness.path.display(),
                     self.name
@@ -213,7 +213,7 @@ impl TargetCase {
                 RELOAD.to_owned(),
             )),
             (Ok(_), None) if self.answered_late => Err(told(
-                "it was made to reload the keys, but there was no witness to try".to_owned(),
+                "it reloaded the keys, but no witness was given to test".to_owned(),
                 format!(
                     "give --witness FILE, a token of that key for the target's audience; or \
                      {RELOAD}"

@@ -47,7 +47,7 @@ impl TargetRules {
         let subjects = self.subjects();
         let uid = quoted("claims['kubernetes.io'].serviceaccount.uid");
         let rules = format!(
-            "# Only these ServiceAccounts of the hub, whoever signs.\n{subjects}  message: this ServiceAccount may not use this cluster\n\
+            "# Only these ServiceAccounts of the hub, even if a signing key is stolen.\n{subjects}  message: this ServiceAccount may not use this cluster\n\
              - expression: claims.exp - claims.iat <= {seconds}\n  message: the token lives longer than this cluster allows\n\
              - expression: claims.aud.size() == 1\n  message: the token is for several audiences\n"
         );
@@ -72,7 +72,7 @@ impl TargetRules {
         );
         if let Some(discovery_url) = &self.discovery_url {
             text += &format!(
-                "# Where this cluster reads where the keys are.\ndiscoveryURL: {}\n",
+                "# The discovery document, which names the address of the keys.\ndiscoveryURL: {}\n",
                 quoted(discovery_url)
             );
         }

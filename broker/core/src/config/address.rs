@@ -13,7 +13,7 @@ use crate::name::ObjectName;
 pub fn server(text: &str) -> Result<String, &'static str> {
     let url = Url::parse(text).map_err(|_| "is not a URL")?;
     if url.scheme() != "https" {
-        return Err("is not an https URL, and a bearer token must not travel in the clear");
+        return Err("is not an https URL, and a bearer token must not be sent unencrypted");
     }
     if text.contains('@') {
         return Err("holds credentials");

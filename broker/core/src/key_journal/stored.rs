@@ -22,22 +22,22 @@ const VERSION: u64 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// Not a strict JSON object.
-    #[error("the record of keys cannot be read")]
+    #[error("the key journal cannot be read")]
     Json(#[source] JsonError),
     /// Another version of Keyferry wrote it.
-    #[error("the record of keys has another version than 1")]
+    #[error("the key journal has another version than 1")]
     Version,
     /// A member is missing, of another type, or unknown.
-    #[error("the record of keys has not the members of version 1")]
+    #[error("the key journal lacks the members of version 1")]
     Shape,
     /// The issuer is not valid.
-    #[error("the record of keys names no usable issuer")]
+    #[error("the key journal names no usable issuer")]
     Issuer,
     /// A key could not be published.
-    #[error("the record of keys holds a key that cannot be published")]
+    #[error("the key journal holds a key that cannot be published")]
     Key,
     /// There are too many entries, or one `kid` appears twice.
-    #[error("the record of keys holds a kid twice, or more than 500 entries")]
+    #[error("the key journal holds a kid twice, or more than 500 entries")]
     Entries,
 }
 

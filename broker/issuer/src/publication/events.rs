@@ -39,12 +39,12 @@ pub(super) fn to_log(event: &KeyEvent) {
                 under a known kid; it is not published");
         }
         KeyEvent::RecordTampered(what) => {
-            tracing::error!(what, reason = %Reason::KeyRecordTampered, "the record of the hub's \
-                keys is not trusted; it is rewritten");
+            tracing::error!(what, reason = %Reason::KeyRecordTampered, "the key journal failed its \
+                seal check; it is rewritten");
         }
         KeyEvent::RecordRolledBack => {
-            tracing::error!(reason = %Reason::KeyRecordTampered, "the record of the hub's keys is \
-                an older one; it is rewritten");
+            tracing::error!(reason = %Reason::KeyRecordTampered, "the key journal is an older \
+                one; it is rewritten");
         }
     }
 }

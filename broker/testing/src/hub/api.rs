@@ -9,9 +9,11 @@ use axum::middleware;
 use axum::response::Response;
 use axum::routing::{get, post};
 
+#[cfg(feature = "faults")]
+use super::faults;
 use super::object::Resource;
 use super::state::HubState;
-use super::{faults, oidc, reviews, token_request, watch, write};
+use super::{oidc, reviews, routes, token_request, watch, write};
 use crate::api_index::{self, ApiResource};
 use crate::status::ApiError;
 
@@ -19,7 +21,7 @@ type Hub = State<Arc<HubState>>;
 type Answer = Result<Response, ApiError>;
 
 pub(super) fn router(hub: Arc<HubState>) -> Router {
-    Router::new()
+    let router = Router::new()
         .merge(api_index::routes(SERVED))
         .route("/api/v1/namespaces", get(list_namespaces))
         .route("/api/v1/namespaces/{name}", get(one_namespace))
@@ -70,10 +72,16 @@ pub(super) fn router(hub: Arc<HubState>) -> Router {
         )
         .route(oidc::DISCOVERY_PATH, get(oidc::discovery))
         .route(oidc::JWKS_PATH, get(oidc::jwks))
-        .fallback(async || ApiError::no_such_path())
+        .fallback(async || ApiError::no_such_path());
+    #[cfg(feature = "faults")]
+    let router = router.layer(middleware::from_fn_with_state(
+        Arc::clone(&hub),
+        faults::apply,
+    ));
+    router
         .layer(middleware::from_fn_with_state(
             Arc::clone(&hub),
-            faults::apply,
+            routes::count,
         ))
         .with_state(hub)
 }

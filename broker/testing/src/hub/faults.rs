@@ -1,4 +1,5 @@
-//! Misbehaviour on demand, per route.
+//! Misbehaviour on demand, per route. Only tests have it: the feature `faults` is never on in a
+//! released program.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -7,33 +8,19 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 
-use super::oidc::{DISCOVERY_PATH, JWKS_PATH};
+use serde_json::Value;
+
+use super::claims::{self, TokenSpec};
+use super::routes::Route;
 use super::state::HubState;
 use crate::locked;
 use crate::server::CutConnection;
 use crate::status::ApiError;
-
-/// A class of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Route {
-    /// POST `…/serviceaccounts/{name}/token`.
-    TokenRequest,
-    /// POST `…/tokenreviews`.
-    TokenReview,
-    /// POST `…/subjectaccessreviews` and `…/selfsubjectaccessreviews`.
-    AccessReview,
-    /// GET `/.well-known/openid-configuration`.
-    Discovery,
-    /// GET `/openid/v1/jwks`.
-    Jwks,
-    /// Everything else: lists, watches, single objects, `/version`.
-    Objects,
-}
 
 /// The fault of a route's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,35 +59,10 @@ pub enum Fault {
     CloseConnection,
 }
 
-impl Route {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::TokenRequest,
-        Self::TokenReview,
-        Self::AccessReview,
-        Self::Discovery,
-        Self::Jwks,
-        Self::Objects,
-    ];
-
-    fn of(method: &Method, path: &str) -> Self {
-        let posted = method == Method::POST;
-        match path {
-            DISCOVERY_PATH => Self::Discovery,
-            JWKS_PATH => Self::Jwks,
-            _ if posted && path.ends_with("/token") => Self::TokenRequest,
-            _ if posted && path.ends_with("/tokenreviews") => Self::TokenReview,
-            _ if posted && path.ends_with("subjectaccessreviews") => Self::AccessReview,
-            _ => Self::Objects,
-        }
-    }
-}
-
-/// The active faults and the request counts.
+/// The active faults.
 #[derive(Default)]
 pub(super) struct Faults {
     set: Mutex<BTreeMap<Route, (Fault, Option<u32>)>>,
-    counts: Mutex<BTreeMap<Route, u64>>,
 }
 
 impl Faults {
@@ -116,12 +78,7 @@ impl Faults {
         locked(&self.set).clear();
     }
 
-    pub(super) fn count(&self, route: Route) -> u64 {
-        locked(&self.counts).get(&route).copied().unwrap_or(0)
-    }
-
     fn arrived(&self, route: Route) -> Fault {
-        *locked(&self.counts).entry(route).or_default() += 1;
         match locked(&self.set).get_mut(&route) {
             None | Some((_, Some(0))) => Fault::None,
             Some((fault, left)) => {
@@ -132,11 +89,10 @@ impl Faults {
     }
 }
 
-/// Middleware: counts the request and applies the fault of its route. A fault for TokenRequest
-/// alone is passed to its handler as a request extension.
+/// Middleware: applies the fault of the request's route.
 pub(super) async fn apply(
     State(hub): State<Arc<HubState>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     let route = Route::of(request.method(), request.uri().path());
@@ -157,11 +113,79 @@ pub(super) async fn apply(
             response.extensions_mut().insert(CutConnection);
             response
         }
-        fault @ (Fault::WrongServiceAccount | Fault::WrongAudience | Fault::ShortLife) => {
-            request.extensions_mut().insert(fault);
-            next.run(request).await
+        Fault::WrongServiceAccount => {
+            let other = |spec: &mut Minted| spec.name.push_str("-other");
+            wrong_token(&hub, next.run(request).await, other).await
+        }
+        Fault::WrongAudience => {
+            let other = |spec: &mut Minted| {
+                spec.audiences = vec!["https://wrong-audience.example".to_owned()]
+            };
+            wrong_token(&hub, next.run(request).await, other).await
+        }
+        Fault::ShortLife => {
+            wrong_token(&hub, next.run(request).await, |spec| spec.seconds = 60).await
         }
     }
+}
+
+/// What the answer of a TokenRequest says about its token.
+struct Minted {
+    namespace: String,
+    name: String,
+    uid: String,
+    audiences: Vec<String>,
+    seconds: i64,
+}
+
+impl Minted {
+    fn read(answer: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let metadata = &answer["metadata"];
+        Some(Self {
+            namespace: text(&metadata["namespace"])?,
+            name: text(&metadata["name"])?,
+            uid: text(&metadata["uid"])?,
+            audiences: answer["spec"]["audiences"]
+                .as_array()?
+                .iter()
+                .filter_map(text)
+                .collect(),
+            seconds: answer["spec"]["expirationSeconds"].as_i64()?,
+        })
+    }
+}
+
+/// Replaces the token in the answer of a TokenRequest by another one that the hub signs. The rest
+/// of the answer stays, as if nothing were wrong.
+async fn wrong_token(
+    hub: &HubState,
+    response: Response,
+    change: impl FnOnce(&mut Minted),
+) -> Response {
+    if !response.status().is_success() {
+        return response;
+    }
+    replace_body(response, |bytes| {
+        let exchanged = serde_json::from_slice(&bytes)
+            .ok()
+            .and_then(|mut answer: Value| {
+                let mut minted = Minted::read(&answer)?;
+                change(&mut minted);
+                let spec = TokenSpec {
+                    namespace: &minted.namespace,
+                    name: &minted.name,
+                    uid: &minted.uid,
+                    audiences: &minted.audiences,
+                    seconds: minted.seconds,
+                    pod: None,
+                };
+                answer["status"]["token"] = claims::sign(hub, &spec).ok()?.into();
+                serde_json::to_vec(&answer).ok()
+            });
+        exchanged.map_or_else(Body::empty, Body::from)
+    })
+    .await
 }
 
 fn garbage(body: Vec<u8>, content_type: &str) -> Response {

@@ -9,9 +9,11 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 
 use super::access::Grant;
+#[cfg(feature = "faults")]
 use super::faults::Faults;
 use super::keys::{KeyAlgorithm, KeyRing};
 use super::objects::Objects;
+use super::routes::Requests;
 use super::{DiscoveryAccess, HubOptions};
 use crate::EmbeddedError;
 use crate::clock::Clock;
@@ -28,6 +30,8 @@ pub(super) struct HubState {
     pub(super) objects: Objects,
     pub(super) keys: Mutex<KeyRing>,
     pub(super) grants: Mutex<Vec<Grant>>,
+    pub(super) requests: Requests,
+    #[cfg(feature = "faults")]
     pub(super) faults: Faults,
     clock: Clock,
 }
@@ -47,6 +51,8 @@ impl HubState {
             objects: Objects::new(options.clock.clone()),
             keys: Mutex::new(KeyRing::new(options.algorithm)?),
             grants: Mutex::new(Vec::new()),
+            requests: Requests::default(),
+            #[cfg(feature = "faults")]
             faults: Faults::default(),
             clock: options.clock,
         })

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::access::Wanted;
 use super::callers::Caller;
 use super::claims::{self, TokenSpec};
-use super::faults::Fault;
 use super::object::{Object, Resource, whole_seconds};
 use super::state::HubState;
 use crate::json_body;
@@ -28,15 +27,13 @@ pub(super) async fn create(
     State(hub): State<Arc<HubState>>,
     Path((namespace, name)): Path<(String, String)>,
     headers: HeaderMap,
-    fault: Option<Extension<Fault>>,
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let caller = Caller::of(&hub, &headers)?;
     caller.must(&hub, &wanted(&namespace, &name))?;
     let request: TokenRequest = json_body::read(&headers, &body, "TokenRequest")?;
     let account = check(&hub, &namespace, &name, &request)?;
-    let fault = fault.map(|Extension(fault)| fault).unwrap_or_default();
-    answer(&hub, &account, &request.spec, &fault)
+    answer(&hub, &account, &request.spec)
 }
 
 #[derive(Deserialize)]
@@ -110,12 +107,7 @@ fn check(
     }
 }
 
-fn answer(
-    hub: &HubState,
-    account: &Object,
-    spec: &Spec,
-    fault: &Fault,
-) -> Result<Response, ApiError> {
+fn answer(hub: &HubState, account: &Object, spec: &Spec) -> Result<Response, ApiError> {
     let asked = spec.expiration_seconds.unwrap_or(DEFAULT_SECONDS);
     let seconds = hub.max_token_seconds.map_or(asked, |most| asked.min(most));
     let audiences = match &spec.audiences {
@@ -123,7 +115,18 @@ fn answer(
         _ => vec![hub.issuer.clone()],
     };
     let now = hub.now();
-    let token = minted(hub, account, &audiences, seconds, fault)?;
+    let token = claims::sign(
+        hub,
+        &TokenSpec {
+            namespace: &account.namespace,
+            name: &account.name,
+            uid: &account.uid,
+            audiences: &audiences,
+            seconds,
+            pod: None,
+        },
+    )
+    .map_err(|_| ApiError::internal())?;
     let body = Json(json!({
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
@@ -150,33 +153,6 @@ fn answer(
         return Ok((StatusCode::CREATED, [(header::WARNING, warning)], body).into_response());
     }
     Ok((StatusCode::CREATED, body).into_response())
-}
-
-/// Mints the requested token, or the wrong one that a fault demands.
-fn minted(
-    hub: &HubState,
-    account: &Object,
-    audiences: &[String],
-    seconds: i64,
-    fault: &Fault,
-) -> Result<String, ApiError> {
-    let other_name = format!("{}-other", account.name);
-    let other_audience = ["https://wrong-audience.example".to_owned()];
-    let mut spec = TokenSpec {
-        namespace: &account.namespace,
-        name: &account.name,
-        uid: &account.uid,
-        audiences,
-        seconds,
-        pod: None,
-    };
-    match fault {
-        Fault::WrongServiceAccount => spec.name = &other_name,
-        Fault::WrongAudience => spec.audiences = &other_audience,
-        Fault::ShortLife => spec.seconds = 60,
-        _ => {}
-    }
-    claims::sign(hub, &spec).map_err(|_| ApiError::internal())
 }
 
 fn invalid(field: &str, why: &str) -> ApiError {
