@@ -106,9 +106,9 @@ fn the_image_is_a_static_binary_of_this_workspace_and_its_user() {
     );
     assert!(all.iter().any(|one| {
         one.word == "RUN"
-            && one
-                .rest
-                .contains("cargo build --release --locked -p keyferry --bin keyferry")
+            && one.rest.contains(
+                "cargo build --release --locked -p keyferry --no-default-features --bin keyferry",
+            )
     }));
 
     let last = all.iter().rposition(|one| one.word == "FROM").unwrap();

@@ -317,7 +317,7 @@ fn of_an_address() {
         )
     };
     check(vec![
-        address("http://prod.example.com", "in the clear"),
+        address("http://prod.example.com", "unencrypted"),
         address("prod.example.com:6443", "not an https URL"),
         address("", "not a URL"),
         address("https://admin@prod.example.com", "credentials"),
