@@ -47,13 +47,13 @@ impl Federation {
                 ..ControlPlaneSpec::named("hub")
             })
             .await?;
-        for account in ["rightless", "stranger"] {
+        for account in ["rightless", "developer", "stranger"] {
             hub.create_service_account(TENANT, account).await?;
         }
         let documents = DocumentServer::start(ground.ca()).await?;
         let discovery_url = documents.publish(&hub).await?;
-        let subjects =
-            ["reconciler", "rightless", "goner"].map(|account| format!("{TENANT}:{account}"));
+        let subjects = ["reconciler", "rightless", "developer", "goner"]
+            .map(|account| format!("{TENANT}:{account}"));
         let trusting = TrustingTarget {
             name: "target",
             minor: Minor::V1_36,

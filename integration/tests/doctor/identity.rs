@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::federation::{AUDIENCE, Federation};
 
-const USER: &str = "hub:system:serviceaccount:tenant-a:rightless";
+const USER: &str = "hub:system:serviceaccount:tenant-a:developer";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 async fn run(
@@ -32,7 +32,8 @@ async fn run(
     ))
 }
 
-/// Creates a role and binds it to the user without rights.
+/// Creates a role and binds it to the user of these tests, whom no other test uses: the order of
+/// the tests is open, and others rely on a user without rights.
 async fn bind(it: &Federation, place: &str, role: &Value) -> TestResult {
     let name = role["metadata"]["name"]
         .as_str()
@@ -64,7 +65,7 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
         .restart_with_authentication_config(&it.configuration)
         .await?;
     it.until_initialized().await?;
-    let token = it.token("rightless", &[AUDIENCE]).await?;
+    let token = it.token("developer", &[AUDIENCE]).await?;
     let path = |name: &str, content: &str| {
         it.file(name, content)
             .map(|path| path.display().to_string())
