@@ -61,12 +61,7 @@ pub(crate) fn suite() -> BoxedSuite {
 }
 
 async fn start() -> Result<Fleet, NotStarted> {
-    let nobody = json!({
-        "apiVersion": "apiserver.config.k8s.io/v1beta1",
-        "kind": "AuthenticationConfiguration",
-        "jwt": [],
-    })
-    .to_string();
+    let nobody = trust_in_nobody();
     let target = |name: &str, minor: Minor| ControlPlaneSpec {
         minor,
         signing_key: SigningKeyKind::EcdsaP256,
@@ -145,6 +140,8 @@ async fn a_target_accepts_a_hub_token(fleet: Arc<Fleet>, target: &'static str) -
         user_name(&with_token).await?.starts_with("hub:"),
         "the last good one is lost"
     );
+    // Whoever restarts this target next starts with the file that is there.
+    target.set_authentication_config(&trust_in_nobody()).await?;
     Ok(())
 }
 
@@ -427,6 +424,16 @@ async fn a_suspended_hub_answers_nothing(fleet: Arc<Fleet>) -> TestResult {
     assert!(held.is_err(), "a suspended hub answered: {held:?}");
     hub.admin().get("/version").await?;
     Ok(())
+}
+
+/// An AuthenticationConfiguration without an issuer.
+fn trust_in_nobody() -> String {
+    json!({
+        "apiVersion": "apiserver.config.k8s.io/v1beta1",
+        "kind": "AuthenticationConfiguration",
+        "jwt": [],
+    })
+    .to_string()
 }
 
 /// An AuthenticationConfiguration that trusts the hub's issuer under the prefix `hub:`.

@@ -124,6 +124,7 @@ fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
 
 /// The default log filter. The library of the hub's client would log each failed call a second
 /// time, without naming the call.
+/// A filter matches the beginning of a target: this one means every crate of Keyferry.
 const LOG: &str = "warn,kube_client::client::builder=off,keyferry=info";
 
 /// Starts logging: JSON lines on standard error, filtered by `KEYFERRY_LOG` as by `RUST_LOG`.

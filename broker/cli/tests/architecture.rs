@@ -87,6 +87,47 @@ fn the_manifests_hold_the_walls() {
     assert!(!of_client.contains("server") && !of_client.contains("testing"));
 }
 
+/// The lines of a crate's `[dependencies]`, without those for tests.
+fn dependency_lines(name: &str) -> Vec<String> {
+    let path = repository().join("broker").join(name).join("Cargo.toml");
+    let manifest = std::fs::read_to_string(path).unwrap();
+    let (_, dependencies) = manifest.split_once("\n[dependencies]").unwrap();
+    let dependencies = dependencies.split("\n[").next().unwrap();
+    dependencies.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn only_the_server_listens() {
+    for name in ["core", "hub", "issuer", "controller", "client", "cli"] {
+        for line in dependency_lines(name) {
+            assert!(
+                !line.starts_with("axum") && !line.starts_with("hyper"),
+                "broker/{name} depends on {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn fakes_and_faults_are_for_tests_alone() {
+    for name in [
+        "hub",
+        "issuer",
+        "controller",
+        "server",
+        "client",
+        "cli",
+        "testing",
+    ] {
+        for line in dependency_lines(name) {
+            assert!(
+                !line.contains("\"testing\"") && !line.contains("\"faults\""),
+                "broker/{name} depends on {line}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_token_request_is_written_in_one_place() {
     // Its type has one audience that is not empty; a copy of it could leave the audience out, and

@@ -2,7 +2,7 @@
 //!
 //! Code in this crate is synchronous and total: it takes the time, bytes and objects as arguments
 //! and returns a value or a named error. It opens no socket, reads no file and asks no clock. The
-//! manifest's dependencies and `tests/architecture.rs` enforce this.
+//! manifest's dependencies and `broker/cli/tests/architecture.rs` enforce this.
 //!
 //! Where to start: policy decisions are in [`authorise`]; the meaning of the configuration is in
 //! [`config`]; signature checks are in [`verify`]. The documents that Keyferry sends are made in

@@ -32,8 +32,8 @@ async fn run(
     ))
 }
 
-/// Creates a role and binds it to the user of these tests, whom no other test uses: the order of
-/// the tests is open, and others rely on a user without rights.
+/// Creates a role and binds it to a user that only these tests use. The order of the suite's tests
+/// is open, and others need a user without rights.
 async fn bind(it: &Federation, place: &str, role: &Value) -> TestResult {
     let name = role["metadata"]["name"]
         .as_str()
