@@ -10,6 +10,7 @@ mod judge;
 mod keys;
 mod minimise;
 mod node;
+mod observed;
 mod random;
 mod run;
 mod shipped;
@@ -17,5 +18,6 @@ mod token;
 mod verdict;
 
 pub use facts::hold;
+pub use observed::recorded;
 pub use run::{Cases, Settings, differ};
 pub use shipped::shipped;

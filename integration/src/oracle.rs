@@ -12,9 +12,12 @@ use tokio::sync::Mutex;
 
 use crate::parts::{OracleRelease, Part, PartError, Parts};
 use crate::runner::{Fixture, NotStarted};
+use protocol::ExpressionsQuestion;
 pub use protocol::{
     Answer, AuthenticatorState, Document, OracleUser, OracleVerdict, Question, ValidationError,
 };
+
+pub(crate) use protocol::{Expression, Expressions};
 
 /// Long enough for an expression that runs to its cost limit several times in one case.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
@@ -105,6 +108,36 @@ impl Oracle {
 
     /// Returns one answer for each question, in order.
     pub async fn ask(&self, questions: &[Question]) -> Result<Vec<Answer>, OracleError> {
+        let ids: Vec<u64> = questions.iter().map(|question| question.id).collect();
+        self.exchange(questions, &ids).await
+    }
+
+    /// Returns one observation for each expression, in order.
+    pub(crate) async fn observe(
+        &self,
+        expressions: Expressions,
+    ) -> Result<Vec<String>, OracleError> {
+        let wanted = expressions.expressions.len();
+        let question = ExpressionsQuestion {
+            id: 0,
+            observed: expressions,
+        };
+        let answer = self.exchange(&[question], &[0]).await?.pop();
+        match answer {
+            Some(answer) if answer.observations.len() == wanted => Ok(answer.observations),
+            answer => Err(OracleError::Case {
+                release: self.version(),
+                id: 0,
+                why: format!("{wanted} expressions, but {answer:?}"),
+            }),
+        }
+    }
+
+    async fn exchange<Q: serde::Serialize>(
+        &self,
+        questions: &[Q],
+        ids: &[u64],
+    ) -> Result<Vec<Answer>, OracleError> {
         let mut lines = Vec::new();
         for question in questions {
             serde_json::to_writer(&mut lines, question)
@@ -129,8 +162,8 @@ impl Oracle {
         };
         let read = async {
             let mut answers = Vec::with_capacity(questions.len());
-            for question in questions {
-                answers.push(self.next_answer(reader, question.id).await?);
+            for id in ids {
+                answers.push(self.next_answer(reader, *id).await?);
             }
             Ok(answers)
         };

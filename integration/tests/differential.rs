@@ -9,6 +9,10 @@
 //! `KEYFERRY_DIFFERENTIAL_WEEKLY=1` asks the oracles of all minor versions, 1.30 to 1.37, about
 //! 20,000 cases. Go builds the further five once, which takes some minutes.
 //!
+//! `KEYFERRY_WRITE_COPIES=1 cargo test -p keyferry-integration --test differential recorded` asks
+//! the oracles of all minor versions about the expressions that `keyferry-cel-kubernetes` replays,
+//! and writes what they say. Without it, the test compares what is written with the oracles.
+//!
 //! The run fails on any disagreement, when less than 98 % of the judgements are decided, or when no
 //! case met some class of refusals.
 
@@ -30,6 +34,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "both_say_the_same_of_the_shipped_files",
             |oracles| async move { differential::shipped(&oracles).await },
+        )
+        .test(
+            "the_recorded_observations_are_the_oracles",
+            |oracles| async move { differential::recorded(&oracles).await },
         )
         .test("both_say_the_same", |oracles| async move {
             differential::differ(&oracles, Settings::from_environment(Cases::All)).await

@@ -96,7 +96,7 @@ fn has(releases: &str, minor: Minor) -> bool {
 }
 
 /// Returns the runtime name of a type that expressions can name, and the type of that name.
-pub(crate) fn type_name(name: &str) -> Option<(&'static str, Type)> {
+pub(crate) fn type_name(name: &str, minor: Minor) -> Option<(&'static str, Type)> {
     let (runtime, read) = match name {
         "bool" => ("bool", "type(bool)"),
         "bytes" => ("bytes", "type(bytes)"),
@@ -108,6 +108,7 @@ pub(crate) fn type_name(name: &str) -> Option<(&'static str, Type)> {
         "map" => ("map", "type(map(A, B))"),
         "null_type" => ("null_type", "type(null)"),
         "type" => ("type", "type(type)"),
+        "optional_type" if minor >= Minor::V1_37 => ("optional_type", "type(optional_type(dyn))"),
         "optional_type" => ("optional_type", "type(optional_type)"),
         _ => return None,
     };

@@ -65,9 +65,10 @@ pub enum EvaluateFault {
     Failed {
         /// The reason, in cel-go's words if it is a frequent one.
         message: String,
-        /// Whether every run fails with the same message. A loop over a map fails at whichever
-        /// entry comes first, which is random.
-        certain: bool,
+        /// Whether every run in the API server fails with exactly this message. Other messages
+        /// contain names of Go's types or functions, or texts of its libraries. A loop over a map
+        /// fails at whichever entry comes first, which is random.
+        exact: bool,
     },
     /// The evaluation costs more than the API server allows.
     #[error("operation cancelled: actual cost limit exceeded")]
@@ -75,6 +76,38 @@ pub enum EvaluateFault {
     /// The result cannot be decided here.
     #[error("not decided: {}", .0.reason)]
     Undetermined(Undetermined),
+}
+
+/// Whether a message is of a kind whose text was compared with the API server's.
+pub(crate) fn is_compared(message: &str) -> bool {
+    const WHOLE: [&str; 5] = [
+        "division by zero",
+        "modulus by zero",
+        "integer overflow",
+        "unsigned integer overflow",
+        "optional.none() dereference",
+    ];
+    const BEGINNINGS: [&str; 4] = [
+        "type conversion error from 'string' to '",
+        "index out of range: ",
+        "invalid substring range. start: ",
+        "cannot slice(",
+    ];
+    let plain = |name: &str| {
+        name.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
+    };
+    WHOLE.contains(&message)
+        || BEGINNINGS
+            .iter()
+            .any(|beginning| message.starts_with(beginning))
+        || message.strip_prefix("no such key: ").is_some_and(plain)
+        || message
+            .strip_prefix("index out of bounds: ")
+            .is_some_and(plain)
+        || message.strip_prefix("claim ").is_some_and(|rest| {
+            rest.contains(" failed to unmarshal: json: cannot unmarshal number ")
+        })
 }
 
 /// The value of an expression.

@@ -1,6 +1,8 @@
 //! Tests expressions against results of kube-apiserver's own packages, and texts that must not
 //! break anything.
 
+mod observed;
+
 use std::thread;
 
 use proptest::prelude::*;
@@ -106,36 +108,6 @@ fn outcome(environment: &Environment, scope: Scope, text: &str) -> Option<String
         Err(EvaluateFault::Undetermined(_)) => None,
         Err(_) => Some("fails".to_owned()),
     }
-}
-
-/// Each row is an expression and its results in 1.33, 1.36 and 1.37.
-#[test]
-fn outcomes_are_those_observed() {
-    on_a_small_stack(|| {
-        let (mut decided, mut open) = (0_usize, Vec::new());
-        for (column, minor) in MINORS.into_iter().enumerate() {
-            let environment = Environment::new(minor);
-            for row in include_str!("tests/observed.tsv").lines() {
-                let fields: Vec<&str> = row.split('\t').collect();
-                let text: String = serde_json::from_str(fields[1]).unwrap();
-                let scope = if fields[0] == "user" {
-                    Scope::User
-                } else {
-                    Scope::Claims
-                };
-                match outcome(&environment, scope, &text) {
-                    Some(found) => assert_eq!(found, fields[2 + column], "{text} in {minor}"),
-                    None => open.push(text),
-                }
-                decided += 1;
-            }
-        }
-        assert!(
-            open.len() * 20 < decided,
-            "{} of {decided} are not decided: {open:?}",
-            open.len()
-        );
-    });
 }
 
 #[test]

@@ -34,6 +34,10 @@ func (o *oracle) answer(c question) (result answer) {
 			result = answer{ID: c.ID, Failure: fmt.Sprintf("panic: %v", cause)}
 		}
 	}()
+	if c.Observed != nil {
+		result.Observations = o.observe(*c.Observed)
+		return result
+	}
 	config, err := o.load(c.Config)
 	if err != nil {
 		text := err.Error()

@@ -1,5 +1,11 @@
 package main
 
+import (
+	"encoding/json"
+
+	authenticated "k8s.io/apiserver/pkg/authentication/user"
+)
+
 // A question is one configuration file and tokens for it.
 type question struct {
 	ID     uint64 `json:"id"`
@@ -11,6 +17,21 @@ type question struct {
 	// What a GET of a URL answers. Every other URL refuses the connection.
 	HTTP   map[string]document `json:"http"`
 	Tokens []string            `json:"tokens"`
+	// If set, only these expressions are evaluated.
+	Observed *observed `json:"observed"`
+}
+
+// An observed holds expressions and the values of their variables.
+type observed struct {
+	Claims      map[string]json.RawMessage `json:"claims"`
+	User        authenticated.DefaultInfo  `json:"user"`
+	Expressions []expression               `json:"expressions"`
+}
+
+// An expression is one over claims, or over a user.
+type expression struct {
+	Scope string `json:"scope"`
+	Text  string `json:"text"`
 }
 
 // A document is one HTTP answer.
@@ -29,6 +50,8 @@ type answer struct {
 	Authenticators []authenticatorState `json:"authenticators,omitempty"`
 	// For each token one verdict of each jwt entry.
 	Tokens [][]verdict `json:"tokens,omitempty"`
+	// One for each expression.
+	Observations []string `json:"observations,omitempty"`
 	// The authenticator panicked, or the oracle could not do its work.
 	Failure string `json:"failure,omitempty"`
 }

@@ -1,5 +1,6 @@
 //! Generates the case of a seed and a number.
 
+pub(crate) mod catalogue;
 mod claims;
 mod config;
 mod expression;
@@ -11,6 +12,8 @@ mod optional;
 mod several;
 mod token;
 mod yaml;
+
+pub(crate) use expression::Scope;
 
 use super::case::{Case, ConfigText, Form, Published};
 use super::keys::SigningKeys;

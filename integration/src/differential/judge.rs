@@ -118,7 +118,8 @@ fn fault(error: &FieldError) -> FieldFault {
     }
 }
 
-fn minor(release: OracleRelease) -> Minor {
+/// The minor version that a release of the oracle stands for.
+pub(crate) fn minor(release: OracleRelease) -> Minor {
     match release {
         OracleRelease::V0_30 => Minor::V1_30,
         OracleRelease::V0_31 => Minor::V1_31,

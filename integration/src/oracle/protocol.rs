@@ -21,6 +21,31 @@ pub struct Question {
     pub tokens: Vec<String>,
 }
 
+/// Expressions to evaluate, instead of a configuration file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct ExpressionsQuestion {
+    pub(crate) id: u64,
+    pub(crate) observed: Expressions,
+}
+
+/// Expressions and the values of their variables.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Expressions {
+    /// The value of `claims`.
+    pub(crate) claims: serde_json::Value,
+    /// The value of `user`, with the field names of Go's `user.DefaultInfo`.
+    pub(crate) user: serde_json::Value,
+    pub(crate) expressions: Vec<Expression>,
+}
+
+/// One expression.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Expression {
+    /// `claims` or `user`.
+    pub(crate) scope: &'static str,
+    pub(crate) text: String,
+}
+
 /// An HTTP response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
@@ -48,6 +73,9 @@ pub struct Answer {
     /// For each token, one verdict of each jwt entry.
     #[serde(default)]
     pub tokens: Vec<Vec<OracleVerdict>>,
+    /// The result of each expression, as `observe.go` prints it.
+    #[serde(default)]
+    pub(crate) observations: Vec<String>,
     /// The panic of the authenticator. A real kube-apiserver would die at its start, or answer with
     /// an internal error.
     pub failure: Option<String>,

@@ -62,7 +62,7 @@ impl Checker<'_> {
             ),
             _ => (Name::Undefined(name), Type::Of(Some(Arc::new(t)))),
         };
-        let (meaning, t) = match (name, type_name(name)) {
+        let (meaning, t) = match (name, type_name(name, self.minor)) {
             (_, Some((runtime, t))) => (Name::Type(runtime), t),
             ("timestamp", None) => bare("timestamp", Type::Timestamp),
             ("duration", None) => bare("duration", Type::Duration),
@@ -140,7 +140,7 @@ impl Checker<'_> {
 
     pub(super) fn message(&mut self, e: &Expr, name: &str) -> Type {
         let plain = name.trim_start_matches('.');
-        if type_name(plain).is_some()
+        if type_name(plain, self.minor).is_some()
             || ["google.", "kubernetes.", "net."]
                 .iter()
                 .any(|p| plain.starts_with(p))

@@ -155,7 +155,8 @@ fn kubernetes(
         | "getPort"
         | "getEscapedPath"
         | "getQuery" => 1,
-        "_==_" => match args.first() {
+        // Up to 1.31 Kubernetes has no estimate of its own for these types.
+        "_==_" if minor >= Minor::V1_32 => match args.first() {
             Some(
                 Val::Url(_)
                 | Val::Ip(_)

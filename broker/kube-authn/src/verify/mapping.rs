@@ -59,10 +59,7 @@ pub(super) fn evaluate(
 ) -> Result<Result<Value, Failure>, Undetermined> {
     let (reason, exact) = match expression.evaluate(input) {
         Ok(value) => return Ok(Ok(value)),
-        Err(EvaluateFault::Failed { message, certain }) => {
-            let exact = certain && is_exact(&message);
-            (message, exact)
-        }
+        Err(EvaluateFault::Failed { message, exact }) => (message, exact),
         Err(EvaluateFault::CostLimit) => (
             "operation cancelled: actual cost limit exceeded".to_owned(),
             true,
@@ -85,39 +82,6 @@ pub(super) fn evaluate(
         ),
         exact,
     }))
-}
-
-/// Whether an error of an expression is one whose text was compared with the apiserver's. Others
-/// contain names of Go's types or functions, or texts of its libraries.
-fn is_exact(message: &str) -> bool {
-    const WHOLE: [&str; 5] = [
-        "division by zero",
-        "modulus by zero",
-        "integer overflow",
-        "unsigned integer overflow",
-        "optional.none() dereference",
-    ];
-    const BEGINNINGS: [&str; 4] = [
-        "type conversion error from 'string' to '",
-        "index out of range: ",
-        "invalid substring range. start: ",
-        "cannot slice(",
-    ];
-    let plain = |name: &str| {
-        name.bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
-    };
-    WHOLE.contains(&message)
-        || BEGINNINGS
-            .iter()
-            .any(|beginning| message.starts_with(beginning))
-        || message.strip_prefix("no such key: ").is_some_and(plain)
-        || message
-            .strip_prefix("index out of bounds: ")
-            .is_some_and(plain)
-        || message.strip_prefix("claim ").is_some_and(|rest| {
-            rest.contains(" failed to unmarshal: json: cannot unmarshal number ")
-        })
 }
 
 fn username(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {

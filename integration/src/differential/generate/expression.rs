@@ -48,6 +48,11 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// An expression of this form, whose parts are nested at most `depth` levels.
+    pub(crate) fn of_form(&mut self, form: &str, depth: usize) -> String {
+        self.filled(form, depth)
+    }
+
     /// An expression of the type, nested at most `depth` levels.
     pub(crate) fn expression(&mut self, wanted: &str, depth: usize) -> String {
         let wanted = if self.random.percent(self.slips) {

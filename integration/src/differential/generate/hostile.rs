@@ -251,7 +251,7 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
             "({dyn} in ['a', 'b'])",
             "({T} in [{T}])",
             "{ls}.slice({i}, {i}) == {ls}",
-            "(lists.range({i} % 5) == {li})",
+            "(lists.range(({i}) % 5) == {li})",
             "isURL({s})",
             "isIP({s})",
             "isCIDR({s})",
@@ -345,7 +345,7 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
             "[dyn({os}), dyn({s})]",
             "[{os}, {os}]",
             "[type({dyn}), type({s})]",
-            "lists.range({i} % 7).map(%v, {s|v:i})",
+            "lists.range(({i}) % 7).map(%v, {s|v:i})",
             "{fm}.validate({s}).orValue([])",
             "optional.of({ls}).value()",
             "dyn({ols}).orValue({ls})",
@@ -366,7 +366,7 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
             "{T}.getFullYear('UTC')",
             "{T}.getHours({s})",
             "{T}.getMilliseconds()",
-            "size(lists.range({i} % 9))",
+            "size(lists.range(({i}) % 9))",
             "dyn({oi}).orValue({i})",
             "{li}[{d}]",
             "{li}[{i}]",
@@ -513,7 +513,7 @@ fn damaged(random: &mut Random, text: &str) -> String {
 }
 
 /// Literals that are refused, or that are read in an unusual way.
-const LITERALS: [&str; 40] = [
+pub(crate) const LITERALS: [&str; 40] = [
     "'\\U00110000'",
     "'\\UFFFFFFFF'",
     "'\\U80000041'",

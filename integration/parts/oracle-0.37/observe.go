@@ -1,0 +1,1 @@
+../oracle-0.36/observe.go

@@ -1,0 +1,1 @@
+../../parts/oracle-0.36/input.s
