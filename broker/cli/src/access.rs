@@ -103,10 +103,10 @@ pub(super) const CALLER_AUDIENCE: &str = "keyferry.dev";
 /// The access that the arguments name, and how to get its token.
 pub(super) struct Source {
     pub(super) access: AccessName,
-    way: Way,
+    route: ExchangeRoute,
 }
 
-enum Way {
+enum ExchangeRoute {
     Server(ServerAddress, CallerTokenSource),
     Direct(Direct),
 }
@@ -142,7 +142,7 @@ pub(super) fn source(
     server: &ServerArgs,
     config: Option<&PathBuf>,
 ) -> Result<Source, UsageError> {
-    let way = match config {
+    let route = match config {
         Some(_) if by_flag(server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER") => {
             return Err(UsageError {
                 problem: "both --server and --config are given".to_owned(),
@@ -150,7 +150,7 @@ pub(super) fn source(
                     the hub",
             });
         }
-        Some(config) => Way::Direct(Direct {
+        Some(config) => ExchangeRoute::Direct(Direct {
             config: config.clone(),
             hub: server.hub.access(),
         }),
@@ -159,10 +159,10 @@ pub(super) fn source(
                 problem: "no server and no configuration file is named".to_owned(),
                 hint: "give --server URL, or --config FILE with a kubeconfig of the hub",
             })?;
-            Way::Server(reach.server, reach.caller)
+            ExchangeRoute::Server(reach.server, reach.caller)
         }
     };
-    Ok(Source { access, way })
+    Ok(Source { access, route })
 }
 
 impl ServerArgs {
@@ -248,19 +248,19 @@ pub(super) fn with_slash(name: &str) -> String {
 impl Source {
     /// Returns the server to ask, if there is one.
     pub(super) fn server(&self) -> Option<&str> {
-        match &self.way {
-            Way::Server(server, _) => Some(&server.url),
-            Way::Direct(_) => None,
+        match &self.route {
+            ExchangeRoute::Server(server, _) => Some(&server.url),
+            ExchangeRoute::Direct(_) => None,
         }
     }
 
     pub(super) async fn kubeconfig(&self) -> Result<SecretString, ClientError> {
-        match &self.way {
-            Way::Server(server, caller) => {
+        match &self.route {
+            ExchangeRoute::Server(server, caller) => {
                 let token = caller_token::find(caller, self.access.namespace.as_str()).await?;
                 server.kubeconfig(&token, &self.access).await
             }
-            Way::Direct(direct) => direct.kubeconfig(&self.access).await,
+            ExchangeRoute::Direct(direct) => direct.kubeconfig(&self.access).await,
         }
     }
 
@@ -274,12 +274,12 @@ impl Source {
     }
 
     async fn token(&self) -> Result<UsableToken, ClientError> {
-        match &self.way {
-            Way::Server(server, caller) => {
+        match &self.route {
+            ExchangeRoute::Server(server, caller) => {
                 let token = caller_token::find(caller, self.access.namespace.as_str()).await?;
                 server.token(&token, &self.access).await
             }
-            Way::Direct(direct) => direct.token(&self.access).await,
+            ExchangeRoute::Direct(direct) => direct.token(&self.access).await,
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::access::{ServerArgs, Source, UsageError, access_name, hint, source};
 use super::ui;
-use keyferry_client::token_agent::{self, AgentParts, Round, RoundError};
+use keyferry_client::token_agent::{self, AgentParts, AgentUpdate, AgentUpdateError};
 use keyferry_client::token_directory::{self, Rights, TokenDirectory};
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::random::SystemRandomness;
@@ -191,15 +191,15 @@ async fn once(agents: Vec<(AgentParts, Source)>) -> ExitCode {
     code
 }
 
-fn report(access: &AccessName, round: &Result<Round, RoundError>) {
+fn report(access: &AccessName, round: &Result<AgentUpdate, AgentUpdateError>) {
     match round {
-        Ok(Round {
+        Ok(AgentUpdate {
             expires,
             written: true,
         }) => ui::note(&format!("{access}: written; the token ends at {expires}")),
         Ok(_) => {}
         Err(error) => {
-            let hint = if let RoundError::Client(error) = error {
+            let hint = if let AgentUpdateError::Client(error) = error {
                 hint(error)
             } else {
                 None

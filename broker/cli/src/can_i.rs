@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use keyferry_kube_authn::doctor::{Asked, Identity};
-use keyferry_kube_authn::rights::{Need, binding, role_for, roles};
+use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};
 use serde_json::{Value, json};
 
 use super::target_way::{StartArg, WayArgs, attributes};
 use super::{TARGET, ui};
-use keyferry_client::doctor::apply::{self, Applied, Found};
+use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
 use keyferry_client::doctor::identity::{calls, ignored};
 use keyferry_client::doctor::start::Plan;
 use keyferry_client::doctor::target_calls::TargetCalls;
@@ -204,11 +204,11 @@ async fn can_apply(
         .way
         .plan(start.as_ref(), args.namespace.as_deref())
         .await?;
-    let Found { objects, unbuilt } = match (given, plan.inventory.take()) {
+    let ManifestObjects { objects, unbuilt } = match (given, plan.inventory.take()) {
         (Some(given), _) => given,
-        (None, Some(objects)) => Found {
+        (None, Some(objects)) => ManifestObjects {
             objects,
-            ..Found::default()
+            ..ManifestObjects::default()
         },
         (None, None) => {
             let hint = "give them by -f PATH, or -f - for standard input, or start from a \
@@ -248,7 +248,7 @@ async fn can_apply(
     })
 }
 
-fn objects(path: &std::path::Path) -> Result<Found, String> {
+fn objects(path: &std::path::Path) -> Result<ManifestObjects, String> {
     if path != std::path::Path::new("-") {
         return apply::objects(path);
     }
@@ -256,15 +256,15 @@ fn objects(path: &std::path::Path) -> Result<Found, String> {
     let objects = text
         .and_then(|text| apply::objects_of(&text))
         .ok_or("reading the objects from -: it is not YAML")?;
-    Ok(Found {
+    Ok(ManifestObjects {
         objects,
-        ..Found::default()
+        ..ManifestObjects::default()
     })
 }
 
 fn document(applied: &Applied, user: &str) -> Value {
-    let rows = |needs: &[Need]| {
-        let row = |need: &Need| json!({ "verb": need.verb, "group": need.group, "resource": need.resource, "name": need.name, "namespace": need.namespace });
+    let rows = |needs: &[NeededRight]| {
+        let row = |need: &NeededRight| json!({ "verb": need.verb, "group": need.group, "resource": need.resource, "name": need.name, "namespace": need.namespace });
         needs.iter().map(row).collect::<Vec<_>>()
     };
     let answer = match (applied.missing.is_empty(), applied.unknown.is_empty()) {

@@ -47,7 +47,7 @@ pub(super) struct ExportArgs {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum RoundError {
+enum AgentUpdateError {
     #[error(transparent)]
     Publish(#[from] PublishError),
     #[error(transparent)]
@@ -113,7 +113,7 @@ impl Exporter {
             )),
             public_url: public_url.clone(),
             pinned: server.hub_issuer.clone(),
-            settle: lifetime::settle(server.max_age),
+            activation_delay: lifetime::activation_delay(server.max_age),
             records,
             clock: Arc::new(SystemClock::start()),
             metrics: Metrics::default(),
@@ -127,14 +127,14 @@ impl Exporter {
     }
 
     /// Reads the hub once and writes what changed.
-    async fn round(&self) -> Result<Vec<String>, RoundError> {
+    async fn round(&self) -> Result<Vec<String>, AgentUpdateError> {
         self.publisher.refresh().await?;
         self.publisher.sync().await?;
         let published = self
             .publisher
             .reader()
             .current()
-            .ok_or(PublishError::Lost)?;
+            .ok_or(PublishError::SharedCallLost)?;
         Ok(self
             .export
             .write(&published, &self.public_url, self.server.max_age)?)
@@ -174,12 +174,12 @@ fn summary(folder: &Path, changed: &[String]) -> String {
     }
 }
 
-fn hint(error: &RoundError) -> Option<&'static str> {
+fn hint(error: &AgentUpdateError) -> Option<&'static str> {
     match error {
-        RoundError::Publish(error) if error.reason() == Reason::HubDiscoveryForbidden => {
+        AgentUpdateError::Publish(error) if error.reason() == Reason::HubDiscoveryForbidden => {
             Some("bind ClusterRole system:service-account-issuer-discovery to this user of the hub")
         }
-        RoundError::Record(_) => Some(
+        AgentUpdateError::Record(_) => Some(
             "the record names revoked keys; --without-record exports what the hub lists now, \
              including revoked keys",
         ),

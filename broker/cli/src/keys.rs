@@ -70,7 +70,7 @@ struct Row {
     signs: Signs,
     signs_since: Option<Timestamp>,
     published_at: Timestamp,
-    settled_at: Timestamp,
+    active_at: Timestamp,
     confirmed_at: Timestamp,
     withdrawn_at: Option<Timestamp>,
     held_until: Option<Timestamp>,
@@ -130,7 +130,12 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
     };
     let now = SystemClock::start().now().wall;
     let delivered = delivered(configuration.as_ref(), &args.hub, now).await;
-    let rows = rows(&journal, lifetime::settle(max_age), delivered.as_ref(), now);
+    let rows = rows(
+        &journal,
+        lifetime::activation_delay(max_age),
+        delivered.as_ref(),
+        now,
+    );
     match args.output {
         Output::Table => ui::finish(&ui::table(&table(&rows, &journal, now))),
         Output::Timeline => ui::finish(&timeline(&rows, &journal, now)),
@@ -213,7 +218,7 @@ async fn delivered(
 
 fn rows(
     journal: &KeyJournal,
-    settle: Duration,
+    activation_delay: Duration,
     delivered: Option<&BTreeMap<String, usize>>,
     now: Timestamp,
 ) -> Vec<Row> {
@@ -223,11 +228,11 @@ fn rows(
         .filter(|record| record.signed_until.is_some() && record.withdrawn_at.is_none());
     let newest = signed.max_by_key(|record| record.published_at);
     let row = |record: &KeyRecord| {
-        let settled_at = self::settled_at(record, settle);
+        let active_at = self::active_at(record, activation_delay);
         let state = match record.withdrawn_at {
-            Some(_) => "held",
-            None if now < settled_at => "settling",
-            None => "settled",
+            Some(_) => "withdrawn",
+            None if now < active_at => "activating",
+            None => "active",
         };
         let signs = match (newest, record.signed_until) {
             (Some(newest), _) if newest.key.kid() == record.key.kid() => Signs::LastSeen,
@@ -242,7 +247,7 @@ fn rows(
         let remove_after = successor.map(|newest| {
             record
                 .signed_until
-                .max(Some(self::settled_at(newest, settle)))
+                .max(Some(self::active_at(newest, activation_delay)))
                 .unwrap_or(now)
         });
         Row {
@@ -252,7 +257,7 @@ fn rows(
             signs,
             signs_since: record.signed_since,
             published_at: record.published_at,
-            settled_at,
+            active_at,
             confirmed_at: record.confirmed_at,
             withdrawn_at: record.withdrawn_at,
             held_until: record.withdrawn_at.and(record.signed_until),
@@ -265,13 +270,13 @@ fn rows(
     journal.keys.values().map(row).collect()
 }
 
-fn settled_at(record: &KeyRecord, settle: Duration) -> Timestamp {
+fn active_at(record: &KeyRecord, activation_delay: Duration) -> Timestamp {
     if record.first {
         record.published_at
     } else {
         record
             .published_at
-            .saturating_add(settle)
+            .saturating_add(activation_delay)
             .unwrap_or(Timestamp::MAX)
     }
 }
@@ -297,7 +302,7 @@ fn table(rows: &[Row], journal: &KeyJournal, now: Timestamp) -> Vec<Vec<String>>
         "STATE",
         "SIGNS",
         "PUBLISHED",
-        "SETTLED",
+        "ACTIVE",
         "LAST TOKEN ENDS",
         "SAFE TO REMOVE",
         "HELD UNTIL",
@@ -326,7 +331,7 @@ fn table(rows: &[Row], journal: &KeyJournal, now: Timestamp) -> Vec<Vec<String>>
         ];
         cells.extend([
             when(row.published_at, now),
-            when(row.settled_at, now),
+            when(row.active_at, now),
             time(row.tokens_until),
             remove,
             time(row.held_until),
@@ -364,9 +369,9 @@ fn timeline(rows: &[Row], journal: &KeyJournal, now: Timestamp) -> String {
         };
         event(row.published_at, "published", "will be published");
         event(
-            row.settled_at,
-            "settled: its tokens may be issued",
-            "settles: its tokens may be issued then",
+            row.active_at,
+            "active: its tokens may be issued",
+            "activates: its tokens may be issued then",
         );
         if let Some(at) = row.signs_since {
             event(

@@ -25,7 +25,7 @@ use self::target::{Obstacle, TargetCase, Witness};
 use super::{HUB, HubArgs, keys, ui};
 use keyferry_client::key_records::KeyRecordsClient;
 use keyferry_client::objects_of_hub::{all_accesses, all_objects};
-use keyferry_client::poked_target::TargetRefresh;
+use keyferry_client::target_key_refresh::TargetRefresh;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
@@ -279,7 +279,7 @@ impl Reach {
         let max_age = self.configuration.server.max_age;
         let for_targets = target_patience(&self.configuration);
         let for_deliveries = if self.hub.is_some() {
-            lifetime::settle(max_age) + BEYOND_ACTIVATION
+            lifetime::activation_delay(max_age) + BEYOND_ACTIVATION
         } else {
             Duration::ZERO
         };

@@ -8,14 +8,14 @@ use clap::Args;
 use keyferry_core::audience::Audience;
 use keyferry_core::config::Overrides;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
-use keyferry_kube_authn::doctor::Held;
+use keyferry_kube_authn::doctor::TokenEvidence;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use super::access::{ServerArgs, source, with_slash};
 use super::{TARGET, by_flag};
 use keyferry_client::direct::Direct;
-use keyferry_client::doctor::flux::{Kind, from_config_map, from_flux};
+use keyferry_client::doctor::flux::{FluxKind, from_config_map, from_flux};
 use keyferry_client::doctor::start::{Permission, Plan, from_access, from_secret, from_target};
 use keyferry_client::doctor::{TargetAddress, found_kubeconfig};
 use keyferry_hub::config_file;
@@ -182,7 +182,7 @@ impl WayArgs {
             target.ca_pem = Some(file(path)?);
         }
         if let Some(path) = &self.target_token_file {
-            plan.held = Held::Token(file(path)?.trim_ascii().to_vec());
+            plan.held = TokenEvidence::Token(file(path)?.trim_ascii().to_vec());
             plan.to_issue = None;
         }
         if let Some(user) = &self.impersonate {
@@ -223,10 +223,10 @@ impl WayArgs {
                 from_secret(&hub, &namespace, &start.name, self.secret_key.as_deref()).await
             }
             StartKind::Kustomization => {
-                from_flux(&hub, Kind::Kustomization, &namespace, &start.name).await
+                from_flux(&hub, FluxKind::Kustomization, &namespace, &start.name).await
             }
             StartKind::HelmRelease => {
-                from_flux(&hub, Kind::HelmRelease, &namespace, &start.name).await
+                from_flux(&hub, FluxKind::HelmRelease, &namespace, &start.name).await
             }
         })
     }

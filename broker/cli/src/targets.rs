@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use keyferry_core::config::{Configuration, ObjectSource, Overrides, Policy};
-use keyferry_core::on_paper::OnPaper;
+use keyferry_core::static_verdict::StaticVerdict;
 use serde::Serialize;
 
 use super::{HubArgs, ui};
@@ -135,7 +135,7 @@ fn rows(policy: &Policy) -> impl Iterator<Item = Row> {
             audience: target
                 .map(|target| target.audience.to_string())
                 .unwrap_or_default(),
-            allowed: OnPaper::of(policy, access).as_str(),
+            allowed: StaticVerdict::of(policy, access).as_str(),
         }
     })
 }

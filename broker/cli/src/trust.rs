@@ -2,7 +2,7 @@
 //! where to put it, and RBAC.
 
 mod distribution;
-mod given;
+mod inputs;
 mod merge;
 mod oidc_flags;
 mod rbac;
@@ -149,7 +149,7 @@ fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Prin
     }
     let mut rbac = String::new();
     if args.target.is_some() {
-        let given = given::read(args, configuration)?;
+        let given = inputs::read(args, configuration)?;
         notes.extend(given.notes);
         own_issuers.extend(given.own_issuer);
         entries.push(given.rules.entry());

@@ -33,7 +33,7 @@ use keyferry_hub::kube_hub::KubeHub;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{CertificateSecrets, Hub, HubError};
-use keyferry_issuer::bound_request::{self, Order};
+use keyferry_issuer::bound_request::{self, TokenPurpose};
 use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
 use keyferry_issuer::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 
@@ -146,7 +146,7 @@ impl Direct {
             )),
             public_url: server.public_url,
             pinned: server.hub_issuer,
-            settle: lifetime::settle(server.max_age),
+            activation_delay: lifetime::activation_delay(server.max_age),
             records: KeyRecords::none(),
             clock: Arc::new(SystemClock::start()),
             metrics: Metrics::default(),
@@ -161,7 +161,7 @@ impl Direct {
         }
         let hub: Arc<dyn Hub> =
             Arc::new(KubeHub::new(client.clone(), Arc::new(SystemClock::start())));
-        let token = bound_request::send(&*hub, &publisher, clock, Order::Granted(&grant))
+        let token = bound_request::send(&*hub, &publisher, clock, TokenPurpose::Granted(&grant))
             .await
             .map_err(|reason| refused(access, reason))?;
         match checked_mint::opens_the_hub(config, token.secret()).await {

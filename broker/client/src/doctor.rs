@@ -15,7 +15,9 @@ pub mod target_calls;
 
 use std::path::PathBuf;
 
-use keyferry_kube_authn::doctor::{ConfigurationFile, Evidence, Fetched, Held, Review, entry_for};
+use keyferry_kube_authn::doctor::{
+    ConfigurationFile, Evidence, Fetched, Review, TokenEvidence, entry_for,
+};
 use keyferry_kube_authn::{Minor, doctor::Asked, doctor::Identity};
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -142,7 +144,7 @@ async fn ask_target(
     let target = &mut evidence.target;
     target.skew = greeting.skew;
     target.minor = greeting.minor;
-    let reached = matches!(greeting.answer, Fetched::Answer(_));
+    let reached = matches!(greeting.answer, Fetched::Response(_));
     target.connection = greeting.answer;
     if !reached || !calls.has_token() {
         return;
@@ -242,8 +244,8 @@ async fn review(client: &HubClient, token: &SecretString) -> Review {
 }
 
 /// Returns a token as a secret, or `None` if its bytes are not text.
-fn secret_of(held: &Held) -> Option<SecretString> {
-    let Held::Token(bytes) = held else {
+fn secret_of(held: &TokenEvidence) -> Option<SecretString> {
+    let TokenEvidence::Token(bytes) = held else {
         return None;
     };
     String::from_utf8(bytes.clone()).ok().map(Into::into)

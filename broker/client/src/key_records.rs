@@ -7,7 +7,7 @@ use keyferry_core::key_journal::KeyJournal;
 use keyferry_core::name::Namespace;
 
 use keyferry_hub::client::{HubAccess, HubClient};
-use keyferry_hub::key_record_store::{ATTEMPTS, Found, KeyRecordStore, RecordError};
+use keyferry_hub::key_record_store::{ATTEMPTS, KeyRecordStore, RecordError, StoredRecord};
 use keyferry_hub::secret_store::KubeSecretStore;
 
 /// Why the key journal could not be read or changed.
@@ -91,7 +91,7 @@ impl KeyRecordsClient {
         Err(RecordError::Contended.into())
     }
 
-    async fn find(&self) -> Result<Found, KeysError> {
+    async fn find(&self) -> Result<StoredRecord, KeysError> {
         self.store
             .read()
             .await?

@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::{ClientError, UsableToken};
-use keyferry_hub::connection_fault::{ConnectionFault, Kind, Place};
+use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
 use keyferry_hub::regular_file;
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -161,7 +161,7 @@ impl ServerAddress {
     }
 
     /// Builds an error about a response, with the request id of the server's audit record.
-    fn problem_of(&self, answer: &Answer, problem: impl std::fmt::Display) -> ClientError {
+    fn problem_of(&self, answer: &ServerResponse, problem: impl std::fmt::Display) -> ClientError {
         self.problem(format!("{problem}{}", suffix(answer.request_id.as_deref())))
     }
 
@@ -210,7 +210,7 @@ impl ServerAddress {
         })
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, ClientError> {
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<ServerResponse, ClientError> {
         let mut response = match request.send().await {
             Ok(response) => response,
             Err(error) => return Err(self.fault(&error).await),
@@ -221,7 +221,7 @@ impl ServerAddress {
             .get("x-request-id")
             .and_then(|id| id.to_str().ok())
             .and_then(request_id);
-        let mut answer = Answer {
+        let mut answer = ServerResponse {
             body: Vec::new(),
             request_id,
         };
@@ -253,7 +253,7 @@ impl ServerAddress {
     }
 
     /// Describes what responded instead of the token API.
-    async fn foreign(&self, status: u16, answer: &Answer) -> ClientError {
+    async fn foreign(&self, status: u16, answer: &ServerResponse) -> ClientError {
         let problem = if status == 404 && self.is_discovery().await {
             "this is the discovery listener, not the token API; fix: name the listener of \
              api.address, by default port 9443"
@@ -296,13 +296,13 @@ impl ServerAddress {
         if !error.is_connect() {
             return self.problem("the request could not be completed");
         }
-        let place = self.address().ok().as_ref().and_then(Place::of_url);
+        let place = self.address().ok().as_ref().and_then(Endpoint::of_url);
         let fault = ConnectionFault::of(error, place.as_ref()).await;
         let fix = match (&fault.kind, &self.certificate_authority) {
-            (Kind::UnknownAuthority, None) => {
+            (ConnectionFaultKind::UnknownAuthority, None) => {
                 "; fix: give the CA of the server by --certificate-authority FILE".to_owned()
             }
-            (Kind::UnknownAuthority, Some(file)) => {
+            (ConnectionFaultKind::UnknownAuthority, Some(file)) => {
                 format!(
                     "; fix: give the CA of the server, --certificate-authority {} is another",
                     file.display()
@@ -315,7 +315,7 @@ impl ServerAddress {
 }
 
 /// The body of a response, and the id that links it to the server's audit record.
-struct Answer {
+struct ServerResponse {
     body: Vec<u8>,
     request_id: Option<String>,
 }

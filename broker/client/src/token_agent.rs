@@ -35,7 +35,7 @@ pub struct AgentParts {
 
 /// Why a round wrote nothing. Files of earlier rounds stay.
 #[derive(Debug, thiserror::Error)]
-pub enum RoundError {
+pub enum AgentUpdateError {
     /// No token was received.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -55,7 +55,7 @@ pub enum RoundError {
 
 /// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
+pub struct AgentUpdate {
     /// When the current token expires.
     pub expires: Timestamp,
     /// Whether the files were replaced. False if they were already the same.
@@ -63,18 +63,21 @@ pub struct Round {
 }
 
 /// Reports the result of every round. It contains no secret.
-pub type Report = dyn Fn(&AccessName, &Result<Round, RoundError>) + Send + Sync;
+pub type Report = dyn Fn(&AccessName, &Result<AgentUpdate, AgentUpdateError>) + Send + Sync;
 
 /// Writes the files of one round from the server's response.
 ///
 /// # Errors
-/// [`RoundError`].
-pub fn write(parts: &AgentParts, received: &ReceivedKubeconfig) -> Result<Round, RoundError> {
+/// [`AgentUpdateError`].
+pub fn write(
+    parts: &AgentParts,
+    received: &ReceivedKubeconfig,
+) -> Result<AgentUpdate, AgentUpdateError> {
     let ReceivedKubeconfig { cluster, token } = received;
     let now = parts.clock.now().wall;
     let expires = expiry(token)
         .filter(|expires| *expires > now)
-        .ok_or(RoundError::Expiry)?;
+        .ok_or(AgentUpdateError::Expiry)?;
     let document = kubeconfig::with_files(cluster, &parts.access)?;
     let ca = cluster.ca_pem();
     let mut files = vec![
@@ -88,7 +91,7 @@ pub fn write(parts: &AgentParts, received: &ReceivedKubeconfig) -> Result<Round,
     let written = parts
         .directory
         .replace(&files, now, u64::from_be_bytes(random))?;
-    Ok(Round { expires, written })
+    Ok(AgentUpdate { expires, written })
 }
 
 /// Returns the token's own, unverified expiry.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use keyferry_hub::connection_fault::{ConnectionFault, Place};
+use keyferry_hub::connection_fault::{ConnectionFault, Endpoint};
 
 /// The timeout that kube-apiserver sets for such a request.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -162,7 +162,7 @@ async fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
         let place = error
             .url()
             .filter(|_| !is_proxied())
-            .and_then(Place::of_url);
+            .and_then(Endpoint::of_url);
         ConnectionFault::of(error, place.as_ref()).await.text
     } else {
         "the answer broke off".to_owned()

@@ -269,17 +269,17 @@ mod tests {
             FakeClock::start(),
             ReloadSignal::never(),
         ));
-        let settle = async || {
+        let counted = async || {
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }
             secrets.0.load(Ordering::SeqCst)
         };
-        assert_eq!(settle().await, 1);
+        assert_eq!(counted().await, 1);
         writer.replace(policy("https://a", "two"));
-        assert_eq!(settle().await, 1);
+        assert_eq!(counted().await, 1);
         writer.replace(policy("https://b", "two"));
-        assert_eq!(settle().await, 2);
+        assert_eq!(counted().await, 2);
         task.abort();
     }
 }

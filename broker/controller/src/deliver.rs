@@ -64,7 +64,7 @@ pub struct DeliverParts {
 
 /// The queue entry of an access.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct QueueEntry {
     /// The hash of the inputs that it was last reconciled for.
     inputs: u64,
     /// When it is due, by the monotonic clock; `None` means on the next change.
@@ -82,15 +82,15 @@ struct Place {
 /// Reconciles accesses until the task is dropped.
 pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
     let (mut changes, mut leads) = (parts.policy.changes(), parts.leadership.changes());
-    let mut places: HashMap<AccessName, Place> = HashMap::new();
+    let mut places: HashMap<AccessName, QueueEntry> = HashMap::new();
     let mut running = JoinSet::new();
     let mut looks = tokio::time::interval(TICK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut look, mut soon) = (Look::Now, false);
+    let (mut look, mut soon) = (ChangeCheck::Now, false);
     loop {
         let now = parts.clock.now();
         if parts.leadership.leads(now) && parts.live.is_complete() {
-            if look == Look::Now {
+            if look == ChangeCheck::Now {
                 notice(&parts, &mut places, now.mono);
             }
             if sees(&parts, now) {
@@ -103,13 +103,13 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
         look = tokio::select! {
             _ = looks.tick() => {
                 soon = false;
-                Look::Now
+                ChangeCheck::Now
             }
             Some(done) = running.join_next(), if !running.is_empty() => {
                 if let Ok((name, next)) = done {
                     finish(&mut places, &name, next, parts.clock.now().mono);
                 }
-                Look::Later
+                ChangeCheck::Later
             }
             changed = changes.changed() => {
                 if changed.is_err() { return }
@@ -118,9 +118,9 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
                 if !std::mem::replace(&mut soon, true) {
                     looks.reset_after(TOGETHER);
                 }
-                Look::Later
+                ChangeCheck::Later
             }
-            changed = leads.changed() => if changed.is_err() { return } else { Look::Now },
+            changed = leads.changed() => if changed.is_err() { return } else { ChangeCheck::Now },
         }
     }
 }
@@ -133,13 +133,13 @@ fn sees(parts: &DeliverParts, now: Moment) -> bool {
 
 /// Whether to check for changes now; due accesses are started in any case.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum ChangeCheck {
     Now,
     Later,
 }
 
 /// Makes every access due whose inputs have changed.
-fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Duration) {
+fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, QueueEntry>, now: Duration) {
     let seen = inputs(parts);
     for (name, inputs) in &seen {
         let (known, place) = (
@@ -152,7 +152,7 @@ fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Du
             let due = place
                 .started
                 .map_or(now, |started| now.max(started + BETWEEN));
-            *place = Place {
+            *place = QueueEntry {
                 inputs: inputs.number,
                 due: Some(due),
                 urgent: known,
@@ -166,7 +166,7 @@ fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Du
         .filter(|(name, place)| !seen.contains_key(*name) && place.inputs != 0)
     {
         tracing::debug!(access = %name, "an access is gone");
-        *place = Place {
+        *place = QueueEntry {
             inputs: 0,
             due: Some(now),
             urgent: true,
@@ -242,7 +242,7 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
 }
 
 fn start(
-    places: &mut HashMap<AccessName, Place>,
+    places: &mut HashMap<AccessName, QueueEntry>,
     running: &mut JoinSet<(AccessName, Next)>,
     deliveries: &Arc<Deliveries>,
     now: Duration,
@@ -251,7 +251,7 @@ fn start(
         let Some(place) = places.get_mut(&name) else {
             continue;
         };
-        *place = Place {
+        *place = QueueEntry {
             running: true,
             due: None,
             started: Some(now),
@@ -269,7 +269,7 @@ fn start(
 /// Returns the accesses to start within the overall and the namespace limits. Changed accesses come
 /// before regular checks, because a withdrawn permission must not wait behind all others. Among
 /// equals the longest wait comes first.
-fn due(places: &HashMap<AccessName, Place>, now: Duration) -> Vec<AccessName> {
+fn due(places: &HashMap<AccessName, QueueEntry>, now: Duration) -> Vec<AccessName> {
     let mut under_way: HashMap<&Namespace, usize> = HashMap::new();
     for (name, _) in places.iter().filter(|(_, place)| place.running) {
         *under_way.entry(&name.namespace).or_default() += 1;
@@ -278,7 +278,7 @@ fn due(places: &HashMap<AccessName, Place>, now: Duration) -> Vec<AccessName> {
     if room == 0 {
         return Vec::new();
     }
-    let is_due = |place: &Place| place.due.filter(|due| !place.running && *due <= now);
+    let is_due = |place: &QueueEntry| place.due.filter(|due| !place.running && *due <= now);
     let mut waiting: Vec<_> = places
         .iter()
         .filter_map(|(name, place)| Some((!place.urgent, is_due(place)?, name)))
@@ -297,7 +297,12 @@ fn due(places: &HashMap<AccessName, Place>, now: Duration) -> Vec<AccessName> {
         .collect()
 }
 
-fn finish(places: &mut HashMap<AccessName, Place>, name: &AccessName, next: Next, now: Duration) {
+fn finish(
+    places: &mut HashMap<AccessName, QueueEntry>,
+    name: &AccessName,
+    next: Next,
+    now: Duration,
+) {
     let Some(place) = places.get_mut(name) else {
         return;
     };

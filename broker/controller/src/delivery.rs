@@ -79,7 +79,7 @@ pub struct DeliveryParts {
     pub leadership: LeadershipReader,
     /// The activation delay: how long a key must have been published before tokens that it signed
     /// are issued.
-    pub settle: Duration,
+    pub activation_delay: Duration,
 }
 
 /// Writes, renews and removes the delivered objects of accesses.
@@ -114,7 +114,7 @@ impl Next {
 }
 
 /// An access that is being reconciled, with the policy for it.
-struct Round<'a> {
+struct Reconciliation<'a> {
     name: &'a AccessName,
     stored: &'a StoredAccess,
     access: &'a TargetAccess,
@@ -161,7 +161,7 @@ impl Deliveries {
             (_, Some(since)) => self.drain(name, &stored, since).await,
             (Err(_), None) => self.report_fault(name, &stored).await,
             (Ok(access), None) => {
-                let round = Round {
+                let round = Reconciliation {
                     name,
                     stored: &stored,
                     access,
@@ -181,7 +181,7 @@ impl Deliveries {
         self.parts.leadership.leads(self.parts.clock.now())
     }
 
-    async fn bring(&self, round: &Round<'_>) -> Result<Next, HubError> {
+    async fn bring(&self, round: &Reconciliation<'_>) -> Result<Next, HubError> {
         // The object and the policy may differ for a moment; the next change resolves this.
         if round
             .policy
@@ -233,7 +233,7 @@ impl Deliveries {
             Kept::Now(stored) => stored,
             Kept::Gone => return Ok(Next::Retry),
         };
-        let round = &Round {
+        let round = &Reconciliation {
             stored,
             policy: Arc::clone(&round.policy),
             ..*round
@@ -272,7 +272,7 @@ impl Deliveries {
 
     /// Returns each delivery with policy's decision. An access without deliveries gets those types
     /// that it offers by itself.
-    fn pairs(&self, round: &Round<'_>) -> Vec<(Delivery, Result<Pair, Reason>)> {
+    fn pairs(&self, round: &Reconciliation<'_>) -> Vec<(Delivery, Result<Pair, Reason>)> {
         let (policy, live) = (&*round.policy, &*self.parts.live);
         let one = |delivery: &Delivery| {
             let pair = match delivery.object_name {
@@ -313,9 +313,9 @@ impl Deliveries {
 
     async fn report(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         outcome: Outcome,
-        probe: &probe::Seen,
+        probe: &probe::LastProbe,
         granted: Option<&Pair>,
     ) -> Result<Next, HubError> {
         let Outcome {
@@ -372,7 +372,7 @@ impl Deliveries {
 fn next(
     written: &[Written],
     left_over: &[serde_json::Value],
-    probe: &probe::Seen,
+    probe: &probe::LastProbe,
     now: jiff::Timestamp,
 ) -> Next {
     if !left_over.is_empty()

@@ -6,12 +6,12 @@ use tokio::sync::watch;
 
 use keyferry_hub::policy_store::PolicyReader;
 use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_issuer::managed_issuer::Keeper;
+use keyferry_issuer::managed_issuer::KeySetMaintainer;
 
 /// Maintains the key sets until the task is dropped; `first_round` becomes true after the first
 /// check of all of them.
 pub async fn follow(
-    mut keeper: Keeper,
+    mut keeper: KeySetMaintainer,
     policy: PolicyReader,
     first_round: watch::Sender<bool>,
     mut reload_signal: ReloadSignal,

@@ -26,12 +26,12 @@ pub async fn follow(
     mut reload_signal: ReloadSignal,
 ) {
     let mut failing: Option<Reason> = None;
-    let mut told = Told::default();
+    let mut last_report = LastReport::default();
     loop {
         let outcome = publisher.refresh().await;
         publisher.sync_if_changed().await;
         if outcome.is_ok() {
-            told = told.then(&publisher, &metrics, clock.now().wall.as_second());
+            last_report = last_report.then(&publisher, &metrics, clock.now().wall.as_second());
         }
         metrics.issuer_read(
             outcome
@@ -67,12 +67,12 @@ pub async fn follow(
 
 /// What was last reported about the published keys.
 #[derive(Default)]
-struct Told {
+struct LastReport {
     etag: String,
     crowded: bool,
 }
 
-impl Told {
+impl LastReport {
     /// Updates the metrics, logs the keys when they change, and warns once when their number comes
     /// near what clouds read.
     fn then(self, publisher: &Publisher, metrics: &Metrics, at: i64) -> Self {

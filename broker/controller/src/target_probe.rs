@@ -150,7 +150,7 @@ fn fault(error: &reqwest::Error) -> &'static str {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct SelfSubjectReviewResponse {
     status: Status,
 }
 
@@ -190,7 +190,8 @@ async fn body(response: &mut reqwest::Response) -> Result<Vec<u8>, &'static str>
 }
 
 fn identity(body: &[u8]) -> Result<TargetIdentity, &'static str> {
-    let answer = serde_json::from_slice::<Answer>(body).map_err(|_| "its answer cannot be read")?;
+    let answer = serde_json::from_slice::<SelfSubjectReviewResponse>(body)
+        .map_err(|_| "its answer cannot be read")?;
     let UserInfo {
         username,
         uid,

@@ -4,7 +4,7 @@
 //! [`Pair`]. A pair makes a [`Grant`]; for a delegated caller this also needs the hub's access
 //! review. The mint takes only a grant, so a token that policy did not allow cannot be requested.
 
-mod found;
+mod allowed_request;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
 use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 
-pub(crate) use self::found::is_system;
-use self::found::{Found, find};
+pub(crate) use self::allowed_request::is_system;
+use self::allowed_request::{AllowedRequest, find};
 
 /// The live objects of the hub that decisions need.
 pub trait HubView {
@@ -202,7 +202,7 @@ pub fn pair(
 ) -> Result<Pair, Reason> {
     let live = live(requester, hub)?;
     find(policy, hub, live, name, delivery)
-        .map(Found::pair)
+        .map(AllowedRequest::pair)
         .ok_or(Reason::TargetNotGranted)
 }
 

@@ -35,8 +35,8 @@ pub use server::{
     TlsFiles,
 };
 pub use stored::{
-    Assembled, DrainingTarget, FINALIZER, Fault, Finalizers, Record, StoredAccess, StoredObjects,
-    StoredTarget,
+    Assembled, DrainingTarget, FINALIZER, Finalizers, ObjectFault, Record, StoredAccess,
+    StoredObjects, StoredTarget,
 };
 pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
 

@@ -30,7 +30,7 @@ pub use cluster_profile::status as cluster_profile_status;
 pub use delivered_token::DeliveredTokens;
 pub use express::{Field, NotExpressible, express};
 pub use form::Form;
-pub use ownership::{FIELD_MANAGER, Found, Held, found};
+pub use ownership::{DeliveredObject, FIELD_MANAGER, OwnedObject, found};
 pub use place::{ObjectKind, ObjectPlace};
 pub use plan::{Step, plan};
 pub use secret::cluster_of as cluster_api_cluster;

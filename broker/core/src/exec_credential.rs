@@ -196,7 +196,7 @@ pub struct AnswerError;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct ExecCredentialResponse<'a> {
     api_version: &'static str,
     kind: &'static str,
     status: Status<'a>,
@@ -224,7 +224,7 @@ pub fn answer(
         expiration_timestamp: expiration.to_string(),
         token: token.expose_secret(),
     };
-    let answer = Answer {
+    let answer = ExecCredentialResponse {
         api_version: version.as_str(),
         kind: "ExecCredential",
         status,

@@ -90,8 +90,8 @@ pub fn read_object(bytes: &[u8], limits: JsonLimits) -> Result<Map<String, Value
     }
     .deserialize(&mut reader);
     let value = read.map_err(|error| match fault.get() {
-        Some(Fault::TooDeep) => JsonError::TooDeep(limits.depth),
-        Some(Fault::DuplicateMember) => JsonError::DuplicateMember {
+        Some(JsonFault::TooDeep) => JsonError::TooDeep(limits.depth),
+        Some(JsonFault::DuplicateMember) => JsonError::DuplicateMember {
             line: error.line(),
             column: error.column(),
         },
@@ -108,7 +108,7 @@ pub fn read_object(bytes: &[u8], limits: JsonLimits) -> Result<Map<String, Value
 }
 
 #[derive(Clone, Copy)]
-enum Fault {
+enum JsonFault {
     TooDeep,
     DuplicateMember,
 }
@@ -117,7 +117,7 @@ enum Fault {
 #[derive(Clone, Copy)]
 struct StrictValue<'a> {
     levels_left: usize,
-    fault: &'a Cell<Option<Fault>>,
+    fault: &'a Cell<Option<JsonFault>>,
 }
 
 impl StrictValue<'_> {
@@ -127,11 +127,11 @@ impl StrictValue<'_> {
                 levels_left,
                 ..self
             }),
-            None => Err(self.refuse(Fault::TooDeep)),
+            None => Err(self.refuse(JsonFault::TooDeep)),
         }
     }
 
-    fn refuse<E: serde::de::Error>(self, fault: Fault) -> E {
+    fn refuse<E: serde::de::Error>(self, fault: JsonFault) -> E {
         self.fault.set(Some(fault));
         E::custom("refused")
     }
@@ -196,7 +196,7 @@ impl<'de> Visitor<'de> for StrictValue<'_> {
         let mut object = Map::new();
         while let Some(name) = members.next_key::<String>()? {
             if object.contains_key(&name) {
-                return Err(self.refuse(Fault::DuplicateMember));
+                return Err(self.refuse(JsonFault::DuplicateMember));
             }
             object.insert(name, members.next_value_seed(inner)?);
         }

@@ -24,14 +24,14 @@ pub const MAX_SKEW: Duration = Duration::from_secs(30);
 ///
 /// It covers the time until every replica publishes the key, then the `max-age` that verifiers were
 /// given, and half a minute.
-pub fn settle(max_age: Duration) -> Duration {
+pub fn activation_delay(max_age: Duration) -> Duration {
     SPREAD + max_age + SOAK_MARGIN
 }
 
 /// The shortest lifetime that leaves time for the activation delay. A token is renewed no earlier
 /// than half-way, and its predecessor must still be useful when the new one may be issued.
-pub fn least_for(settle: Duration) -> Duration {
-    (settle + MARGIN + LEAST_USE) * 2
+pub fn least_for(delay: Duration) -> Duration {
+    (delay + MARGIN + LEAST_USE) * 2
 }
 
 /// Checks whether a lifetime may be configured.
@@ -50,16 +50,16 @@ pub fn check(lifetime: Duration) -> Result<(), &'static str> {
 
 /// When to renew a token, counted from its minting.
 ///
-/// For a lifetime L this is min(0.8 L, L - 70 s - settle), up to 2.5 % of L earlier by `jitter`.
+/// For a lifetime L this is min(0.8 L, L - 70 s - delay), up to 2.5 % of L earlier by `jitter`.
 ///
 /// `jitter` is a random number from 0 to 1. It spreads the renewal of tokens that were minted
 /// together. With 5 % of L, a key would cost the hub up to 1.33 TokenRequests for each lifetime
 /// instead of 1.29.
-pub fn refresh_after(lifetime: Duration, settle: Duration, jitter: f64) -> Duration {
+pub fn refresh_after(lifetime: Duration, delay: Duration, jitter: f64) -> Duration {
     let latest = lifetime.mul_f64(0.8).min(
         lifetime
             .saturating_sub(MARGIN + LEAST_USE)
-            .saturating_sub(settle),
+            .saturating_sub(delay),
     );
     // A lifetime without enough room, which the configuration refuses, must still not cause
     // constant renewal.
@@ -102,26 +102,26 @@ mod tests {
     use std::time::Duration;
 
     use super::{
-        LEAST_USE, MARGIN, MAX, MIN, check, greatest_min_ttl, least_for, refresh_after,
-        rewrite_after, settle,
+        LEAST_USE, MARGIN, MAX, MIN, activation_delay, check, greatest_min_ttl, least_for,
+        refresh_after, rewrite_after,
     };
 
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_renewed_token_always_leaves_its_predecessor_time_to_settle() {
+    fn a_renewed_token_always_leaves_time_for_the_activation_delay() {
         for max_age in [30, 60, 600, 3600].map(Duration::from_secs) {
-            let settle = settle(max_age);
+            let delay = activation_delay(max_age);
             for minutes in 10..=1440 {
                 let lifetime = MINUTE * minutes;
-                if lifetime < least_for(settle) {
+                if lifetime < least_for(delay) {
                     continue;
                 }
                 for jitter in [0.0, 0.5, 1.0] {
-                    let after = refresh_after(lifetime, settle, jitter);
+                    let after = refresh_after(lifetime, delay, jitter);
                     let left = lifetime - after;
                     assert!(
-                        left >= settle + MARGIN + LEAST_USE,
+                        left >= delay + MARGIN + LEAST_USE,
                         "{minutes} min leave {left:?}"
                     );
                     assert!(
@@ -137,7 +137,7 @@ mod tests {
     fn no_key_costs_more_than_one_and_three_tenths_token_requests_for_each_lifetime() {
         for minutes in 20..=1440 {
             let lifetime = MINUTE * minutes;
-            let after = refresh_after(lifetime, settle(MINUTE), 1.0);
+            let after = refresh_after(lifetime, activation_delay(MINUTE), 1.0);
             assert!(
                 after * 13 >= lifetime * 10,
                 "{minutes} min are renewed after {after:?}"
@@ -148,10 +148,10 @@ mod tests {
     #[test]
     fn a_long_max_age_needs_a_long_lifetime() {
         assert!(
-            least_for(settle(MINUTE)) <= MIN,
+            least_for(activation_delay(MINUTE)) <= MIN,
             "the default leaves every lifetime room"
         );
-        let hour = settle(MINUTE * 60);
+        let hour = activation_delay(MINUTE * 60);
         assert!(
             MINUTE * 60 < least_for(hour) && least_for(hour) <= MINUTE * 240,
             "{:?}",
@@ -161,16 +161,16 @@ mod tests {
 
     #[test]
     fn jitter_spreads_renewals_and_only_makes_them_earlier() {
-        let (hour, settle) = (MINUTE * 60, settle(MINUTE));
-        assert_eq!(refresh_after(hour, settle, 0.0), Duration::from_secs(2880));
-        assert_eq!(refresh_after(hour, settle, 1.0), Duration::from_secs(2790));
+        let (hour, delay) = (MINUTE * 60, activation_delay(MINUTE));
+        assert_eq!(refresh_after(hour, delay, 0.0), Duration::from_secs(2880));
+        assert_eq!(refresh_after(hour, delay, 1.0), Duration::from_secs(2790));
         assert_eq!(
-            refresh_after(hour, settle, 7.0),
+            refresh_after(hour, delay, 7.0),
             Duration::from_secs(2790),
             "a bad random number does no harm"
         );
         assert_eq!(
-            refresh_after(MIN, settle, 0.0),
+            refresh_after(MIN, delay, 0.0),
             Duration::from_secs(410),
             "short tokens keep the fixed margin"
         );

@@ -42,7 +42,7 @@ struct ResourceAttributes<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct AccessReviewResponse {
     #[serde(default)]
     status: Status,
 }
@@ -83,6 +83,6 @@ pub(super) async fn create(
         },
     };
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    let answer: Answer = client.create(path, &review, "SubjectAccessReview").await?;
+    let answer: AccessReviewResponse = client.create(path, &review, "SubjectAccessReview").await?;
     Ok(answer.status.allowed && !answer.status.denied)
 }

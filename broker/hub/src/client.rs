@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-use crate::connection_fault::{ConnectionFault, Place};
+use crate::connection_fault::{ConnectionFault, Endpoint};
 use crate::ports::HubError;
 use crate::regular_file;
 
@@ -226,7 +226,7 @@ fn listed(files: &[PathBuf]) -> String {
 pub struct HubClient {
     client: kube::Client,
     /// Where the connections lead; `None` through a proxy.
-    place: Option<Place>,
+    place: Option<Endpoint>,
 }
 
 impl HubClient {
@@ -240,7 +240,7 @@ impl HubClient {
         let place = url::Url::parse(&config.cluster_url.to_string())
             .ok()
             .as_ref()
-            .and_then(Place::of_url);
+            .and_then(Endpoint::of_url);
         let place = place.filter(|_| config.proxy_url.is_none()).map(|place| {
             match &config.tls_server_name {
                 Some(name) => place.with_server_name(name),
@@ -420,7 +420,7 @@ impl HubClient {
 
 /// Names the kind of fault without repeating the library's text, which may quote credentials of the
 /// configuration.
-async fn transport_fault(error: &kube::Error, place: Option<&Place>) -> HubError {
+async fn transport_fault(error: &kube::Error, place: Option<&Endpoint>) -> HubError {
     match error {
         // Keyferry's own configuration is at fault, so this proves nothing about the hub.
         kube::Error::Auth(_) => {

@@ -26,7 +26,7 @@ const MAX_DEPTH: usize = 16;
 
 /// The kind of a connection failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ConnectionFaultKind {
     /// No process listens on the port.
     Refused,
     /// The name does not resolve.
@@ -49,20 +49,20 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionFault {
     /// The kind of the failure.
-    pub kind: Kind,
+    pub kind: ConnectionFaultKind,
     /// The explanation, without the address, which the caller prints anyway.
     pub text: String,
 }
 
 /// The endpoint of a failed connection, for further checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Endpoint {
     host: String,
     port: u16,
     server_name: String,
 }
 
-impl Place {
+impl Endpoint {
     /// Takes the host and port from a URL.
     #[must_use]
     pub fn of_url(url: &url::Url) -> Option<Self> {
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-impl Kind {
+impl ConnectionFaultKind {
     /// Derives the kind from the error's types.
     fn of(error: &(dyn Error + 'static)) -> Self {
         let mut next = Some(error);
@@ -140,13 +140,16 @@ impl ConnectionFault {
     /// Finds the cause of an error. If the error leaves it open, resolves the name again, or reads
     /// the certificate in a separate handshake that sends no data. Without an endpoint, as through
     /// a proxy, it does neither.
-    pub async fn of(error: &(dyn Error + Send + Sync + 'static), place: Option<&Place>) -> Self {
-        let kind = Kind::of(error);
+    pub async fn of(error: &(dyn Error + Send + Sync + 'static), place: Option<&Endpoint>) -> Self {
+        let kind = ConnectionFaultKind::of(error);
         let (kind, names) = match (kind, place) {
-            (Kind::Other, Some(place)) if !place.resolves().await => (Kind::HostNotFound, None),
-            (kind @ (Kind::UnknownAuthority | Kind::OtherNames), Some(place)) => {
-                (kind, place.presented().await)
+            (ConnectionFaultKind::Other, Some(place)) if !place.resolves().await => {
+                (ConnectionFaultKind::HostNotFound, None)
             }
+            (
+                kind @ (ConnectionFaultKind::UnknownAuthority | ConnectionFaultKind::OtherNames),
+                Some(place),
+            ) => (kind, place.presented().await),
             (kind, _) => (kind, None),
         };
         Self {
@@ -156,7 +159,11 @@ impl ConnectionFault {
     }
 }
 
-fn text(kind: &Kind, place: Option<&Place>, names: Option<&CertificateNames>) -> String {
+fn text(
+    kind: &ConnectionFaultKind,
+    place: Option<&Endpoint>,
+    names: Option<&CertificateNames>,
+) -> String {
     let at = |what: &str| {
         place.map_or_else(
             || what.to_owned(),
@@ -164,20 +171,20 @@ fn text(kind: &Kind, place: Option<&Place>, names: Option<&CertificateNames>) ->
         )
     };
     match kind {
-        Kind::Refused => at("connection refused"),
-        Kind::HostNotFound => place.map_or_else(
+        ConnectionFaultKind::Refused => at("connection refused"),
+        ConnectionFaultKind::HostNotFound => place.map_or_else(
             || "host not found".to_owned(),
             |place| format!("host not found: {}", place.host),
         ),
-        Kind::NoRoute => at("there is no route"),
-        Kind::UnknownAuthority => match names {
+        ConnectionFaultKind::NoRoute => at("there is no route"),
+        ConnectionFaultKind::UnknownAuthority => match names {
             Some(names) => format!(
                 "its certificate is signed by an unknown CA (issuer {})",
                 names.issuer
             ),
             None => "its certificate is signed by an unknown CA".to_owned(),
         },
-        Kind::OtherNames => {
+        ConnectionFaultKind::OtherNames => {
             let asked = place.map_or("this name", |place| place.server_name.as_str());
             match names.map(|names| names.subjects.as_slice()) {
                 Some([]) => format!("its certificate is for no name at all, and not for {asked}"),
@@ -188,13 +195,13 @@ fn text(kind: &Kind, place: Option<&Place>, names: Option<&CertificateNames>) ->
                 None => format!("its certificate is for other names, and not for {asked}"),
             }
         }
-        Kind::Certificate(text) => text.clone(),
-        Kind::NotTls => "the server there does not speak TLS".to_owned(),
-        Kind::Other => "the connection failed".to_owned(),
+        ConnectionFaultKind::Certificate(text) => text.clone(),
+        ConnectionFaultKind::NotTls => "the server there does not speak TLS".to_owned(),
+        ConnectionFaultKind::Other => "the connection failed".to_owned(),
     }
 }
 
-impl Place {
+impl Endpoint {
     async fn resolves(&self) -> bool {
         if self.host.parse::<IpAddr>().is_ok() {
             return true;
@@ -319,7 +326,7 @@ impl ServerCertVerifier for Witness {
 mod tests {
     use std::sync::Arc;
 
-    use super::{ConnectionFault, Kind, Place};
+    use super::{ConnectionFault, ConnectionFaultKind, Endpoint};
     use keyferry_testing::Authority;
 
     /// Connects with a client that trusts only `authority`, and explains its error.
@@ -331,7 +338,7 @@ mod tests {
             .build()
             .unwrap();
         let error = client.get(url).send().await.unwrap_err();
-        ConnectionFault::of(&error, Place::of_url(&url.parse().unwrap()).as_ref()).await
+        ConnectionFault::of(&error, Endpoint::of_url(&url.parse().unwrap()).as_ref()).await
     }
 
     async fn server(authority: &Authority, names: &[&str]) -> u16 {
@@ -358,7 +365,7 @@ mod tests {
         let port = server(&authority, &["127.0.0.1", "k.example"]).await;
         let url = format!("https://127.0.0.1:{port}/");
         let untrusted = fault(&url, &stranger).await;
-        assert_eq!(untrusted.kind, Kind::UnknownAuthority);
+        assert_eq!(untrusted.kind, ConnectionFaultKind::UnknownAuthority);
         assert_eq!(
             untrusted.text,
             "its certificate is signed by an unknown CA (issuer CN=test CA)"
@@ -379,7 +386,10 @@ mod tests {
         let unknown = fault("https://keyferry.invalid/", &authority).await;
         assert_eq!(
             (unknown.kind, unknown.text.as_str()),
-            (Kind::HostNotFound, "host not found: keyferry.invalid")
+            (
+                ConnectionFaultKind::HostNotFound,
+                "host not found: keyferry.invalid"
+            )
         );
     }
 
@@ -397,7 +407,7 @@ mod tests {
             )
             .await
             .kind,
-            Kind::NotTls
+            ConnectionFaultKind::NotTls
         );
     }
 }

@@ -8,7 +8,7 @@ use crate::ports::{HubError, HubObjects};
 
 /// Whether the finalizer should be present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum FinalizerState {
     /// The finalizer should be present.
     Present,
     /// The finalizer should be absent.
@@ -25,7 +25,7 @@ pub async fn set(
     objects: &dyn HubObjects,
     path: &str,
     record: &Record,
-    wanted: Wanted,
+    wanted: FinalizerState,
 ) -> Result<Option<Value>, HubError> {
     let (mut version, mut others) = (record.version.clone(), Vec::new());
     if record.finalizers.others != 0 {
@@ -48,7 +48,7 @@ pub async fn set(
             .cloned()
             .collect();
     }
-    if wanted == Wanted::Present {
+    if wanted == FinalizerState::Present {
         others.push(json!(FINALIZER));
     }
     let change = json!({ "metadata": { "uid": record.uid.as_str(), "resourceVersion": version, "finalizers": others } });

@@ -65,7 +65,7 @@ impl RecordError {
 }
 
 /// The content of the key journal's Secret.
-pub struct Found {
+pub struct StoredRecord {
     version: String,
     /// The key journal, if the bytes can be parsed.
     pub journal: Result<KeyJournal, JournalError>,
@@ -73,7 +73,7 @@ pub struct Found {
     pub sealed: bool,
 }
 
-impl Found {
+impl StoredRecord {
     /// Returns the key journal if its seal is valid.
     pub fn believed(&self) -> Option<&KeyJournal> {
         self.journal.as_ref().ok().filter(|_| self.sealed)
@@ -117,7 +117,7 @@ impl KeyRecordStore {
     ///
     /// # Errors
     /// [`RecordError`].
-    pub async fn read(&self) -> Result<Option<Found>, RecordError> {
+    pub async fn read(&self) -> Result<Option<StoredRecord>, RecordError> {
         let seal = self.seal().await?;
         let Some(secret) = self.secrets.get(&name(RECORD)?).await? else {
             return Ok(None);
@@ -126,7 +126,7 @@ impl KeyRecordStore {
         let member = |key: &str| secret.data.get(key).unwrap_or(&empty);
         let (bytes, tag) = (member("journal.json"), member("seal"));
         let sealed = std::str::from_utf8(tag).is_ok_and(|tag| seal.is_seal_of(tag, bytes));
-        Ok(Some(Found {
+        Ok(Some(StoredRecord {
             version: secret.version.clone(),
             journal: KeyJournal::from_bytes(bytes),
             sealed,
@@ -139,7 +139,7 @@ impl KeyRecordStore {
     /// [`RecordError`].
     pub async fn write(
         &self,
-        found: Option<&Found>,
+        found: Option<&StoredRecord>,
         journal: &KeyJournal,
     ) -> Result<bool, RecordError> {
         let bytes = journal.to_bytes().map_err(RecordError::Unwritable)?;

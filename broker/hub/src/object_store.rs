@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use self::listing::Listing;
-use self::listing::{Listed, Seen};
+use self::listing::{Listed, ListedObject};
 
 /// A kind of object in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl ObjectStore {
                 let Some((name, target)) = StoredTarget::read(object, &self.server) else {
                     return;
                 };
-                let seen = Seen::beside(self.objects().targets.get(&name), target);
+                let seen = ListedObject::beside(self.objects().targets.get(&name), target);
                 listed.insert(name, seen);
             }
             Listed::Accesses(listed) => {
@@ -86,7 +86,7 @@ impl ObjectStore {
                 };
                 let objects = self.objects();
                 let known = objects.accesses.get(&name);
-                let seen = Seen::beside(known, access.after(known));
+                let seen = ListedObject::beside(known, access.after(known));
                 listed.insert(name, seen);
             }
         }

@@ -24,7 +24,7 @@ impl KubeObjects {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct KindOnly {
     #[serde(rename = "kind")]
     _kind: IgnoredAny,
 }
@@ -90,7 +90,11 @@ impl HubObjects for KubeObjects {
             let options = json!({
                 "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid, "resourceVersion": version },
             });
-            match self.client.delete::<_, Answer>(path, &options, WHAT).await {
+            match self
+                .client
+                .delete::<_, KindOnly>(path, &options, WHAT)
+                .await
+            {
                 Ok(_) | Err(HubError::NotFound(_)) => Ok(()),
                 Err(error) => Err(error),
             }
@@ -104,7 +108,7 @@ impl HubObjects for KubeObjects {
     ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             self.client
-                .create::<_, Answer>(&managed(collection), object, WHAT)
+                .create::<_, KindOnly>(&managed(collection), object, WHAT)
                 .await
                 .map(drop)
         })
@@ -113,7 +117,7 @@ impl HubObjects for KubeObjects {
     fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             self.client
-                .replace::<_, Answer>(&managed(path), object, WHAT)
+                .replace::<_, KindOnly>(&managed(path), object, WHAT)
                 .await
                 .map(drop)
         })
@@ -134,7 +138,7 @@ impl HubObjects for KubeObjects {
     ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             self.client
-                .apply::<_, Answer>(&format!("{path}/status"), FIELD_MANAGER, object, WHAT)
+                .apply::<_, KindOnly>(&format!("{path}/status"), FIELD_MANAGER, object, WHAT)
                 .await
                 .map(drop)
         })

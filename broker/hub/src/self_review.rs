@@ -8,7 +8,7 @@ use super::client::HubClient;
 use crate::ports::HubError;
 
 #[derive(Deserialize)]
-struct Answer {
+struct SelfReviewResponse {
     #[serde(default)]
     status: Status,
 }
@@ -38,7 +38,7 @@ pub async fn may_mint_for_all(
         "spec": { "resourceAttributes": attributes },
     });
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    let answer: Answer = client
+    let answer: SelfReviewResponse = client
         .create(path, &review, "SelfSubjectAccessReview")
         .await?;
     Ok(answer.status.allowed)

@@ -51,7 +51,7 @@ impl TokenRequest<'_> {
             },
         };
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
-        let answer: Answer = client.create(&path, &request, "TokenRequest").await?;
+        let answer: TokenRequestResponse = client.create(&path, &request, "TokenRequest").await?;
         Ok(MintAnswer {
             token: answer.status.token,
             expires_at: answer.status.expiration_timestamp,
@@ -88,7 +88,7 @@ struct Spec<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenRequestResponse {
     status: Status,
 }
 

@@ -26,7 +26,7 @@ struct Spec<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenReviewResponse {
     #[serde(default)]
     status: Status,
 }
@@ -67,7 +67,7 @@ pub(super) async fn create(
         kind: "TokenReview",
         spec,
     };
-    let answer: Answer = client
+    let answer: TokenReviewResponse = client
         .create(
             "/apis/authentication.k8s.io/v1/tokenreviews",
             &review,

@@ -17,12 +17,12 @@ use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
 use moka::sync::Cache;
 
-use crate::bound_request::{self, Order};
+use crate::bound_request::{self, TokenPurpose};
 use crate::publication::Publisher;
 use keyferry_hub::clock::Clock;
-use keyferry_hub::flight::Flights;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::ports::Hub;
+use keyferry_hub::single_flight::SingleFlight;
 
 /// How long a verdict is cached: the hub's flags change only with a restart of its apiserver.
 const FINDING_LIFETIME: Duration = Duration::from_secs(3600);
@@ -60,7 +60,7 @@ pub struct AudienceGuard {
     /// Whether any audience was ever found to be the hub's. Almost everywhere none is, and then
     /// requests skip the lookup.
     any_hubs: Arc<AtomicBool>,
-    flights: Flights<Audience, Result<(), Reason>>,
+    flights: SingleFlight<Audience, Result<(), Reason>>,
 }
 
 impl AudienceGuard {
@@ -84,7 +84,7 @@ impl AudienceGuard {
             canary,
             findings,
             any_hubs: Arc::default(),
-            flights: Flights::default(),
+            flights: SingleFlight::default(),
         }
     }
 
@@ -135,7 +135,7 @@ impl AudienceGuard {
             &*self.hub,
             &self.publisher,
             &*self.clock,
-            Order::Canary(&canary, &inert),
+            TokenPurpose::Canary(&canary, &inert),
         )
         .await
         .map(|_| ())
@@ -160,7 +160,7 @@ impl AudienceGuard {
             &*self.hub,
             &self.publisher,
             &*self.clock,
-            Order::Canary(&canary, audience),
+            TokenPurpose::Canary(&canary, audience),
         )
         .await
     }
@@ -216,16 +216,21 @@ async fn try_audience(
     canary: &ServiceAccountIdentity,
     audience: &Audience,
 ) -> Result<Result<(), Reason>, Reason> {
-    let token = bound_request::send(hub, publisher, clock, Order::Canary(canary, audience))
-        .await
-        .map_err(|reason| match reason {
-            // These are temporary: the hub returns, a key becomes known, a clock is set.
-            Reason::HubUnreachable
-            | Reason::KeyNotPublished
-            | Reason::KeyRevoked
-            | Reason::ClockSkew => reason,
-            _ => Reason::AudienceUnchecked,
-        })?;
+    let token = bound_request::send(
+        hub,
+        publisher,
+        clock,
+        TokenPurpose::Canary(canary, audience),
+    )
+    .await
+    .map_err(|reason| match reason {
+        // These are temporary: the hub returns, a key becomes known, a clock is set.
+        Reason::HubUnreachable
+        | Reason::KeyNotPublished
+        | Reason::KeyRevoked
+        | Reason::ClockSkew => reason,
+        _ => Reason::AudienceUnchecked,
+    })?;
     let review = hub
         .token_review(token.secret(), None)
         .await

@@ -5,19 +5,19 @@ use std::time::Duration;
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::Grant;
 use keyferry_core::bound_token::{self, BoundToken, MintExpectation};
-use keyferry_core::key_book::Settling;
 use keyferry_core::lifetime;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::ServiceAccountIdentity;
+use keyferry_core::tracked_keys::KeyActivation;
 
 use crate::publication::Publisher;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::Hub;
 
-/// The purpose of a TokenRequest. Only [`Order::Granted`], with the authoriser's proof, gives a
+/// The purpose of a TokenRequest. Only [`TokenPurpose::Granted`], with the authoriser's proof, gives a
 /// token that may be issued.
 #[derive(Clone, Copy)]
-pub enum Order<'a> {
+pub enum TokenPurpose<'a> {
     /// A token for a granted request.
     Granted(&'a Grant),
     /// A token for a grant's ServiceAccount that no cluster accepts: it shows that the hub would
@@ -27,18 +27,18 @@ pub enum Order<'a> {
     Canary(&'a ServiceAccountIdentity, &'a Audience),
 }
 
-impl<'a> Order<'a> {
+impl<'a> TokenPurpose<'a> {
     fn parts(self) -> (&'a ServiceAccountIdentity, &'a Audience, Duration) {
         match self {
-            Order::Granted(grant) => (
+            TokenPurpose::Granted(grant) => (
                 grant.pair().service_account(),
                 grant.pair().audience(),
                 grant.pair().lifetime(),
             ),
-            Order::Inert(grant, audience) => {
+            TokenPurpose::Inert(grant, audience) => {
                 (grant.pair().service_account(), audience, lifetime::MIN)
             }
-            Order::Canary(identity, audience) => (identity, audience, lifetime::MIN),
+            TokenPurpose::Canary(identity, audience) => (identity, audience, lifetime::MIN),
         }
     }
 }
@@ -53,7 +53,7 @@ pub async fn send(
     hub: &dyn Hub,
     publisher: &Publisher,
     clock: &dyn Clock,
-    order: Order<'_>,
+    order: TokenPurpose<'_>,
 ) -> Result<BoundToken, Reason> {
     let (service_account, audience, lifetime) = order.parts();
     let account = &service_account.account;
@@ -65,7 +65,7 @@ pub async fn send(
     if let Some(kid) = bound_token::kid_of(&answer) {
         // A new key often appears here first: publish it at once, not at the next poll.
         publisher.vouch(&kid).await;
-        if publisher.settling(&kid) == Settling::Revoked {
+        if publisher.activation(&kid) == KeyActivation::Revoked {
             tracing::error!(reason = %Reason::KeyRevoked, ?kid, service_account = %account, "the \
                 hub still signs with a revoked key; the token was dropped");
             return Err(Reason::KeyRevoked);

@@ -1,12 +1,12 @@
 //! Keyferry's managed issuers: the published documents and the signers.
 //!
-//! A background task ([`Keeper`]) reloads each target's key set regularly and stores the result
+//! A background task ([`KeySetMaintainer`]) reloads each target's key set regularly and stores the result
 //! here as a whole. Requests use only the stored result; they never read a Secret and never see a
 //! key.
 
 mod consent;
-mod keeper;
 mod keyring;
+mod maintainer;
 mod minting;
 mod signer;
 
@@ -25,7 +25,7 @@ use keyferry_core::reason::Reason;
 use crate::publication::Document;
 
 pub use consent::HubsConsent;
-pub use keeper::{Keeper, KeeperParts};
+pub use maintainer::{KeySetMaintainer, KeySetMaintainerParts};
 pub use minting::OwnMint;
 pub use signer::{LocalSigner, Signer};
 

@@ -1,7 +1,7 @@
 //! Mints and caches bound tokens. One TokenRequest serves many callers, tokens are renewed before
 //! they expire, and each token is checked before it is cached.
 
-mod held;
+mod cached_token;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,29 +11,29 @@ use keyferry_core::authorise::{Grant, Requester};
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::config::TokenIssuer;
 use keyferry_core::issuer::Issuer;
-use keyferry_core::key_book::Settling;
 use keyferry_core::lifetime;
 use keyferry_core::moment::{Deadline, Moment};
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccountIdentity, Uid};
+use keyferry_core::tracked_keys::KeyActivation;
 use moka::sync::Cache;
 
-use self::held::{Held, HeldTokens};
+use self::cached_token::{CachedToken, CachedTokens};
 use crate::audience_guard::AudienceGuard;
-use crate::bound_request::{self, Order};
+use crate::bound_request::{self, TokenPurpose};
 use crate::managed_issuer::OwnMint;
 use crate::publication::{Published, Publisher};
 use keyferry_hub::clock::Clock;
-use keyferry_hub::flight::Flights;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::Hub;
 use keyferry_hub::random::Random;
+use keyferry_hub::single_flight::SingleFlight;
 
 /// How long a failed mint is cached for the caller that met it.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
 
 /// How long a caller waits for a key's activation delay before it is refused with a time to retry.
-const SETTLING_PATIENCE: Duration = Duration::from_secs(20);
+const ACTIVATION_PATIENCE: Duration = Duration::from_secs(20);
 
 /// The cache key of a token. It does not name the hub: there is one per process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ enum Gate<'a> {
 impl Gate<'_> {
     fn lets_out(&self, token: &BoundToken, now: Moment) -> bool {
         match self {
-            Gate::Published(published) => published.is_settled(token.kid(), now),
+            Gate::Published(published) => published.is_active(token.kid(), now),
             Gate::Own => true,
         }
     }
@@ -114,16 +114,16 @@ pub struct MintParts {
     pub metrics: Metrics,
     /// The activation delay: how long a key must have been published before tokens that it signed
     /// are issued.
-    pub settle: Duration,
+    pub activation_delay: Duration,
 }
 
 /// Mints tokens and caches them. A clone shares the same cache.
 #[derive(Clone)]
 pub struct Mint {
     parts: Arc<MintParts>,
-    held: HeldTokens,
+    held: CachedTokens,
     failures: Cache<(MintKey, Option<Uid>), (Reason, Deadline)>,
-    flights: Arc<Flights<MintKey, Result<Arc<BoundToken>, Reason>>>,
+    flights: Arc<SingleFlight<MintKey, Result<Arc<BoundToken>, Reason>>>,
 }
 
 impl Mint {
@@ -135,7 +135,7 @@ impl Mint {
             .build();
         Self {
             parts: Arc::new(parts),
-            held: HeldTokens::default(),
+            held: CachedTokens::default(),
             failures,
             flights: Arc::default(),
         }
@@ -216,7 +216,7 @@ impl Mint {
                 token,
                 from_cache: FromCache::Miss,
             }),
-            Err(Reason::KeySettling) => self.when_settled(&key, min_ttl).await,
+            Err(Reason::KeySettling) => self.when_active(&key, min_ttl).await,
             Err(reason) => {
                 // A missing right or a changed ServiceAccount may be fixed at any moment, so it is
                 // not cached. Other failures are, so that retries do not load the hub.
@@ -237,8 +237,8 @@ impl Mint {
         }
     }
 
-    /// Waits up to `SETTLING_PATIENCE` for the key of a minted token to become active.
-    async fn when_settled(&self, key: &MintKey, min_ttl: Duration) -> Result<Minted, Reason> {
+    /// Waits up to `ACTIVATION_PATIENCE` for the key of a minted token to become active.
+    async fn when_active(&self, key: &MintKey, min_ttl: Duration) -> Result<Minted, Reason> {
         let from = self.parts.clock.now();
         loop {
             let (now, published) = (
@@ -257,7 +257,7 @@ impl Mint {
                     from_cache: FromCache::Miss,
                 });
             }
-            let Some(left) = self.settles_in(key) else {
+            let Some(left) = self.active_in(key) else {
                 // The token no longer waits: another caller has just promoted it, or its key is
                 // gone.
                 let token = self
@@ -269,7 +269,7 @@ impl Mint {
                     from_cache: FromCache::Miss,
                 });
             };
-            if now.mono.saturating_sub(from.mono) + left > SETTLING_PATIENCE {
+            if now.mono.saturating_sub(from.mono) + left > ACTIVATION_PATIENCE {
                 return Err(Reason::KeySettling);
             }
             tokio::time::sleep(left.clamp(Duration::from_millis(50), Duration::from_secs(1))).await;
@@ -278,12 +278,12 @@ impl Mint {
 
     /// Returns how long the token under `key` still waits for its key's activation; `None` if none
     /// waits.
-    fn settles_in(&self, key: &MintKey) -> Option<Duration> {
+    fn active_in(&self, key: &MintKey) -> Option<Duration> {
         let kid = self.held.waiting_kid(key)?;
-        match self.parts.publisher.settling(&kid) {
-            Settling::Settled => Some(Duration::ZERO),
-            Settling::After(left) => Some(left),
-            Settling::Unpublished | Settling::Revoked => None,
+        match self.parts.publisher.activation(&kid) {
+            KeyActivation::Active => Some(Duration::ZERO),
+            KeyActivation::After(left) => Some(left),
+            KeyActivation::Unpublished | KeyActivation::Revoked => None,
         }
     }
 
@@ -291,7 +291,7 @@ impl Mint {
     /// waits.
     pub fn retry_after(&self, grant: &Grant) -> Option<Duration> {
         let issuer = self.parts.publisher.reader().current()?.issuer.clone();
-        self.settles_in(&MintKey::of(grant, issuer, None))
+        self.active_in(&MintKey::of(grant, issuer, None))
     }
 
     /// Mints unless a token is cached by now: another mint for the key may have ended between the
@@ -314,7 +314,7 @@ impl Mint {
         };
         match landed {
             Some(token) => Ok(token),
-            None if self.settles_in(&key).is_some() => Err(Reason::KeySettling),
+            None if self.active_in(&key).is_some() => Err(Reason::KeySettling),
             None => self.mint(key, grant).await,
         }
     }
@@ -337,10 +337,10 @@ impl Mint {
         self.parts.metrics.hub_clock_skew(skew);
         let (now, publisher) = (self.parts.clock.now(), &self.parts.publisher);
         let own = grant.pair().issuer() == TokenIssuer::Keyferry;
-        let held = Held::new(
+        let held = CachedToken::new(
             Arc::clone(&token),
             grant,
-            self.parts.settle,
+            self.parts.activation_delay,
             self.parts.random.unit(),
             now,
         );
@@ -348,7 +348,7 @@ impl Mint {
             publisher.signed(token.kid(), token.deadline().wall());
         }
         // A managed issuer signs with active keys only.
-        if own || publisher.settling(token.kid()) == Settling::Settled {
+        if own || publisher.activation(token.kid()) == KeyActivation::Active {
             self.held.insert(key, held);
             self.parts.metrics.cached_tokens(self.held.len());
             return Ok(token);
@@ -369,7 +369,7 @@ impl Mint {
             &*parts.hub,
             &parts.publisher,
             &*parts.clock,
-            Order::Granted(grant),
+            TokenPurpose::Granted(grant),
         )
         .await?;
         let skew = token.skew_seconds();
@@ -409,6 +409,6 @@ impl Mint {
 }
 
 #[cfg(test)]
-mod settling_tests;
+mod activation_tests;
 #[cfg(test)]
 mod tests;

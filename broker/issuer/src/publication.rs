@@ -1,4 +1,4 @@
-//! The discovery documents that targets fetch: the hub's keys as [`KeyBook`] judges them, rendered
+//! The discovery documents that targets fetch: the hub's keys as [`TrackedKeys`] judges them, rendered
 //! once per change, and kept through every failure of the hub.
 
 mod document;
@@ -17,14 +17,14 @@ use keyferry_core::discovery::{self, ProviderMetadata};
 use keyferry_core::issuer::{Issuer, PublicUrl};
 use keyferry_core::json::{self, JsonLimits};
 use keyferry_core::jwks::{KeySetLimits, PublicKeySet};
-use keyferry_core::key_book::{KeyBook, KeyEvent, Reading, Settling};
 use keyferry_core::moment::Moment;
 use keyferry_core::reason::Reason;
+use keyferry_core::tracked_keys::{KeyActivation, KeyEvent, Reading, TrackedKeys};
 
 use keyferry_hub::clock::Clock;
-use keyferry_hub::flight::Flights;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
+use keyferry_hub::single_flight::SingleFlight;
 
 pub use document::Document;
 pub use fault::PublishError;
@@ -36,7 +36,7 @@ const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The source of an event, so that a lasting event is reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum EventSource {
     Hub,
     Record,
 }
@@ -51,7 +51,7 @@ pub struct PublisherParts {
     pub pinned: Option<Issuer>,
     /// The activation delay: how long a key must have been published before tokens that it signed
     /// are issued.
-    pub settle: Duration,
+    pub activation_delay: Duration,
     /// The key journal that replicas share and that survives restarts.
     pub records: KeyRecords,
     /// The clock for key lifetimes.
@@ -64,12 +64,12 @@ pub struct PublisherParts {
 #[derive(Clone)]
 pub struct Publisher {
     parts: Arc<PublisherParts>,
-    book: Arc<Mutex<Option<KeyBook>>>,
+    book: Arc<Mutex<Option<TrackedKeys>>>,
     leads: Arc<AtomicBool>,
     published: PublicationReader,
-    readings: Arc<Flights<(), Result<(), PublishError>>>,
+    readings: Arc<SingleFlight<(), Result<(), PublishError>>>,
     unknown_key: Arc<Mutex<Option<Duration>>>,
-    told: Arc<Mutex<BTreeMap<Place, Vec<KeyEvent>>>>,
+    told: Arc<Mutex<BTreeMap<EventSource, Vec<KeyEvent>>>>,
     /// Allows one exchange with the shared key journal at a time.
     syncing: Arc<tokio::sync::Mutex<()>>,
 }
@@ -122,7 +122,7 @@ impl Publisher {
             this.published.cut_off.store(cut_off, Ordering::Relaxed);
             outcome
         });
-        read.await.unwrap_or(Err(PublishError::Lost))
+        read.await.unwrap_or(Err(PublishError::SharedCallLost))
     }
 
     /// Reloads the hub's documents because a token names a key that is not published; at most once
@@ -161,7 +161,7 @@ impl Publisher {
         if let Err(reason) = self.refresh_for_unknown_key(self.parts.clock.now()).await {
             tracing::warn!(%reason, "the hub signed with a key that is not published");
         }
-        self.change(Place::Hub, |book, now| book.vouch(kid, now));
+        self.change(EventSource::Hub, |book, now| book.vouch(kid, now));
         self.sync_if_changed().await;
     }
 
@@ -173,10 +173,12 @@ impl Publisher {
     }
 
     /// Returns whether tokens signed by `kid` may be issued, and if not yet, when.
-    pub fn settling(&self, kid: &str) -> Settling {
-        self.lock().as_ref().map_or(Settling::Unpublished, |book| {
-            book.settling(kid, self.parts.clock.now())
-        })
+    pub fn activation(&self, kid: &str) -> KeyActivation {
+        self.lock()
+            .as_ref()
+            .map_or(KeyActivation::Unpublished, |book| {
+                book.activation(kid, self.parts.clock.now())
+            })
     }
 
     /// Whether the shared key journal was read recently enough to mint.
@@ -214,10 +216,12 @@ impl Publisher {
             }
         }
         if reading.answered.is_empty() {
-            return Err(fault.unwrap_or(PublishError::Lost));
+            return Err(fault.unwrap_or(PublishError::SharedCallLost));
         }
         let leads = self.leads.load(Ordering::Relaxed);
-        self.change(Place::Hub, |book, now| book.observe(&reading, leads, now));
+        self.change(EventSource::Hub, |book, now| {
+            book.observe(&reading, leads, now)
+        });
         Ok(())
     }
 
@@ -244,9 +248,9 @@ impl Publisher {
     fn open_book(&self, issuer: Issuer) {
         let mut book = self.lock();
         if book.is_none() {
-            *book = Some(KeyBook::new(
+            *book = Some(TrackedKeys::new(
                 issuer,
-                self.parts.settle,
+                self.parts.activation_delay,
                 self.parts.records.is_shared(),
             ));
         }
@@ -261,8 +265,12 @@ impl Publisher {
         self.parts.metrics.unconfirmed_keys(book.unconfirmed(now));
     }
 
-    /// Changes the key book, reports the events and publishes the result.
-    fn change(&self, place: Place, change: impl FnOnce(&mut KeyBook, Moment) -> Vec<KeyEvent>) {
+    /// Changes the tracked keys, reports the events and publishes the result.
+    fn change(
+        &self,
+        place: EventSource,
+        change: impl FnOnce(&mut TrackedKeys, Moment) -> Vec<KeyEvent>,
+    ) {
         let now = self.parts.clock.now();
         let mut book = self.lock();
         let Some(book) = book.as_mut() else { return };
@@ -270,7 +278,7 @@ impl Publisher {
         self.publish(book, now);
     }
 
-    fn publish(&self, book: &KeyBook, now: Moment) {
+    fn publish(&self, book: &TrackedKeys, now: Moment) {
         if !book
             .revoked()
             .eq(self.published.revoked.load().iter().map(String::as_str))
@@ -297,14 +305,14 @@ impl Publisher {
                 (Document::new(metadata), jwks)
             }
         };
-        let from = |kid: &str| match book.settling(kid, now) {
-            Settling::Settled => Some(now.mono),
+        let from = |kid: &str| match book.activation(kid, now) {
+            KeyActivation::Active => Some(now.mono),
             // Not recorded yet, or never: evaluated again with every change.
             _ if !book.is_recorded(kid) => None,
-            Settling::After(left) => Some(now.mono.saturating_add(left)),
-            Settling::Unpublished | Settling::Revoked => None,
+            KeyActivation::After(left) => Some(now.mono.saturating_add(left)),
+            KeyActivation::Unpublished | KeyActivation::Revoked => None,
         };
-        let settles = keys.kids().map(|kid| (kid.to_owned(), from(kid))).collect();
+        let activations = keys.kids().map(|kid| (kid.to_owned(), from(kid))).collect();
         let (issuer, authenticating) = (book.issuer().clone(), book.authenticating(now));
         self.published.current.store(Some(Arc::new(Published {
             issuer,
@@ -312,12 +320,12 @@ impl Publisher {
             authenticating,
             metadata,
             jwks,
-            settles,
+            activations,
         })));
     }
 
     /// Reports each event once for as long as it lasts.
-    fn tell(&self, place: Place, events: Vec<KeyEvent>) {
+    fn tell(&self, place: EventSource, events: Vec<KeyEvent>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let before = told.insert(place, events.clone()).unwrap_or_default();
         for event in events.iter().filter(|event| !before.contains(event)) {
@@ -332,13 +340,13 @@ impl Publisher {
     #[cfg(any(test, feature = "testing"))]
     #[allow(clippy::unwrap_used, reason = "a test names a key that there is")]
     pub fn revoke_for_test(&self, kid: &str) {
-        self.change(Place::Record, |book, now| {
+        self.change(EventSource::Record, |book, now| {
             let journal = book.snapshot().with_revoked(kid, now.wall).unwrap();
-            book.adopt(&journal, keyferry_core::key_book::Origin::Sealed, now)
+            book.adopt(&journal, keyferry_core::tracked_keys::Origin::Sealed, now)
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<KeyBook>> {
+    fn lock(&self) -> MutexGuard<'_, Option<TrackedKeys>> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

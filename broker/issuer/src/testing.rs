@@ -133,7 +133,7 @@ impl SmallWorld {
             source: Arc::new(KubeIssuerDocuments::new(access, Vec::new())),
             public_url,
             pinned: None,
-            settle: settle(),
+            activation_delay: activation_delay(),
             records: KeyRecords::none(),
             clock: Arc::clone(&shared),
             metrics: Metrics::default(),
@@ -195,8 +195,8 @@ impl SmallWorld {
 }
 
 /// The activation delay of keys in a [`SmallWorld`].
-pub fn settle() -> Duration {
-    keyferry_core::lifetime::settle(Duration::from_secs(60))
+pub fn activation_delay() -> Duration {
+    keyferry_core::lifetime::activation_delay(Duration::from_secs(60))
 }
 
 fn mint(
@@ -223,6 +223,6 @@ fn mint(
         clock: shared(),
         random: Arc::new(SystemRandomness::default()),
         metrics: metrics.clone(),
-        settle: settle(),
+        activation_delay: activation_delay(),
     })
 }

@@ -16,7 +16,7 @@ use crate::{Code, Minor};
 /// One case, as a line of the input gives it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Case {
+struct BatchCase {
     /// Any value; copied into the report.
     #[serde(default)]
     id: Value,
@@ -85,7 +85,7 @@ impl Batch {
             json!({"id": id, "schema": SCHEMA, "verdict": "Undetermined", "reason": reason})
                 .to_string()
         };
-        let case: Case = match serde_json::from_str(line) {
+        let case: BatchCase = match serde_json::from_str(line) {
             Ok(case) => case,
             Err(error) => return wrong(Value::Null, error.to_string()),
         };
@@ -110,7 +110,7 @@ impl Batch {
         report.to_string()
     }
 
-    fn report(&mut self, case: &Case, minor: Minor, now: Timestamp) -> Report {
+    fn report(&mut self, case: &BatchCase, minor: Minor, now: Timestamp) -> Report {
         let (token, assumed) = match (&case.token, &case.service_account) {
             (Some(token), _) => match Token::read(token.as_bytes()) {
                 Ok(token) => (token, Vec::new()),
@@ -144,7 +144,7 @@ impl Batch {
         Report::of_verdict(compiled, &verify(compiled, &token, &keys, now), assumed)
     }
 
-    fn compiled(&mut self, case: &Case, minor: Minor) -> Result<&Compiled, Box<Report>> {
+    fn compiled(&mut self, case: &BatchCase, minor: Minor) -> Result<&Compiled, Box<Report>> {
         let known = self
             .last
             .as_ref()

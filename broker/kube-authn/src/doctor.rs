@@ -14,8 +14,8 @@ mod target;
 mod token;
 
 pub use evidence::{
-    Answer, Asked, ConfigurationFile, Evidence, Fetched, FluxReady, Held, Identity,
-    MistakenBinding, Problem, Review, Target,
+    Asked, ConfigurationFile, Evidence, Fetched, FluxReady, HttpResponse, Identity,
+    MistakenBinding, Problem, Review, Target, TokenEvidence,
 };
 pub use name::name_fault;
 pub(crate) use prediction::well_known;
@@ -128,7 +128,7 @@ pub struct Diagnosis {
 /// Examines every hop and finds the first broken one.
 #[must_use]
 pub fn examine(evidence: &Evidence) -> Diagnosis {
-    let seen = token::Seen::of(evidence);
+    let seen = token::ParsedToken::of(evidence);
     let mut findings = vec![
         token::start(evidence),
         token::token(evidence, &seen),

@@ -6,7 +6,7 @@ mod published;
 mod sarif;
 mod traps;
 
-pub use published::{Place, Published, jwks_uri, places};
+pub use published::{Published, PublishedDocuments, jwks_uri, places};
 pub use sarif::sarif;
 
 use std::collections::BTreeMap;

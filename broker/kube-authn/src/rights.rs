@@ -22,7 +22,7 @@ pub struct Served {
 
 /// The API version and kind of an object, as its manifest states them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
+pub struct ManifestKind {
     /// `apiVersion` of the manifest.
     pub api_version: String,
     /// `kind` of the manifest.
@@ -31,7 +31,7 @@ pub struct Kind {
 
 /// One right to check: a verb on an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Need {
+pub struct NeededRight {
     /// The namespace; `None` for the whole cluster.
     pub namespace: Option<String>,
     /// The API group; empty for the core group.
@@ -46,7 +46,7 @@ pub struct Need {
 
 /// Returns the kind of an object; `None` if `apiVersion` or `kind` is missing.
 #[must_use]
-pub fn kind_of(object: &Value) -> Option<Kind> {
+pub fn kind_of(object: &Value) -> Option<ManifestKind> {
     let text = |name: &str| {
         object
             .get(name)
@@ -54,7 +54,7 @@ pub fn kind_of(object: &Value) -> Option<Kind> {
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
     };
-    Some(Kind {
+    Some(ManifestKind {
         api_version: text("apiVersion")?,
         kind: text("kind")?,
     })
@@ -62,7 +62,7 @@ pub fn kind_of(object: &Value) -> Option<Kind> {
 
 /// Returns the kinds that CustomResourceDefinitions among the objects will define.
 #[must_use]
-pub fn defined(objects: &[Value]) -> BTreeMap<Kind, Served> {
+pub fn defined(objects: &[Value]) -> BTreeMap<ManifestKind, Served> {
     let definitions = objects
         .iter()
         .filter(|object| object["kind"] == "CustomResourceDefinition");
@@ -85,7 +85,7 @@ pub fn defined(objects: &[Value]) -> BTreeMap<Kind, Served> {
                 namespaced: spec["scope"] == "Namespaced",
             };
             kinds.insert(
-                Kind {
+                ManifestKind {
                     api_version: format!("{group}/{version}"),
                     kind: kind.to_owned(),
                 },
@@ -99,7 +99,7 @@ pub fn defined(objects: &[Value]) -> BTreeMap<Kind, Served> {
 /// Lists the rights needed for one object. A namespaced object that names no namespace is in
 /// `default_namespace`.
 #[must_use]
-pub fn needs(object: &Value, served: &Served, default_namespace: &str) -> Vec<Need> {
+pub fn needs(object: &Value, served: &Served, default_namespace: &str) -> Vec<NeededRight> {
     let text = |name: &str| {
         object["metadata"][name]
             .as_str()
@@ -108,7 +108,7 @@ pub fn needs(object: &Value, served: &Served, default_namespace: &str) -> Vec<Ne
     let namespace = served
         .namespaced
         .then(|| text("namespace").unwrap_or(default_namespace).to_owned());
-    let need = |verb| Need {
+    let need = |verb| NeededRight {
         namespace: namespace.clone(),
         group: served.group.clone(),
         resource: served.resource.clone(),
@@ -129,7 +129,7 @@ type Rules<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<&'a str>>;
 /// Builds a Role for each namespace, and a ClusterRole, that grant the missing rights. They are for
 /// review, so they leave out the names of objects.
 #[must_use]
-pub fn roles(missing: &[Need]) -> Vec<Value> {
+pub fn roles(missing: &[NeededRight]) -> Vec<Value> {
     let mut places: BTreeMap<Option<&str>, Rules<'_>> = BTreeMap::new();
     for need in missing {
         let rules = places.entry(need.namespace.as_deref()).or_default();
@@ -249,7 +249,7 @@ mod tests {
             "group": "g.io", "scope": "Cluster", "names": { "kind": "Thing", "plural": "things" }, "versions": [{ "name": "v1" }],
         } });
         let kinds = defined(&[definition, json!({ "kind": "Other" })]);
-        let kind = Kind {
+        let kind = ManifestKind {
             api_version: "g.io/v1".to_owned(),
             kind: "Thing".to_owned(),
         };
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_becomes_one_role_for_each_place() {
-        let need = |namespace: Option<&str>, verb| Need {
+        let need = |namespace: Option<&str>, verb| NeededRight {
             namespace: namespace.map(str::to_owned),
             group: String::new(),
             resource: "pods".to_owned(),

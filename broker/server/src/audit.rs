@@ -35,19 +35,19 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Collects lines and writes them in batches, in its own thread: a blocked pipe or a slow disk
 /// stops issuances and nothing else.
 pub struct AuditLog {
-    desk: Arc<Desk>,
+    queue: Arc<AuditQueue>,
     carrier: JoinHandle<()>,
 }
 
 /// The queue of submitted lines.
 #[derive(Default)]
-struct Desk {
-    gathered: Mutex<Gathered>,
-    laid_down: Notify,
+struct AuditQueue {
+    pending: Mutex<PendingLines>,
+    submitted: Notify,
 }
 
 #[derive(Default)]
-struct Gathered {
+struct PendingLines {
     text: Vec<u8>,
     lines: usize,
     /// How many of `lines` are refusals of unknown callers.
@@ -68,7 +68,7 @@ struct LeftOut {
 }
 
 /// A batch for the thread, with a channel for the result. The buffer comes back to be reused.
-struct Order {
+struct AuditBatch {
     text: Vec<u8>,
     done: oneshot::Sender<(bool, Vec<u8>)>,
 }
@@ -90,12 +90,12 @@ impl AuditLog {
 
     /// Opens a log that writes to `sink`.
     pub fn to(sink: impl Write + Send + 'static) -> Self {
-        let desk = Arc::new(Desk::default());
+        let queue = Arc::new(AuditQueue::default());
         let (orders, taken) = std::sync::mpsc::channel();
         std::thread::spawn(move || write_all(sink, &taken));
         Self {
-            desk: Arc::clone(&desk),
-            carrier: tokio::spawn(carry(desk, orders)),
+            queue: Arc::clone(&queue),
+            carrier: tokio::spawn(carry(queue, orders)),
         }
     }
 }
@@ -110,36 +110,36 @@ impl AuditSink for AuditLog {
     fn record(&self, record: &AuditRecord) -> Recording {
         // The writer task applies the timeout for all lines: a timer per request would cost as much
         // as its line.
-        self.desk
+        self.queue
             .lay_down(record)
             .map_or_else(Recording::failed, Recording::told_by)
     }
 }
 
-impl Desk {
+impl AuditQueue {
     /// Queues a line. Returns `None` if the queue is full or the writer task has ended.
     fn lay_down(&self, record: &AuditRecord) -> Option<oneshot::Receiver<bool>> {
         let (line, stranger) = (record.line(), is_of_stranger(record));
         let (written, waiting) = oneshot::channel();
-        let mut gathered = self.gathered();
-        if gathered.closed {
+        let mut pending = self.pending();
+        if pending.closed {
             return None;
         }
-        if stranger && gathered.strangers >= STRANGERS {
-            gathered.leave_out(record);
+        if stranger && pending.strangers >= STRANGERS {
+            pending.leave_out(record);
             return None;
         }
-        if gathered.lines >= QUEUE {
+        if pending.lines >= QUEUE {
             return None;
         }
-        gathered.text.extend_from_slice(&line);
-        gathered.lines += 1;
-        gathered.strangers += usize::from(stranger);
-        gathered.waiting.push(written);
-        let first = gathered.lines == 1;
-        drop(gathered);
+        pending.text.extend_from_slice(&line);
+        pending.lines += 1;
+        pending.strangers += usize::from(stranger);
+        pending.waiting.push(written);
+        let first = pending.lines == 1;
+        drop(pending);
         if first {
-            self.laid_down.notify_one();
+            self.submitted.notify_one();
         }
         Some(waiting)
     }
@@ -147,11 +147,11 @@ impl Desk {
     /// Takes the callers that wait for queued lines. The lines stay in the queue and are written as
     /// soon as the log moves again.
     fn take_waiting(&self) -> Vec<oneshot::Sender<bool>> {
-        std::mem::take(&mut self.gathered().waiting)
+        std::mem::take(&mut self.pending().waiting)
     }
 
-    fn gathered(&self) -> MutexGuard<'_, Gathered> {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, PendingLines> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -161,7 +161,7 @@ fn is_of_stranger(record: &AuditRecord) -> bool {
     record.caller.is_none() && record.count.is_none() && record.decision != "granted"
 }
 
-impl Gathered {
+impl PendingLines {
     fn leave_out(&mut self, record: &AuditRecord) {
         let AuditRecord {
             time,
@@ -202,15 +202,15 @@ impl Gathered {
 
 /// Closes the queue when its writer task ends for any reason, so that no caller waits for a line
 /// that will never be written.
-struct Closing(Arc<Desk>);
+struct Closing(Arc<AuditQueue>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
         let left = std::mem::replace(
-            &mut *self.0.gathered(),
-            Gathered {
+            &mut *self.0.pending(),
+            PendingLines {
                 closed: true,
-                ..Gathered::default()
+                ..PendingLines::default()
             },
         );
         // Dropped outside the lock, because it wakes the waiting callers.
@@ -219,28 +219,28 @@ impl Drop for Closing {
 }
 
 /// Sends the queued lines to the thread in batches, and reports the results to the callers.
-async fn carry(desk: Arc<Desk>, thread: std::sync::mpsc::Sender<Order>) {
-    let _closing = Closing(Arc::clone(&desk));
+async fn carry(queue: Arc<AuditQueue>, thread: std::sync::mpsc::Sender<AuditBatch>) {
+    let _closing = Closing(Arc::clone(&queue));
     let mut spare = Vec::new();
     loop {
-        desk.laid_down.notified().await;
+        queue.submitted.notified().await;
         let mut lines = 0;
         for _ in 0..ROUNDS {
-            let gathered = desk.gathered().lines;
-            if gathered == lines || gathered >= LOAD {
+            let pending = queue.pending().lines;
+            if pending == lines || pending >= LOAD {
                 break;
             }
-            lines = gathered;
+            lines = pending;
             tokio::task::yield_now().await;
         }
-        let empty = Gathered {
+        let empty = PendingLines {
             text: spare,
-            ..Gathered::default()
+            ..PendingLines::default()
         };
-        let gathered = std::mem::replace(&mut *desk.gathered(), empty);
-        let (text, mut waiting) = gathered.into_text();
+        let pending = std::mem::replace(&mut *queue.pending(), empty);
+        let (text, mut waiting) = pending.into_text();
         let (done, mut written) = oneshot::channel();
-        if thread.send(Order { text, done }).is_err() {
+        if thread.send(AuditBatch { text, done }).is_err() {
             return;
         }
         let good = loop {
@@ -251,7 +251,7 @@ async fn carry(desk: Arc<Desk>, thread: std::sync::mpsc::Sender<Order>) {
                 }
                 // The thread has ended, so nothing can be written any more.
                 Ok(Err(_)) => return,
-                Err(_) => answer(waiting.drain(..).chain(desk.take_waiting()), false),
+                Err(_) => answer(waiting.drain(..).chain(queue.take_waiting()), false),
             }
         };
         answer(waiting.into_iter(), good);
@@ -266,9 +266,9 @@ fn answer(waiting: impl Iterator<Item = oneshot::Sender<bool>>, good: bool) {
 }
 
 /// The body of the writing thread. It ends when the sender of orders is dropped.
-fn write_all(mut sink: impl Write, orders: &std::sync::mpsc::Receiver<Order>) {
+fn write_all(mut sink: impl Write, orders: &std::sync::mpsc::Receiver<AuditBatch>) {
     let mut torn = false;
-    while let Ok(Order { mut text, done }) = orders.recv() {
+    while let Ok(AuditBatch { mut text, done }) = orders.recv() {
         // After a failure the last line may be incomplete: a line break keeps the next one apart.
         let break_first = if torn { sink.write_all(b"\n") } else { Ok(()) };
         let good = break_first

@@ -10,14 +10,14 @@ use keyferry_core::caller::{CallerRules, PresentedToken, VerifiedCaller};
 use keyferry_core::issuer::Issuer;
 use keyferry_core::reason::Reason;
 
-use self::review::{Failure, Known, Reviewer};
+use self::review::{CachedReview, Failure, Reviewer};
 use crate::new_callers::NewCallers;
 use crate::source::Source;
-use crate::view::LastFound;
+use crate::view::LastReviewed;
 use keyferry_hub::clock::Clock;
-use keyferry_hub::flight::Flights;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::Hub;
+use keyferry_hub::single_flight::SingleFlight;
 use keyferry_issuer::publication::Publisher;
 use keyferry_issuer::settings::CallerSettings;
 
@@ -34,7 +34,7 @@ pub struct Authentication {
     /// Whether the hub was unreachable, so that an earlier review was used.
     pub stale: bool,
     /// The caller's last policy result.
-    pub last: LastFound,
+    pub last: LastReviewed,
 }
 
 /// Authenticates callers.
@@ -43,7 +43,7 @@ pub struct Authenticator {
     publisher: Publisher,
     callers: CallerSettings,
     hash_key: hmac::Key,
-    flights: Flights<TokenKey, Result<VerifiedCaller, Failure>>,
+    flights: SingleFlight<TokenKey, Result<VerifiedCaller, Failure>>,
 }
 
 impl Authenticator {
@@ -71,7 +71,7 @@ impl Authenticator {
             publisher,
             callers,
             hash_key,
-            flights: Flights::default(),
+            flights: SingleFlight::default(),
         }
     }
 
@@ -92,7 +92,7 @@ impl Authenticator {
         let key = self.key(token, issuer);
         let known = self.reviewer.known(&key);
         match &known {
-            Some(Known::Accepted {
+            Some(CachedReview::Accepted {
                 caller,
                 fresh,
                 last,
@@ -106,11 +106,11 @@ impl Authenticator {
                 });
             }
             // The hub accepted this token recently: its review is due again.
-            Some(Known::Accepted { stale, .. }) if !stale.passed(now) => {}
+            Some(CachedReview::Accepted { stale, .. }) if !stale.passed(now) => {}
             known => {
                 self.reviewer.new_callers.of_source(source, now.mono)?;
                 match known {
-                    Some(Known::Rejected { reason, until }) if !until.passed(now) => {
+                    Some(CachedReview::Rejected { reason, until }) if !until.passed(now) => {
                         return Err(*reason);
                     }
                     _ => {}
@@ -151,7 +151,7 @@ impl Authenticator {
         token: &PresentedToken<'_>,
         rules: CallerRules,
         key: TokenKey,
-        known: Option<Known>,
+        known: Option<CachedReview>,
     ) -> Result<Authentication, Reason> {
         match self
             .flights
@@ -164,7 +164,7 @@ impl Authenticator {
                 caller,
                 key,
                 stale: false,
-                last: LastFound::default(),
+                last: LastReviewed::default(),
             }),
             Ok(Err(Failure::Rejected(reason))) => Err(reason),
             Ok(Err(Failure::Hub(error))) if error.proves_unreachable() => self.stale(key, known),
@@ -178,14 +178,16 @@ impl Authenticator {
     }
 
     /// Falls back to an earlier review while the hub is proven unreachable.
-    fn stale(&self, key: TokenKey, known: Option<Known>) -> Result<Authentication, Reason> {
+    fn stale(&self, key: TokenKey, known: Option<CachedReview>) -> Result<Authentication, Reason> {
         match known {
-            Some(Known::Accepted { caller, stale, .. }) if !stale.passed(self.reviewer.now()) => {
+            Some(CachedReview::Accepted { caller, stale, .. })
+                if !stale.passed(self.reviewer.now()) =>
+            {
                 Ok(Authentication {
                     caller,
                     key,
                     stale: true,
-                    last: LastFound::default(),
+                    last: LastReviewed::default(),
                 })
             }
             _ => Err(Reason::HubUnreachable),

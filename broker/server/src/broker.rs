@@ -25,7 +25,7 @@ use crate::delegate::Delegations;
 use crate::in_time::in_time;
 use crate::refusal_summary::RefusalSummary;
 use crate::source::Source;
-use crate::view::{Found, View};
+use crate::view::{ReviewedPair, View};
 use keyferry_hub::clock::Clock;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::metrics::Metrics;
@@ -336,7 +336,7 @@ impl Broker {
         let view = View::of(&self.parts.policy, &self.parts.live);
         let now = self.parts.clock.now();
         self.check_current(now)?;
-        let Found { pair, review, .. } =
+        let ReviewedPair { pair, review, .. } =
             match caller
                 .last
                 .recall(&view, &request.access, request.deliveries, now)
@@ -416,7 +416,7 @@ impl Broker {
         request: &Request<'_>,
         view: &View,
         record: &mut AuditRecord,
-    ) -> Result<Found, Reason> {
+    ) -> Result<ReviewedPair, Reason> {
         let pair = self.pair(&view.policy, requester, request)?;
         let (review, until) = match pair.via() {
             Via::Itself | Via::Author => (Review::NotAsked, None),
@@ -430,7 +430,7 @@ impl Broker {
                 (delegation.review, Some(delegation.fresh))
             }
         };
-        let found = Found {
+        let found = ReviewedPair {
             pair,
             review,
             until,

@@ -12,9 +12,9 @@ use moka::sync::Cache;
 
 use crate::authenticate::{Authentication, TokenKey};
 use keyferry_hub::clock::Clock;
-use keyferry_hub::flight::Flights;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{Hub, HubError};
+use keyferry_hub::single_flight::SingleFlight;
 
 /// How long a SubjectAccessReview is cached.
 pub const REVIEW_LIFETIME: Duration = Duration::from_secs(10);
@@ -34,13 +34,13 @@ pub struct Delegation {
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct CachedDelegation {
     review: Review,
     fresh: Deadline,
     stale: Deadline,
 }
 
-impl Known {
+impl CachedDelegation {
     fn now(self) -> Delegation {
         Delegation {
             review: self.review,
@@ -56,8 +56,8 @@ pub struct Delegations {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     max_stale: Duration,
-    known: Cache<Key, Known, RandomState>,
-    flights: Flights<Key, Result<Known, HubError>>,
+    known: Cache<Key, CachedDelegation, RandomState>,
+    flights: SingleFlight<Key, Result<CachedDelegation, HubError>>,
 }
 
 impl Delegations {
@@ -79,7 +79,7 @@ impl Delegations {
             metrics,
             max_stale,
             known,
-            flights: Flights::default(),
+            flights: SingleFlight::default(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Delegations {
         &self,
         key: Key,
         caller: &Authentication,
-        known: Option<Known>,
+        known: Option<CachedDelegation>,
     ) -> Result<Delegation, Reason> {
         match self
             .flights
@@ -133,7 +133,7 @@ impl Delegations {
         &self,
         key: Key,
         caller: &Authentication,
-    ) -> impl Future<Output = Result<Known, HubError>> + use<> {
+    ) -> impl Future<Output = Result<CachedDelegation, HubError>> + use<> {
         let (hub, clock, known, max_stale) = (
             Arc::clone(&self.hub),
             Arc::clone(&self.clock),
@@ -157,7 +157,7 @@ impl Delegations {
                 Review::Refused
             };
             let now = clock.now();
-            let answered = Known {
+            let answered = CachedDelegation {
                 review,
                 fresh: Deadline::after(REVIEW_LIFETIME, now),
                 stale: Deadline::after(max_stale, now),

@@ -1,9 +1,9 @@
 //! The HTTP servers: the published documents, the token API, and health, each on its own listener.
 
 mod acceptor;
-mod answers;
 mod bodies;
 mod connection;
+mod connection_requests;
 pub mod discovery;
 pub mod exchange;
 mod framing;

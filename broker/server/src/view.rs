@@ -39,7 +39,7 @@ impl View {
 
 /// A pair that policy allows, with the hub's review of it.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ReviewedPair {
     /// What policy allows.
     pub pair: Pair,
     /// The hub's review, if one was needed.
@@ -50,7 +50,7 @@ pub struct Found {
 
 /// The last result of one caller. A clone shares it.
 #[derive(Clone, Debug, Default)]
-pub struct LastFound(Arc<Mutex<Option<Remembered>>>);
+pub struct LastReviewed(Arc<Mutex<Option<Remembered>>>);
 
 #[derive(Debug)]
 struct Remembered {
@@ -59,10 +59,10 @@ struct Remembered {
     policy: Weak<Policy>,
     changes: u64,
     deliveries: &'static [DeliveryType],
-    found: Found,
+    found: ReviewedPair,
 }
 
-impl LastFound {
+impl LastReviewed {
     /// Returns the last result, if it was for the same request in the same view and its review is
     /// still valid.
     pub fn recall(
@@ -71,7 +71,7 @@ impl LastFound {
         access: &AccessName,
         deliveries: &[DeliveryType],
         now: Moment,
-    ) -> Option<Found> {
+    ) -> Option<ReviewedPair> {
         let remembered = self.lock();
         let Remembered {
             policy,
@@ -86,7 +86,7 @@ impl LastFound {
     }
 
     /// Replaces the remembered result.
-    pub fn remember(&self, view: &View, deliveries: &'static [DeliveryType], found: &Found) {
+    pub fn remember(&self, view: &View, deliveries: &'static [DeliveryType], found: &ReviewedPair) {
         let (policy, changes) = (Arc::downgrade(&view.policy), view.changes);
         *self.lock() = Some(Remembered {
             policy,

@@ -25,7 +25,7 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
     broker.kubeconfig().expire_token().await?;
     // Keyferry re-reads the token once a minute, as client-go does. Until then, the token that it
     // read before is valid.
-    let refused = settled(Duration::from_secs(70), |answer| answer.status != 200, &ask).await?;
+    let refused = until(Duration::from_secs(70), |answer| answer.status != 200, &ask).await?;
     let body: Value = refused.json()?;
     assert_eq!(
         (refused.status, &body["error"]),
@@ -41,7 +41,7 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
     assert_eq!(document.status().as_u16(), 200, "what is published stays");
 
     broker.kubeconfig().rewrite_token(3600).await?;
-    settled(Duration::from_secs(70), |answer| answer.status == 200, &ask).await?;
+    until(Duration::from_secs(70), |answer| answer.status == 200, &ask).await?;
     // It mints again, for old callers too, once it has re-read the key journal: 2 s between tries.
     let again = async || {
         let answer = broker.exchange(&known, "own-token/fresh").await?;
@@ -52,7 +52,7 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
         );
         Ok(answer)
     };
-    settled(
+    until(
         Duration::from_secs(20),
         |answer| answer.status == 200,
         again,
@@ -62,7 +62,7 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
     Ok(())
 }
 
-async fn settled<F: Future<Output = Result<Answer, TestError>>>(
+async fn until<F: Future<Output = Result<Answer, TestError>>>(
     limit: Duration,
     wanted: impl Fn(&Answer) -> bool,
     ask: impl Fn() -> F,

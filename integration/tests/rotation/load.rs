@@ -43,7 +43,7 @@ impl Tally {
     }
 
     /// How many exchanges were refused because a key was not yet active.
-    pub(super) fn settling(&self) -> u64 {
+    pub(super) fn awaiting_activation(&self) -> u64 {
         self.with(|counts| {
             counts
                 .told_to_wait

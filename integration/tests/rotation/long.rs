@@ -29,7 +29,7 @@ pub(crate) fn suite() -> BoxedSuite {
 }
 
 async fn publish_then_sign(ground: Arc<Ground>) -> TestResult {
-    let (name, settle) = ("long", Duration::from_secs(30 + 30) + MAX_AGE);
+    let (name, activation_delay) = ("long", Duration::from_secs(30 + 30) + MAX_AGE);
     let accounts = ["reconciler", "newcomer"].map(str::to_owned);
     let stage =
         Arc::new(Stage::start(&ground, name, MAX_AGE.as_secs(), &accounts, |spec| spec).await?);
@@ -71,7 +71,7 @@ async fn publish_then_sign(ground: Arc<Ground>) -> TestResult {
         .until_published(&[&first, &second], Duration::from_secs(75))
         .await?;
     let published = Instant::now();
-    while published.elapsed() < settle + Duration::from_secs(15) {
+    while published.elapsed() < activation_delay + Duration::from_secs(15) {
         if let Some(ended) = running.try_join_next() {
             return Err(format!("a workload ended: {ended:?}").into());
         }

@@ -260,7 +260,7 @@ async fn until_active(world: &OnHub, kid: &str) -> TestResult {
             .into_iter()
             .flatten()
             .find(|key| key["kid"] == kid);
-        if found.is_some_and(|key| key["state"] == "settled") {
+        if found.is_some_and(|key| key["state"] == "active") {
             return Ok(());
         }
         assert!(Instant::now() < limit, "{keys}");

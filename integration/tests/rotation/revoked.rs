@@ -58,9 +58,9 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
                 .find(|key| key["kid"] == kid);
             key.and_then(|key| key["state"].as_str())
         };
-        assert_eq!(state(&stolen), Some("settled"), "{table}");
+        assert_eq!(state(&stolen), Some("active"), "{table}");
         if let Some(state) = state(&clean) {
-            assert_eq!(state, "settling", "{table}");
+            assert_eq!(state, "activating", "{table}");
             break;
         }
         assert!(published_at.elapsed() < Duration::from_secs(15), "{table}");

@@ -31,7 +31,7 @@ pub(super) enum Soaks {
 
 pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> TestResult {
     let name = format!("load-{max_age}");
-    let settle = Duration::from_secs(30 + max_age + 30);
+    let activation_delay = Duration::from_secs(30 + max_age + 30);
     let accounts: Vec<String> = std::iter::once("reconciler".to_owned())
         .chain((0..NEWCOMERS).map(|number| format!("newcomer-{number}")))
         .collect();
@@ -101,20 +101,20 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> T
     assert_eq!(
         tally.taken(&second),
         0,
-        "a token of the new key left before it settled"
+        "a token of the new key left before it was active"
     );
     if together {
         keys.drop_first(&stage).await?;
     }
     until_taken(&tally, &second, 20, &mut running).await?;
-    let settled_after = signed.elapsed();
+    let active_after = signed.elapsed();
     assert!(
-        settled_after >= settle,
-        "tokens of the new key left {settled_after:?} after the hub first signed with it"
+        active_after >= activation_delay,
+        "tokens of the new key left {active_after:?} after the hub first signed with it"
     );
     eprintln!(
         "max-age {max_age}: published {waited:?} after the hub was back, used after \
-         {settled_after:?}; tokens from the hub itself, used at once: {ungated} of them refused"
+         {active_after:?}; tokens from the hub itself, used at once: {ungated} of them refused"
     );
     if max_age > 30 {
         assert!(
@@ -137,20 +137,21 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> T
         .until_published(&[&first, &second, &third], UNTIL_PUBLISHED)
         .await?;
     next(&mut running);
-    let settled = third_published.unwrap_or_else(Instant::now) + settle + Duration::from_secs(5);
+    let active_from =
+        third_published.unwrap_or_else(Instant::now) + activation_delay + Duration::from_secs(5);
     watch(
         &mut running,
-        settled.saturating_duration_since(Instant::now()),
+        active_from.saturating_duration_since(Instant::now()),
     )
     .await?;
-    let before = tally.settling();
+    let before = tally.awaiting_activation();
     keys.sign(&stage, &keys.third, &[&keys.second]).await?;
     next(&mut running);
     until_taken(&tally, &third, 20, &mut running).await?;
     assert_eq!(
-        tally.settling(),
+        tally.awaiting_activation(),
         before,
-        "a key that was published long ago had to settle"
+        "a key that was published long ago had to wait"
     );
 
     running.shutdown().await;

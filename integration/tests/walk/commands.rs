@@ -45,7 +45,7 @@ const OFFLINE: &[Step] = &[
 /// `trust` prints.
 const ADMINS: &[Step] = &[
     step("keyferry targets $CONFIG", &["prod"]),
-    step("keyferry keys $CONFIG", &["settled"]),
+    step("keyferry keys $CONFIG", &["active"]),
     step(
         "keyferry trust prod $CONFIG --issuer https://hub.keyferry.test --certificate-authority \
          ca.crt > authentication.yaml",

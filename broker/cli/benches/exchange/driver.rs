@@ -22,7 +22,7 @@ pub const STAMPEDE: &str = "--send-stampede";
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Loads that run alternately, in one child process.
-pub struct Turns {
+pub struct TenantLimit {
     sender: Sender,
 }
 
@@ -35,7 +35,7 @@ pub struct Turn {
     pub cpu: Option<Duration>,
 }
 
-impl Turns {
+impl TenantLimit {
     /// Starts the child process with these loads.
     pub async fn start(order: &Order) -> Outcome<Self> {
         Ok(Self {

@@ -175,12 +175,12 @@ impl World {
         let configuration = configuration(&ground, lifetime)?;
         let live = Arc::new(LiveObjects::default());
         fill(&ground, &live)?;
-        let settle = lifetime::settle(configuration.server.max_age);
+        let activation_delay = lifetime::activation_delay(configuration.server.max_age);
         let publisher = Publisher::new(PublisherParts {
             source: Arc::new(KubeIssuerDocuments::new(ground.hub_access(), Vec::new())),
             public_url: configuration.server.public_url.clone(),
             pinned: None,
-            settle,
+            activation_delay,
             records: KeyRecords::none(),
             clock: clock.clone(),
             metrics: Metrics::default(),
@@ -209,7 +209,7 @@ impl World {
             clock: Arc::clone(&clock),
             random: random.clone(),
             metrics: metrics.clone(),
-            settle,
+            activation_delay,
         });
         let max_stale = configuration.server.max_stale_authorization;
         let callers = CallerSettings {

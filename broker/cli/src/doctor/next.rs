@@ -148,7 +148,7 @@ pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> Stri
 #[allow(clippy::unwrap_used)]
 mod tests {
     use keyferry_kube_authn::doctor::{
-        Answer, Asked, Evidence, Fetched, Held, Identity, Target, examine,
+        Asked, Evidence, Fetched, HttpResponse, Identity, Target, TokenEvidence, examine,
     };
 
     use super::*;
@@ -157,9 +157,9 @@ mod tests {
         let token = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2h1YiIsInN1YiI6InMiLCJhdWQiOlsidCJdLCJleHAiOjQxMDI0NDQ4MDB9.eA";
         let mut evidence = Evidence {
             start: "targetaccess/a".to_owned(),
-            held: Held::Token(token.into()),
+            held: TokenEvidence::Token(token.into()),
             target: Target {
-                connection: Fetched::Answer(Answer {
+                connection: Fetched::Response(HttpResponse {
                     status: 200,
                     body: Vec::new(),
                 }),
@@ -198,7 +198,7 @@ mod tests {
         );
         assert!(next(&all, &typed).is_empty());
         assert!(
-            next(&report(vec![], |e| e.held = Held::None), &typed)[0]
+            next(&report(vec![], |e| e.held = TokenEvidence::None), &typed)[0]
                 .ends_with("--target-token-file FILE")
         );
     }

@@ -6,7 +6,7 @@ use keyferry_core::key_journal::Revocation;
 
 use super::*;
 
-const SETTLE: Duration = Duration::from_secs(120);
+const ACTIVATION_DELAY: Duration = Duration::from_secs(120);
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -57,7 +57,12 @@ fn an_old_key_may_go_when_its_last_token_has_ended() {
     let [old, new] = points();
     let (old, mut new) = (record(&old, 0, Some(5_000)), record(&new, 1_000, None));
     let now = at(1_050);
-    let listed = rows(&journal(vec![old.clone(), new.clone()]), SETTLE, None, now);
+    let listed = rows(
+        &journal(vec![old.clone(), new.clone()]),
+        ACTIVATION_DELAY,
+        None,
+        now,
+    );
     assert_eq!(
         (of(&listed, &old).signs, of(&listed, &new).signs),
         (Signs::LastSeen, Signs::NotSeen)
@@ -76,7 +81,12 @@ fn an_old_key_may_go_when_its_last_token_has_ended() {
         "nothing shows that the hub signs with another key"
     );
     new.signed_until = Some(at(1_500));
-    let listed = rows(&journal(vec![old.clone(), new.clone()]), SETTLE, None, now);
+    let listed = rows(
+        &journal(vec![old.clone(), new.clone()]),
+        ACTIVATION_DELAY,
+        None,
+        now,
+    );
     assert_eq!(
         (of(&listed, &old).signs, of(&listed, &new).signs),
         (Signs::Before, Signs::LastSeen)
@@ -92,7 +102,7 @@ fn an_old_key_may_go_when_its_last_token_has_ended() {
         signed_until: None,
         ..old.clone()
     };
-    let listed = rows(&journal(vec![idle, new]), SETTLE, None, now);
+    let listed = rows(&journal(vec![idle, new]), ACTIVATION_DELAY, None, now);
     assert_eq!(
         of(&listed, &old).remove_after,
         Some(at(1_120)),
@@ -113,13 +123,13 @@ fn what_comes_is_not_told_as_past_and_a_revocation_has_its_date() {
         },
     );
     let now = at(27);
-    let listed = rows(&journal, SETTLE, None, now);
+    let listed = rows(&journal, ACTIVATION_DELAY, None, now);
     let text = timeline(&listed, &journal, now);
     assert!(
-        text.contains("in 93 s") && text.contains("settles: its tokens may be issued then"),
+        text.contains("in 93 s") && text.contains("activates: its tokens may be issued then"),
         "{text}"
     );
-    assert!(!text.contains("settled:"), "{text}");
+    assert!(!text.contains("active:"), "{text}");
     let table = table(&listed, &journal, now);
     assert_eq!(table[1][5], "in 93 s");
     let revoked = table.iter().find(|row| row[0] == other.key.kid()).unwrap();
@@ -141,7 +151,7 @@ fn delivered_objects_are_counted_where_they_are_known() {
     let (one, other) = (record(&one, 0, None), record(&other, 10, None));
     let journal = journal(vec![one.clone(), other.clone()]);
     let delivered = BTreeMap::from([(one.key.kid().to_owned(), 3)]);
-    let listed = rows(&journal, SETTLE, Some(&delivered), at(30));
+    let listed = rows(&journal, ACTIVATION_DELAY, Some(&delivered), at(30));
     assert_eq!(
         (
             of(&listed, &one).delivered_objects,
@@ -151,7 +161,11 @@ fn delivered_objects_are_counted_where_they_are_known() {
     );
     assert!(table(&listed, &journal, at(30))[0].contains(&"OBJECTS".to_owned()));
     assert!(
-        !table(&rows(&journal, SETTLE, None, at(30)), &journal, at(30))[0]
-            .contains(&"OBJECTS".to_owned())
+        !table(
+            &rows(&journal, ACTIVATION_DELAY, None, at(30)),
+            &journal,
+            at(30)
+        )[0]
+        .contains(&"OBJECTS".to_owned())
     );
 }

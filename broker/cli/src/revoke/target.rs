@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::NotProven;
-use keyferry_client::poked_target::TargetRefresh;
+use keyferry_client::target_key_refresh::TargetRefresh;
 use keyferry_hub::ports::ProbeAnswer;
 
 /// The fix that makes any kube-apiserver forget a key.
@@ -151,7 +151,7 @@ impl TargetCase {
         let (Ok(target), Some(audience)) = (&self.target, &self.audience) else {
             return;
         };
-        match target.poke(issuer, audience, now).await {
+        match target.refresh_keys(issuer, audience, now).await {
             ProbeAnswer::Refused => {
                 (self.silent, self.answered_late) = (None, self.answered_late || late)
             }

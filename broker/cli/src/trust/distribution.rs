@@ -9,12 +9,12 @@ const FOLDER: &str = "/etc/kubernetes/keyferry";
 const FILE: &str = "authentication.yaml";
 
 /// A part of the output: instructions, and a YAML document.
-struct Part {
+struct OutputSection {
     about: Vec<String>,
     text: String,
 }
 
-impl Part {
+impl OutputSection {
     fn new<const N: usize>(about: [&str; N], text: impl Into<String>) -> Self {
         Self {
             about: about.map(str::to_owned).to_vec(),
@@ -36,7 +36,7 @@ pub(super) fn print(
 ) -> Result<String, String> {
     let mut parts = match format {
         // Prints only the file, so that the output can be redirected into it.
-        Format::Authn => vec![Part::new([], file)],
+        Format::Authn => vec![OutputSection::new([], file)],
         Format::Kubeadm => kubeadm(file, minor),
         Format::K3s => rancher(file, "k3s"),
         Format::Rke2 => rancher(file, "rke2"),
@@ -46,7 +46,10 @@ pub(super) fn print(
         Format::Capi => vec![capi(file)],
     };
     if !rbac.is_empty() {
-        parts.push(Part::new(["Apply this at the target with kubectl."], rbac));
+        parts.push(OutputSection::new(
+            ["Apply this at the target with kubectl."],
+            rbac,
+        ));
     }
     let last = parts.len();
     let printed = parts.iter().enumerate().map(|(index, part)| {
@@ -66,13 +69,13 @@ pub(super) fn print(
     Ok(printed.collect::<Vec<_>>().join("---\n"))
 }
 
-fn file_at(place: &str, file: &str) -> Part {
+fn file_at(place: &str, file: &str) -> OutputSection {
     let first = format!(
         "Write this document as {place} on every control plane node. Later changes take effect by \
          themselves:"
     );
     let second = "write them beside it and rename, because a half-written file is refused.";
-    Part {
+    OutputSection {
         about: vec![first, second.to_owned()],
         text: file.to_owned(),
     }
@@ -101,7 +104,7 @@ fn volumes() -> String {
     )
 }
 
-fn kubeadm(file: &str, minor: Minor) -> Vec<Part> {
+fn kubeadm(file: &str, minor: Minor) -> Vec<OutputSection> {
     let (version, arguments) = if minor >= Minor::V1_31 {
         ("v1beta4", listed_arguments())
     } else {
@@ -120,11 +123,11 @@ fn kubeadm(file: &str, minor: Minor) -> Vec<Part> {
     ];
     vec![
         file_at(&format!("{FOLDER}/{FILE}"), file),
-        Part::new(about, text),
+        OutputSection::new(about, text),
     ]
 }
 
-fn rancher(file: &str, name: &str) -> Vec<Part> {
+fn rancher(file: &str, name: &str) -> Vec<OutputSection> {
     let folder = format!("/etc/rancher/{name}/keyferry");
     let mut text = format!("kube-apiserver-arg+:\n  - \"authentication-config={folder}/{FILE}\"\n");
     if name == "rke2" {
@@ -137,7 +140,7 @@ fn rancher(file: &str, name: &str) -> Vec<Part> {
     );
     vec![
         file_at(&format!("{folder}/{FILE}"), file),
-        Part {
+        OutputSection {
             about: vec![first],
             text,
         },
@@ -148,7 +151,7 @@ fn rancher(file: &str, name: &str) -> Vec<Part> {
 const TALOS_ANONYMOUS: &str = "anonymous:\n  enabled: true\n  conditions:\n    - path: \
     /livez\n    - path: /readyz\n    - path: /healthz\n";
 
-fn talos(file: &str, minor: Minor, merged: bool) -> Result<Part, String> {
+fn talos(file: &str, minor: Minor, merged: bool) -> Result<OutputSection, String> {
     if minor < Minor::V1_32 {
         return Err(format!(
             "writing the form of Talos 1.14: Kubernetes {minor} does not take its anonymous \
@@ -175,10 +178,10 @@ fn talos(file: &str, minor: Minor, merged: bool) -> Result<Part, String> {
     let text = format!(
         "apiVersion: v1alpha1\nkind: KubeAuthenticationConfig\nconfiguration:\n{configuration}"
     );
-    Ok(Part::new([first, second], text))
+    Ok(OutputSection::new([first, second], text))
 }
 
-fn talos_legacy(file: &str) -> Part {
+fn talos_legacy(file: &str) -> OutputSection {
     let about = [
         "Talos before 1.14: patch the machine configuration of the control plane nodes, and only \
          theirs, with this.",
@@ -191,10 +194,10 @@ fn talos_legacy(file: &str) -> Part {
          mountPath: {FOLDER}\n        readonly: true\n",
         indented(file, 8)
     );
-    Part::new(about, text)
+    OutputSection::new(about, text)
 }
 
-fn kind(file: &str) -> Vec<Part> {
+fn kind(file: &str) -> Vec<OutputSection> {
     let patch = format!(
         "kind: ClusterConfiguration\napiServer:\n{}",
         indented(&mapped_arguments(), 2)
@@ -210,15 +213,15 @@ fn kind(file: &str) -> Vec<Part> {
         "as a list of name and value.",
     ];
     vec![
-        Part::new(
+        OutputSection::new(
             ["Write this document as ./keyferry/authentication.yaml, beside the file below."],
             file,
         ),
-        Part::new(about, text),
+        OutputSection::new(about, text),
     ]
 }
 
-fn capi(file: &str) -> Part {
+fn capi(file: &str) -> OutputSection {
     let spec = format!(
         "files:\n  - path: {FOLDER}/{FILE}\n    owner: \
          root:root\n    permissions: \"0644\"\n    content: \
@@ -234,5 +237,5 @@ fn capi(file: &str) -> Part {
     ];
     let head = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: \
         KubeadmControlPlane\nspec:\n  kubeadmConfigSpec:\n";
-    Part::new(about, format!("{head}{}", indented(&spec, 4)))
+    OutputSection::new(about, format!("{head}{}", indented(&spec, 4)))
 }

@@ -13,7 +13,7 @@ pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, Str
     let load = |text: &str| config::load(text.as_bytes(), minor);
     let before = load(text)
         .map_err(|fault| format!("the file is not one that the target loads: {fault}"))?;
-    let place = Place::find(text)?;
+    let place = InsertionPoint::find(text)?;
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let added = indented(entries, place.indent).replace('\n', line_end);
     let list = if place.new_list {
@@ -53,7 +53,7 @@ const UNFIT: &str = "its jwt list is not written so that text can be added at it
     a plain block list, each entry after a dash";
 
 /// The place for new entries.
-struct Place {
+struct InsertionPoint {
     /// Byte offsets to try: after the last line with content, and before what follows the list. The
     /// second is for a text block that keeps empty lines.
     offsets: [usize; 2],
@@ -63,7 +63,7 @@ struct Place {
     new_list: bool,
 }
 
-impl Place {
+impl InsertionPoint {
     fn find(text: &str) -> Result<Self, &'static str> {
         if text.trim_start().starts_with('{') {
             return Err("it is JSON; write it as YAML with a plain block list");

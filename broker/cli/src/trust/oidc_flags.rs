@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{given, indented, quoted};
+use super::{indented, inputs, quoted};
 
 /// The flags, as kube-apiserver stores them.
 #[derive(Debug, Default)]
@@ -37,10 +37,10 @@ pub(super) fn entry(
         );
     }
     let authority = match (ca_file, flags.ca_file.as_str()) {
-        (Some(path), _) => Some(given::certificates(path)?),
+        (Some(path), _) => Some(inputs::certificates(path)?),
         (None, "") => None,
         (None, path) => {
-            let certificates = given::certificates(Path::new(path));
+            let certificates = inputs::certificates(Path::new(path));
             Some(certificates.map_err(|problem| {
                 format!("{problem}; copy the file here and give --oidc-ca-file FILE")
             })?)

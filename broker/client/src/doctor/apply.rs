@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use keyferry_kube_authn::doctor::Asked;
-use keyferry_kube_authn::rights::{Kind, Need, Served, defined, kind_of, needs};
+use keyferry_kube_authn::rights::{ManifestKind, NeededRight, Served, defined, kind_of, needs};
 use serde_json::{Value, json};
 
 use super::target_calls::TargetCalls;
@@ -18,16 +18,16 @@ const MAX_DEPTH: usize = 32;
 #[derive(Debug, Default)]
 pub struct Applied {
     /// Rights that the user has.
-    pub allowed: Vec<Need>,
+    pub allowed: Vec<NeededRight>,
     /// Rights that the user lacks.
-    pub missing: Vec<Need>,
+    pub missing: Vec<NeededRight>,
     /// Questions that could not be asked, and why.
     pub unknown: Vec<String>,
 }
 
 /// Objects read from files, and files that would have to be built first.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct ManifestObjects {
     /// The objects that were read.
     pub objects: Vec<Value>,
     /// Kustomization files, which are not built here.
@@ -38,8 +38,8 @@ pub struct Found {
 ///
 /// # Errors
 /// The file, and the problem with it.
-pub fn objects(path: &Path) -> Result<Found, String> {
-    let (mut files, mut found) = (Vec::new(), Found::default());
+pub fn objects(path: &Path) -> Result<ManifestObjects, String> {
+    let (mut files, mut found) = (Vec::new(), ManifestObjects::default());
     collect(path, &mut files, &mut found.unbuilt, 0)?;
     for file in files {
         let wrong = |what: &str| format!("reading {}: {what}", file.display());
@@ -122,7 +122,7 @@ pub async fn ask(
     default_namespace: &str,
     user: Option<&str>,
 ) -> Applied {
-    let mut kinds: BTreeMap<Kind, Result<Served, String>> = defined(objects)
+    let mut kinds: BTreeMap<ManifestKind, Result<Served, String>> = defined(objects)
         .into_iter()
         .map(|(kind, served)| (kind, Ok(served)))
         .collect();
@@ -162,7 +162,7 @@ pub async fn ask(
     applied
 }
 
-async fn served(calls: &TargetCalls, kind: &Kind) -> Result<Served, String> {
+async fn served(calls: &TargetCalls, kind: &ManifestKind) -> Result<Served, String> {
     let (group, path) = match kind.api_version.split_once('/') {
         Some((group, _)) => (group, format!("/apis/{}", kind.api_version)),
         None => ("", format!("/api/{}", kind.api_version)),

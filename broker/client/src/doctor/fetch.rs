@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use keyferry_kube_authn::doctor::{Answer, Fetched};
+use keyferry_kube_authn::doctor::{Fetched, HttpResponse};
 
 use super::DoctorError;
-use keyferry_hub::connection_fault::{ConnectionFault, Kind, Place};
+use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 1 << 20;
@@ -33,7 +33,7 @@ impl Fetcher {
 
     /// Fetches a URL with GET.
     pub async fn get(&self, url: &str) -> Fetched {
-        exchange(self.client.get(url), Way::AsTheErrorSays).await
+        exchange(self.client.get(url), ConnectionTo::AsTheErrorSays).await
     }
 }
 
@@ -56,32 +56,34 @@ pub(super) fn authorities(
 
 /// Where a request's connection leads; used in messages about its failure.
 #[derive(Clone, Copy)]
-pub(super) enum Way<'a> {
+pub(super) enum ConnectionTo<'a> {
     /// To the host of the URL in the error, also after a redirect.
     AsTheErrorSays,
     /// To this place; `None` through a proxy.
-    Known(Option<&'a Place>),
+    Known(Option<&'a Endpoint>),
 }
 
 /// Sends a request and reads a response of limited size.
-pub(super) async fn exchange(request: reqwest::RequestBuilder, way: Way<'_>) -> Fetched {
+pub(super) async fn exchange(request: reqwest::RequestBuilder, way: ConnectionTo<'_>) -> Fetched {
     match request.send().await {
         Ok(response) => bounded(response, way).await,
         Err(error) => way.fault(&error).await,
     }
 }
 
-impl Way<'_> {
+impl ConnectionTo<'_> {
     async fn fault(self, error: &reqwest::Error) -> Fetched {
         match self {
-            Way::AsTheErrorSays => fault(error, error.url().and_then(Place::of_url).as_ref()).await,
-            Way::Known(place) => fault(error, place).await,
+            ConnectionTo::AsTheErrorSays => {
+                fault(error, error.url().and_then(Endpoint::of_url).as_ref()).await
+            }
+            ConnectionTo::Known(place) => fault(error, place).await,
         }
     }
 }
 
 /// Reads a response body up to the size limit.
-pub(super) async fn bounded(mut response: reqwest::Response, way: Way<'_>) -> Fetched {
+pub(super) async fn bounded(mut response: reqwest::Response, way: ConnectionTo<'_>) -> Fetched {
     let status = response.status().as_u16();
     let mut body = Vec::new();
     loop {
@@ -94,7 +96,7 @@ pub(super) async fn bounded(mut response: reqwest::Response, way: Way<'_>) -> Fe
                     "the answer is longer than {MAX_BYTES} bytes"
                 ));
             }
-            Ok(None) => return Fetched::Answer(Answer { status, body }),
+            Ok(None) => return Fetched::Response(HttpResponse { status, body }),
             Err(error) => return way.fault(&error).await,
         }
     }
@@ -102,7 +104,7 @@ pub(super) async fn bounded(mut response: reqwest::Response, way: Way<'_>) -> Fe
 
 /// Describes what kind of fault occurred. `place` is where the connection led, unless the error
 /// itself names it.
-pub(super) async fn fault(error: &reqwest::Error, place: Option<&Place>) -> Fetched {
+pub(super) async fn fault(error: &reqwest::Error, place: Option<&Endpoint>) -> Fetched {
     if error.is_timeout() {
         return Fetched::Unreachable("it did not answer within 10 s".to_owned());
     }
@@ -117,16 +119,16 @@ pub(super) async fn fault(error: &reqwest::Error, place: Option<&Place>) -> Fetc
     }
     let fault = ConnectionFault::of(error, place).await;
     match fault.kind {
-        Kind::UnknownAuthority | Kind::OtherNames | Kind::Certificate(_) => {
-            Fetched::Untrusted(fault.text)
-        }
+        ConnectionFaultKind::UnknownAuthority
+        | ConnectionFaultKind::OtherNames
+        | ConnectionFaultKind::Certificate(_) => Fetched::Untrusted(fault.text),
         _ => Fetched::Unreachable(fault.text),
     }
 }
 
 /// Returns the key set's URL from a discovery document.
 pub(super) fn jwks_uri(document: &Fetched) -> Option<String> {
-    let Fetched::Answer(Answer { status: 200, body }) = document else {
+    let Fetched::Response(HttpResponse { status: 200, body }) = document else {
         return None;
     };
     let document: serde_json::Value = serde_json::from_slice(body).ok()?;
@@ -184,7 +186,7 @@ mod tests {
             .get(&url)
             .await;
         assert!(
-            matches!(&same, Fetched::Answer(answer) if answer.status == 404),
+            matches!(&same, Fetched::Response(answer) if answer.status == 404),
             "{same:?}"
         );
         running.abort();

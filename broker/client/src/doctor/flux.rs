@@ -15,14 +15,14 @@ use keyferry_hub::client::{HubAccess, HubClient};
 
 /// A Flux kind that applies objects at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FluxKind {
     /// `kustomize.toolkit.fluxcd.io/v1`.
     Kustomization,
     /// `helm.toolkit.fluxcd.io/v2`.
     HelmRelease,
 }
 
-impl Kind {
+impl FluxKind {
     fn path(self, namespace: &Namespace, name: &str) -> String {
         let (group, plural) = match self {
             Self::Kustomization => ("kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
@@ -54,8 +54,8 @@ struct Reference {
 }
 
 /// Builds a plan from a Flux object.
-pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name: &str) -> Plan {
-    let lower = if kind == Kind::Kustomization {
+pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, name: &str) -> Plan {
+    let lower = if kind == FluxKind::Kustomization {
         "kustomization"
     } else {
         "helmrelease"

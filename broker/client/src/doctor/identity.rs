@@ -2,7 +2,7 @@
 
 use keyferry_core::reason::Reason;
 use keyferry_kube_authn::doctor::{
-    Cause, Fetched, Held, Identity, Prediction, Problem, entry_for, name_fault, predict,
+    Cause, Fetched, Identity, Prediction, Problem, TokenEvidence, entry_for, name_fault, predict,
 };
 use keyferry_kube_authn::lint::{Severity, lint};
 use keyferry_kube_authn::token::Token;
@@ -91,15 +91,15 @@ pub async fn calls(plan: &Plan) -> Result<TargetCalls, String> {
         .as_ref()
         .ok_or("the target is not known: give --target-address, or something to start from")?;
     match &plan.held {
-        Held::Failed(problem) => {
+        TokenEvidence::Failed(problem) => {
             return Err(format!(
                 "getting the token: {}: {}",
                 problem.cause.name(),
                 problem.detail
             ));
         }
-        Held::None => return Err("there is no token: give --target-token-file".to_owned()),
-        Held::Token(_) => {}
+        TokenEvidence::None => return Err("there is no token: give --target-token-file".to_owned()),
+        TokenEvidence::Token(_) => {}
     }
     let token = plan
         .secret()
@@ -128,7 +128,7 @@ async fn prediction(
     calls: &TargetCalls,
     clock: &SystemClock,
 ) -> Result<Prediction, String> {
-    let Held::Token(bytes) = &plan.held else {
+    let TokenEvidence::Token(bytes) = &plan.held else {
         return Err("there is no token".to_owned());
     };
     let token = Token::read(bytes).map_err(|undetermined| undetermined.to_string())?;
@@ -147,7 +147,7 @@ async fn prediction(
         }
     }
     let body = match &keys {
-        Fetched::Answer(answer) if answer.status == 200 => Some(answer.body.as_slice()),
+        Fetched::Response(answer) if answer.status == 200 => Some(answer.body.as_slice()),
         _ => None,
     };
     Ok(predict(
@@ -293,7 +293,7 @@ mod embedded_tests {
                 ca_pem: Some(target.ca_pem().as_bytes().to_vec()),
                 ..TargetAddress::default()
             }),
-            held: Held::Token(token.expose_secret().as_bytes().to_vec()),
+            held: TokenEvidence::Token(token.expose_secret().as_bytes().to_vec()),
             hub_name: hub_name.map(str::to_owned),
             impersonate: impersonate.then(|| ("apps".to_owned(), "deployer".to_owned())),
             ..Plan::named("flags")

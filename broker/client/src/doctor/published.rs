@@ -3,7 +3,7 @@
 
 use futures::future::join_all;
 use keyferry_kube_authn::doctor::Fetched;
-use keyferry_kube_authn::lint::{Place, Published, jwks_uri};
+use keyferry_kube_authn::lint::{Published, PublishedDocuments, jwks_uri};
 
 use super::fetch::Fetcher;
 
@@ -11,7 +11,7 @@ use super::fetch::Fetcher;
 const MAX_ENTRIES: usize = 64;
 
 /// Fetches all documents concurrently; [`Fetcher`] limits the time and size of each.
-pub async fn published(places: &[Option<Place>]) -> Vec<Published> {
+pub async fn published(places: &[Option<PublishedDocuments>]) -> Vec<Published> {
     join_all(
         places
             .iter()
@@ -21,7 +21,7 @@ pub async fn published(places: &[Option<Place>]) -> Vec<Published> {
     .await
 }
 
-async fn one(place: Option<&Place>) -> Published {
+async fn one(place: Option<&PublishedDocuments>) -> Published {
     // An invalid CA is reported by a finding of its own.
     let fetcher =
         place.map(|place| Fetcher::new(place.certificate_authority.as_deref().map(str::as_bytes)));
@@ -39,7 +39,7 @@ async fn one(place: Option<&Place>) -> Published {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_kube_authn::doctor::Answer;
+    use keyferry_kube_authn::doctor::HttpResponse;
 
     use super::*;
     use keyferry_testing::{Authority, EmbeddedHub, HubOptions};
@@ -56,7 +56,7 @@ mod tests {
         };
         let hub = EmbeddedHub::start(options).await.unwrap();
         let place = |pem: &str| {
-            Some(Place {
+            Some(PublishedDocuments {
                 discovery_url: hub.discovery_url(),
                 certificate_authority: Some(pem.to_owned()),
             })
@@ -74,12 +74,15 @@ mod tests {
         assert!(
             matches!(
                 &sound.discovery,
-                Fetched::Answer(Answer { status: 200, .. })
+                Fetched::Response(HttpResponse { status: 200, .. })
             ),
             "{sound:?}"
         );
         assert!(
-            matches!(&sound.keys, Fetched::Answer(Answer { status: 200, .. })),
+            matches!(
+                &sound.keys,
+                Fetched::Response(HttpResponse { status: 200, .. })
+            ),
             "{sound:?}"
         );
         assert!(

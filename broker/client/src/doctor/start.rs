@@ -1,4 +1,4 @@
-//! Turns what the user starts from into a plan of what to ask.
+//! TenantLimit what the user starts from into a plan of what to ask.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use keyferry_core::reason::Reason;
 use keyferry_core::service_account::ServiceAccount;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{
-    Cause, Entry, Evidence, FluxReady, Held, Problem, Target, entry_for,
+    Cause, Entry, Evidence, FluxReady, Problem, Target, TokenEvidence, entry_for,
 };
 use keyferry_kube_authn::token::Token;
 use secrecy::{ExposeSecret, SecretString};
@@ -48,7 +48,7 @@ pub struct Plan {
     /// A warning about the start.
     pub warning: Option<Problem>,
     /// The token to test.
-    pub held: Held,
+    pub held: TokenEvidence,
     /// The expected issuer.
     pub issuer: Option<String>,
     /// The audiences of which the token must have one.
@@ -121,7 +121,7 @@ impl Plan {
     }
 
     fn claim(&self, name: &str) -> Option<String> {
-        let Held::Token(bytes) = &self.held else {
+        let TokenEvidence::Token(bytes) = &self.held else {
             return None;
         };
         let text = std::str::from_utf8(bytes).ok()?;
@@ -142,7 +142,7 @@ impl Plan {
     pub(super) fn secret(&self) -> Option<SecretString> {
         // A token that is not a signed JWT is not sent anywhere: it may be another kind of
         // credential.
-        let Held::Token(bytes) = &self.held else {
+        let TokenEvidence::Token(bytes) = &self.held else {
             return None;
         };
         Token::read(bytes).ok().filter(Token::is_signed)?;
@@ -301,9 +301,11 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         Err(detail) => plan.problem = Some(problem(Reason::CertificateAuthorityInvalid, detail)),
     }
     plan.held = match direct.token(access).await {
-        Ok(token) => Held::Token(token.token.expose_secret().as_bytes().to_vec()),
-        Err(ClientError::Refused { reason, detail, .. }) => Held::Failed(problem(reason, detail)),
-        Err(error) => Held::Failed(problem(Reason::MintFailed, error.to_string())),
+        Ok(token) => TokenEvidence::Token(token.token.expose_secret().as_bytes().to_vec()),
+        Err(ClientError::Refused { reason, detail, .. }) => {
+            TokenEvidence::Failed(problem(reason, detail))
+        }
+        Err(error) => TokenEvidence::Failed(problem(Reason::MintFailed, error.to_string())),
     };
     plan
 }
@@ -461,7 +463,7 @@ impl Plan {
     /// Sets the target and the token from a kubeconfig.
     pub fn take(&mut self, found: found_kubeconfig::FoundKubeconfig) {
         self.target = Some(found.target);
-        self.held = Held::Token(found.token.expose_secret().as_bytes().to_vec());
+        self.held = TokenEvidence::Token(found.token.expose_secret().as_bytes().to_vec());
     }
 
     /// Compares what a tenant can have written with the listed targets, and issues the token that
@@ -490,8 +492,8 @@ impl Plan {
         }
         if let Some(TokenOrder { account, audience }) = self.to_issue.take() {
             self.held = match checked_mint::mint(hub, &account, &audience).await {
-                Ok(token) => Held::Token(token.expose_secret().as_bytes().to_vec()),
-                Err(error) => Held::Failed(problem(
+                Ok(token) => TokenEvidence::Token(token.expose_secret().as_bytes().to_vec()),
+                Err(error) => TokenEvidence::Failed(problem(
                     error.reason(),
                     format!("ServiceAccount {account}: {error}"),
                 )),

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, fmt::rfc2822};
 use keyferry_kube_authn::Minor;
-use keyferry_kube_authn::doctor::{Answer, Asked, Fetched, Identity};
+use keyferry_kube_authn::doctor::{Asked, Fetched, HttpResponse, Identity};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::fetch::{Way, authorities, bounded, exchange, fault};
+use super::fetch::{ConnectionTo, authorities, bounded, exchange, fault};
 use super::{DoctorError, TargetAddress};
 use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::connection_fault::Place;
+use keyferry_hub::connection_fault::Endpoint;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The largest metrics response that is read: more than a large apiserver has.
@@ -24,7 +24,7 @@ pub struct TargetCalls {
     base: String,
     token: Option<SecretString>,
     /// Where the connections lead; `None` through a proxy.
-    place: Option<Place>,
+    place: Option<Endpoint>,
 }
 
 /// The result of the first call.
@@ -61,7 +61,7 @@ impl TargetCalls {
                 reqwest::Proxy::all(proxy).map_err(|_| DoctorError::Address(proxy.clone()))?,
             );
         }
-        let mut place = Place::of_url(&url).filter(|_| address.proxy_url.is_none());
+        let mut place = Endpoint::of_url(&url).filter(|_| address.proxy_url.is_none());
         if let Some(name) = &address.tls_server_name {
             place = place.map(|place| place.with_server_name(name));
             let host = url
@@ -112,9 +112,9 @@ impl TargetCalls {
         // The Date header has whole seconds, so a smaller difference means nothing.
         let skew = date
             .map(|date| SignedDuration::from_secs(date.duration_since(clock.now().wall).as_secs()));
-        let answer = bounded(response, Way::Known(self.place.as_ref())).await;
+        let answer = bounded(response, ConnectionTo::Known(self.place.as_ref())).await;
         let version = match &answer {
-            Fetched::Answer(answer) => serde_json::from_slice::<Value>(&answer.body).ok(),
+            Fetched::Response(answer) => serde_json::from_slice::<Value>(&answer.body).ok(),
             _ => None,
         };
         Greeting {
@@ -147,16 +147,16 @@ impl TargetCalls {
             )
             .await
         {
-            Fetched::Answer(Answer {
+            Fetched::Response(HttpResponse {
                 status: 200..=299,
                 body,
             }) => {
                 let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
                 Ok(answer["status"]["userInfo"].clone())
             }
-            Fetched::Answer(Answer { status: 401, .. }) => Err(Identity::Refused),
+            Fetched::Response(HttpResponse { status: 401, .. }) => Err(Identity::Refused),
             // Forbidden means that the bearer was authenticated.
-            Fetched::Answer(Answer { status: 403, .. }) if impersonated.is_none() => {
+            Fetched::Response(HttpResponse { status: 403, .. }) if impersonated.is_none() => {
                 Err(Identity::Known(String::new()))
             }
             other => Err(Identity::Failed(odd(&other))),
@@ -191,7 +191,7 @@ impl TargetCalls {
             )
             .await
         {
-            Fetched::Answer(Answer {
+            Fetched::Response(HttpResponse {
                 status: 200..=299,
                 body,
             }) => {
@@ -202,7 +202,7 @@ impl TargetCalls {
                     None => Asked::Unknown(format!("{what}: the answer cannot be read")),
                 }
             }
-            Fetched::Answer(Answer { status: 403, .. }) => {
+            Fetched::Response(HttpResponse { status: 403, .. }) => {
                 Asked::No(format!("{what}: impersonating is not allowed"))
             }
             other => Asked::Unknown(format!("{what}: {}", odd(&other))),
@@ -238,7 +238,7 @@ impl TargetCalls {
             )
             .await
         {
-            Fetched::Answer(Answer {
+            Fetched::Response(HttpResponse {
                 status: 200..=299,
                 body,
             }) => serde_json::from_slice::<Value>(&body).unwrap_or_default(),
@@ -271,7 +271,7 @@ impl TargetCalls {
             .exchange(self.with_token(self.client.get(self.path(path)), None))
             .await
         {
-            Fetched::Answer(Answer { status: 200, body }) => serde_json::from_slice(&body)
+            Fetched::Response(HttpResponse { status: 200, body }) => serde_json::from_slice(&body)
                 .map_err(|_| "the target's answer is not JSON".to_owned()),
             other => Err(odd(&other)),
         }
@@ -283,10 +283,10 @@ impl TargetCalls {
             .exchange(self.with_token(self.client.head(self.path("/livez/ping")), None))
             .await
         {
-            Fetched::Answer(Answer {
+            Fetched::Response(HttpResponse {
                 status: 200..=299, ..
             }) => Asked::Yes("HEAD /livez/ping".to_owned()),
-            Fetched::Answer(Answer { status: 403, .. }) => {
+            Fetched::Response(HttpResponse { status: 403, .. }) => {
                 Asked::No("HEAD /livez/ping is forbidden".to_owned())
             }
             other => Asked::Unknown(odd(&other)),
@@ -317,7 +317,7 @@ impl TargetCalls {
     }
 
     async fn exchange(&self, request: reqwest::RequestBuilder) -> Fetched {
-        exchange(request, Way::Known(self.place.as_ref())).await
+        exchange(request, ConnectionTo::Known(self.place.as_ref())).await
     }
 
     fn with_token(
@@ -373,7 +373,7 @@ fn odd(fetched: &Fetched) -> String {
     match fetched {
         Fetched::NotTried => "the target was not asked".to_owned(),
         Fetched::Unreachable(how) | Fetched::Untrusted(how) => how.clone(),
-        Fetched::Answer(Answer { status, .. }) => {
+        Fetched::Response(HttpResponse { status, .. }) => {
             format!("the target answers with status {status}")
         }
     }

@@ -14,7 +14,7 @@ use keyferry_core::received_kubeconfig::ReceivedKubeconfig;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 
-use super::{AgentParts, RoundError, expiry, keep, pause, write};
+use super::{AgentParts, AgentUpdateError, expiry, keep, pause, write};
 use crate::ClientError;
 use crate::token_directory::{Rights, TokenDirectory, read_token};
 use keyferry_hub::clock::Clock;
@@ -127,7 +127,7 @@ async fn a_round_writes_what_a_client_needs() {
     // An expired token does not replace a valid one.
     assert!(matches!(
         write(&parts, &received(token(START - 600, 600), None)),
-        Err(RoundError::Expiry)
+        Err(AgentUpdateError::Expiry)
     ));
     assert_eq!(text(&path, "token"), token(START, 700).expose_secret());
 }
@@ -152,7 +152,7 @@ async fn the_token_that_is_there_has_two_minutes_to_go_whatever_the_server_does(
         }
         Ok(received(token(START + now - now % 410, 600), None))
     };
-    let report = move |_: &AccessName, round: &Result<super::Round, RoundError>| {
+    let report = move |_: &AccessName, round: &Result<super::AgentUpdate, AgentUpdateError>| {
         *failures.lock().unwrap() += u32::from(round.is_err())
     };
     let agent = keep(parts, fetch, &report);
@@ -194,7 +194,7 @@ async fn what_was_written_stays_when_the_server_is_gone_for_good() {
             problem: "gone".to_owned(),
         })
     };
-    let report = |_: &AccessName, _: &Result<super::Round, RoundError>| {};
+    let report = |_: &AccessName, _: &Result<super::AgentUpdate, AgentUpdateError>| {};
     let _ = tokio::time::timeout(Duration::from_secs(3600), keep(parts, fetch, &report)).await;
     assert_eq!(text(&path, "token"), token(START, 600).expose_secret());
     let asked = *asked.lock().unwrap();

@@ -9,7 +9,7 @@ use keyferry_core::name::AccessName;
 use serde_json::json;
 
 use super::{
-    AT_ONCE, BETWEEN, DeliverParts, OF_ONE_NAMESPACE, Place, due as to_start, notice, sees,
+    AT_ONCE, BETWEEN, DeliverParts, OF_ONE_NAMESPACE, QueueEntry, due as to_start, notice, sees,
 };
 use keyferry_hub::admission_policy::AdmissionPolicyWriter;
 use keyferry_hub::clock::Clock;
@@ -25,10 +25,10 @@ fn name(text: &str) -> AccessName {
     AccessName::parse(text).unwrap()
 }
 
-fn due(at: u64) -> Place {
-    Place {
+fn due(at: u64) -> QueueEntry {
+    QueueEntry {
         due: Some(Duration::from_secs(at)),
-        ..Place::default()
+        ..QueueEntry::default()
     }
 }
 
@@ -168,19 +168,19 @@ fn a_revocation_puts_every_access_to_the_front() {
 #[test]
 fn what_has_changed_goes_first() {
     let second = Duration::from_secs(1);
-    let mut places: HashMap<AccessName, Place> = (0..500)
+    let mut places: HashMap<AccessName, QueueEntry> = (0..500)
         .map(|index| (name(&format!("t{index}/a")), due(1)))
         .collect();
     places.insert(
         name("changed/a"),
-        Place {
+        QueueEntry {
             urgent: true,
             ..due(2)
         },
     );
     places.insert(
         name("changed/running"),
-        Place {
+        QueueEntry {
             urgent: true,
             running: true,
             ..due(1)
@@ -188,7 +188,7 @@ fn what_has_changed_goes_first() {
     );
     places.insert(
         name("changed/later"),
-        Place {
+        QueueEntry {
             urgent: true,
             ..due(3)
         },

@@ -7,13 +7,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use keyferry_core::authorise::{self, HubView};
 use keyferry_core::config::{DeletionPolicy, Delivery, DeliveryType, StoredAccess, TargetAccess};
-use keyferry_core::delivery::{self, Found, ObjectPlace, ReadObject};
+use keyferry_core::delivery::{self, DeliveredObject, ObjectPlace, ReadObject};
 use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
 
 use super::remove::Removal;
-use super::{Deliveries, Next, Round, report};
-use keyferry_hub::finalizer::{self, Wanted};
+use super::{Deliveries, Next, Reconciliation, report};
+use keyferry_hub::finalizer::{self, FinalizerState};
 use keyferry_hub::ports::HubError;
 
 /// How long Flux may use a token that it minted itself: it requests the hub's default lifetime.
@@ -34,14 +34,17 @@ pub(super) enum Kept {
 
 impl Deliveries {
     /// Adds the finalizer, if wanted, before anything is written for the access.
-    pub(super) async fn keep_for_drain(&self, round: &Round<'_>) -> Result<Kept, HubError> {
+    pub(super) async fn keep_for_drain(
+        &self,
+        round: &Reconciliation<'_>,
+    ) -> Result<Kept, HubError> {
         let record = &round.stored.record;
         let wanted = round.access.deletion_policy == DeletionPolicy::Drain;
         if !wanted || record.finalizers.ours {
             return Ok(Kept::Already);
         }
         let kept = self
-            .set_finalizer(round.name, round.stored, Wanted::Present)
+            .set_finalizer(round.name, round.stored, FinalizerState::Present)
             .await?;
         let same = |kept: &StoredAccess| {
             kept.record.generation == record.generation && kept.record.deleting.is_none()
@@ -68,7 +71,8 @@ impl Deliveries {
             .saturating_add(lifetime::MAX)
             .is_ok_and(|end| end <= now)
         {
-            self.set_finalizer(name, stored, Wanted::Absent).await?;
+            self.set_finalizer(name, stored, FinalizerState::Absent)
+                .await?;
             tracing::info!(access = %name, "the finalizer of a deleted access was removed: no \
                 token written for it is still valid");
             return Ok(Next::OnChange);
@@ -83,7 +87,8 @@ impl Deliveries {
             until => until,
         };
         if until <= now {
-            self.set_finalizer(name, stored, Wanted::Absent).await?;
+            self.set_finalizer(name, stored, FinalizerState::Absent)
+                .await?;
             tracing::info!(access = %name, "the finalizer of a deleted access was removed");
             return Ok(Next::OnChange);
         }
@@ -184,7 +189,9 @@ impl Deliveries {
                 Ok(None) | Err(HubError::Forbidden(_)) => continue,
                 Err(error) => return Err(error),
             };
-            if let Found::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner) {
+            if let DeliveredObject::Ours(held) =
+                delivery::found(Some(ReadObject::value(&read)), owner)
+            {
                 until = until.max(held.expires_at());
             }
         }
@@ -197,7 +204,7 @@ impl Deliveries {
         &self,
         name: &AccessName,
         stored: &StoredAccess,
-        wanted: Wanted,
+        wanted: FinalizerState,
     ) -> Result<Option<StoredAccess>, HubError> {
         let written = finalizer::set(
             &*self.parts.objects,

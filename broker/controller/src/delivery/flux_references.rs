@@ -18,7 +18,7 @@ const MOST: usize = 500;
 
 /// Whether Flux's objects of one kind use an object of the access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum FluxUse {
     /// The hub does not serve the kind.
     NotServed,
     /// None names an object of the access.
@@ -53,15 +53,15 @@ impl Deliveries {
         let mut served = false;
         for kind in KINDS {
             match self.ask(kind, access, &places).await {
-                Answer::MayBeUsed => return false,
-                Answer::Unused => served = true,
-                Answer::NotServed => {}
+                FluxUse::MayBeUsed => return false,
+                FluxUse::Unused => served = true,
+                FluxUse::NotServed => {}
             }
         }
         served || lasting().all(|delivery| delivery.delivery_type == DeliveryType::FluxConfigMap)
     }
 
-    async fn ask(&self, kind: &str, access: &TargetAccess, places: &[ObjectPlace]) -> Answer {
+    async fn ask(&self, kind: &str, access: &TargetAccess, places: &[ObjectPlace]) -> FluxUse {
         let path = kind.replace('%', &format!("namespaces/{}", access.name.namespace));
         match self
             .parts
@@ -69,10 +69,10 @@ impl Deliveries {
             .get(&format!("/apis/{path}?limit={MOST}"))
             .await
         {
-            Ok(None) | Err(HubError::NotFound(_)) => Answer::NotServed,
-            Ok(Some(list)) if !may_use(&list, places) => Answer::Unused,
+            Ok(None) | Err(HubError::NotFound(_)) => FluxUse::NotServed,
+            Ok(Some(list)) if !may_use(&list, places) => FluxUse::Unused,
             // Without the right to list them, the objects stay as well, as promised.
-            Ok(Some(_)) | Err(_) => Answer::MayBeUsed,
+            Ok(Some(_)) | Err(_) => FluxUse::MayBeUsed,
         }
     }
 }

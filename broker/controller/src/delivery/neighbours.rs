@@ -7,13 +7,13 @@ use keyferry_core::delivery::{self, ObjectPlace};
 use keyferry_core::reason::Reason;
 
 use super::write::{Hindrance, refusal};
-use super::{Deliveries, Round};
+use super::{Deliveries, Reconciliation};
 
 impl Deliveries {
     /// Checks that no foreign object would be mistaken for this one.
     pub(super) async fn check_neighbours(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         delivery: &Delivery,
         place: &ObjectPlace,
         target: &TargetCluster,
@@ -65,7 +65,7 @@ impl Deliveries {
     /// Returns an older access of the namespace that writes an Argo CD Secret for the same server.
     fn older_for_same_server(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         delivery: &Delivery,
         target: &TargetCluster,
     ) -> Option<keyferry_core::name::AccessName> {

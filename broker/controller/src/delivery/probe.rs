@@ -12,7 +12,7 @@ use keyferry_core::config::{Delivery, Generation, Probe, TargetCluster};
 use keyferry_core::name::{AccessName, ObjectName};
 use keyferry_core::reason::Reason;
 
-use super::{Deliveries, Round};
+use super::{Deliveries, Reconciliation};
 use keyferry_hub::ports::{ProbeAnswer, ProbedTarget};
 use keyferry_hub::targets::Readiness;
 
@@ -26,17 +26,17 @@ const ROUTE: &str = "probe";
 
 /// The last answers of the targets.
 #[derive(Default)]
-pub(super) struct Probes(Mutex<Known>);
+pub(super) struct Probes(Mutex<ProbeHistory>);
 
 #[derive(Default)]
-struct Known {
-    accesses: HashMap<AccessName, Tried>,
+struct ProbeHistory {
+    accesses: HashMap<AccessName, ProbeRecord>,
     /// Targets that did not answer, for any access: the generation, when, and why.
     silent: HashMap<ObjectName, (Generation, Duration, &'static str)>,
 }
 
 #[derive(Clone)]
-struct Tried {
+struct ProbeRecord {
     access: Generation,
     target: Generation,
     at: Duration,
@@ -48,7 +48,7 @@ struct Tried {
 
 /// The result of the last probe of an access.
 #[derive(Clone, Default)]
-pub(super) struct Seen {
+pub(super) struct LastProbe {
     answer: Option<ProbeAnswer>,
     /// Why the target was not probed.
     hindered: Option<(Reason, String)>,
@@ -62,7 +62,7 @@ impl Probes {
         self.known().accesses.remove(name);
     }
 
-    fn last(&self, name: &AccessName) -> Option<Tried> {
+    fn last(&self, name: &AccessName) -> Option<ProbeRecord> {
         self.known().accesses.get(name).cloned()
     }
 
@@ -83,7 +83,7 @@ impl Probes {
         Some((*why, left))
     }
 
-    fn note(&self, name: &AccessName, target: &TargetCluster, tried: Tried) {
+    fn note(&self, name: &AccessName, target: &TargetCluster, tried: ProbeRecord) {
         let mut known = self.known();
         match tried.answer {
             ProbeAnswer::Unanswered(why) => {
@@ -97,12 +97,12 @@ impl Probes {
         known.accesses.insert(name.clone(), tried);
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, ProbeHistory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
+impl LastProbe {
     pub(super) fn reachable(&self) -> Option<Finding> {
         Some(match self.answer.as_ref()? {
             ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::well("the target answered"),
@@ -165,9 +165,9 @@ impl Deliveries {
     /// with objects: other callers find out for themselves.
     pub(super) async fn probe(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         pairs: &[(Delivery, Result<Pair, Reason>)],
-    ) -> Seen {
+    ) -> LastProbe {
         let seen = self.asked(round, pairs).await;
         let unexpected = match &seen.answer {
             Some(ProbeAnswer::Accepted(identity)) => {
@@ -175,10 +175,14 @@ impl Deliveries {
             }
             _ => None,
         };
-        Seen { unexpected, ..seen }
+        LastProbe { unexpected, ..seen }
     }
 
-    async fn asked(&self, round: &Round<'_>, pairs: &[(Delivery, Result<Pair, Reason>)]) -> Seen {
+    async fn asked(
+        &self,
+        round: &Reconciliation<'_>,
+        pairs: &[(Delivery, Result<Pair, Reason>)],
+    ) -> LastProbe {
         let granted = pairs
             .iter()
             .filter(|(delivery, _)| delivery.object_name.is_some());
@@ -186,18 +190,18 @@ impl Deliveries {
             .into_iter()
             .find_map(|(delivery, pair)| Some((delivery, pair.as_ref().ok()?)))
         else {
-            return Seen::default();
+            return LastProbe::default();
         };
         let Some(target) = round.policy.targets.get(pair.target()) else {
-            return Seen::default();
+            return LastProbe::default();
         };
         if round.access.probe == Probe::Off || target.suspend || round.access.suspend {
-            return Seen::default();
+            return LastProbe::default();
         }
         let now = self.parts.clock.now().mono;
         let last = self.probes.last(round.name);
         let revoked = self.parts.published.revoked().len();
-        let same = |tried: &Tried| {
+        let same = |tried: &ProbeRecord| {
             tried.access == round.access.generation
                 && tried.target == target.generation
                 && tried.revoked == revoked
@@ -211,7 +215,7 @@ impl Deliveries {
             };
             let left = (tried.at + stands).saturating_sub(now);
             if !left.is_zero() {
-                return Seen {
+                return LastProbe {
                     answer: Some(tried.answer),
                     next: Some(left),
                     hindered: None,
@@ -220,7 +224,7 @@ impl Deliveries {
             }
         }
         if let Some((why, left)) = self.probes.silence(target, now) {
-            return Seen {
+            return LastProbe {
                 answer: Some(ProbeAnswer::Unanswered(why)),
                 next: Some(left),
                 hindered: None,
@@ -234,7 +238,7 @@ impl Deliveries {
                 } else {
                     UNWELL
                 });
-                let tried = Tried {
+                let tried = ProbeRecord {
                     access: round.access.generation,
                     target: target.generation,
                     at: now,
@@ -242,14 +246,14 @@ impl Deliveries {
                     revoked,
                 };
                 self.probes.note(round.name, target, tried);
-                Seen {
+                LastProbe {
                     answer: Some(answer),
                     next,
                     hindered: None,
                     unexpected: None,
                 }
             }
-            Err((reason, message)) => Seen {
+            Err((reason, message)) => LastProbe {
                 answer: None,
                 next: Some(UNWELL),
                 hindered: Some((reason, message)),
@@ -261,7 +265,7 @@ impl Deliveries {
     /// Sends a token to the target and to no other host; policy names its address and CA.
     async fn try_token(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         delivery: &Delivery,
         pair: &Pair,
     ) -> Result<ProbeAnswer, (Reason, String)> {

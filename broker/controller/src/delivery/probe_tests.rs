@@ -30,7 +30,7 @@ use keyferry_issuer::testing::{FakeClock, SmallWorld};
 
 /// What the fakes have seen.
 #[derive(Default)]
-struct Seen {
+struct LastProbe {
     recorded: Mutex<Vec<&'static str>>,
     audit_fails: AtomicBool,
     created: AtomicUsize,
@@ -40,13 +40,13 @@ struct Seen {
     conditions: Mutex<Vec<Value>>,
 }
 
-impl Seen {
+impl LastProbe {
     fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 }
 
-impl AuditSink for Seen {
+impl AuditSink for LastProbe {
     fn record(&self, record: &AuditRecord) -> Recording {
         self.recorded.lock().unwrap().push(record.route);
         if self.audit_fails.load(Ordering::SeqCst) {
@@ -57,7 +57,7 @@ impl AuditSink for Seen {
     }
 }
 
-impl TargetProbe for Seen {
+impl TargetProbe for LastProbe {
     fn try_token<'a>(
         &'a self,
         _: &'a ProbedTarget,
@@ -80,7 +80,7 @@ impl TargetProbe for Seen {
     }
 }
 
-impl HubObjects for Seen {
+impl HubObjects for LastProbe {
     fn get<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>> {
         Box::pin(async { Ok(None) })
     }
@@ -151,7 +151,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
 }
 
 /// Two accesses of one target, each with a Secret.
-async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
+async fn world() -> (SmallWorld, Arc<LastProbe>, Deliveries) {
     let small = SmallWorld::start().await;
     let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
                 publicURL: https://keyferry.example.test\ndiscovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n";
@@ -188,7 +188,7 @@ async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
         (name.clone(), state)
     });
     targets.replace(states.collect::<HashMap<_, _>>());
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(LastProbe::default());
     let deliveries = Deliveries::new(DeliveryParts {
         policy: PolicyWriter::new(policy).reader(),
         store,
@@ -198,14 +198,14 @@ async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
         targets: targets.reader(),
         mint: small.mint.clone(),
         admission_policy: admission_policy.reader(),
-        objects: Arc::<Seen>::clone(&seen),
-        probe: Arc::<Seen>::clone(&seen),
-        audit: Arc::<Seen>::clone(&seen),
+        objects: Arc::<LastProbe>::clone(&seen),
+        probe: Arc::<LastProbe>::clone(&seen),
+        audit: Arc::<LastProbe>::clone(&seen),
         clock: Arc::<FakeClock>::clone(&small.clock),
         random: Arc::new(SystemRandomness::default()),
         metrics: small.metrics.clone(),
         leadership: leadership.reader(),
-        settle: Duration::from_secs(90),
+        activation_delay: Duration::from_secs(90),
     });
     (small, seen, deliveries)
 }

@@ -4,14 +4,14 @@
 use jiff::Timestamp;
 use keyferry_core::access_status::{self, DeliveryReport, TokenReport};
 use keyferry_core::config::{Delivery, StoredAccess};
-use keyferry_core::delivery::{self, Found, ObjectBody, ObjectPlace, ReadObject};
+use keyferry_core::delivery::{self, DeliveredObject, ObjectBody, ObjectPlace, ReadObject};
 use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::Uid;
 use serde_json::Value;
 
 use super::write::Written;
-use super::{Deliveries, Round};
+use super::{Deliveries, Reconciliation};
 use keyferry_hub::ports::HubError;
 
 /// The result of deleting an object.
@@ -66,9 +66,9 @@ impl Deliveries {
             Err(error) => return Err(error),
         };
         let held = match delivery::found(Some(ReadObject::value(&read)), owner) {
-            Found::Ours(held) => held,
-            Found::Absent => return Ok(Removal::Gone(None)),
-            Found::Foreign(why) => return Ok(Removal::Stays(why.to_owned())),
+            DeliveredObject::Ours(held) => held,
+            DeliveredObject::Absent => return Ok(Removal::Gone(None)),
+            DeliveredObject::Foreign(why) => return Ok(Removal::Stays(why.to_owned())),
         };
         if !self.leads() {
             return Err(HubError::Busy);
@@ -102,7 +102,7 @@ impl Deliveries {
     /// Deletes what a delivery wrote before policy stopped granting it.
     pub(super) async fn withdraw(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         delivery: &Delivery,
         reason: Reason,
     ) -> Written {
@@ -181,7 +181,7 @@ impl Deliveries {
     /// those that could not be deleted, and the latest expiry of the deleted tokens.
     pub(super) async fn remove_unwanted(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
     ) -> (Vec<Value>, Option<Timestamp>) {
         let Some(owner) = &round.access.uid else {
             return (Vec::new(), None);

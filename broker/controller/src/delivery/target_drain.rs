@@ -9,11 +9,11 @@ use keyferry_core::access_status::{AccessReport, DeliveryReport, TokenReport};
 use keyferry_core::authorise;
 use keyferry_core::condition::{Finding, seconds};
 use keyferry_core::config::{Delivery, DeliveryType, DrainingTarget, Policy, TargetAccess};
-use keyferry_core::delivery::{self, Found, ObjectPlace, ReadObject};
+use keyferry_core::delivery::{self, DeliveredObject, ObjectPlace, ReadObject};
 use keyferry_core::reason::Reason;
 
 use super::write::token_report;
-use super::{Deliveries, LOOK_AGAIN, Next, Round, drain, report};
+use super::{Deliveries, LOOK_AGAIN, Next, Reconciliation, drain, report};
 use keyferry_hub::ports::HubError;
 
 /// An object that stays for now, at most until `until`.
@@ -29,7 +29,7 @@ impl Deliveries {
     /// grants.
     pub(super) async fn outlast(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         draining: &DrainingTarget,
     ) -> Result<Option<Next>, HubError> {
         let now = self.parts.clock.now().wall;
@@ -137,7 +137,8 @@ impl Deliveries {
         let Some(read) = self.parts.objects.get(&place.path()).await? else {
             return Ok(None);
         };
-        let Found::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner) else {
+        let DeliveredObject::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner)
+        else {
             return Ok(None);
         };
         // The object may lead to the access's previous target.

@@ -8,14 +8,14 @@ use keyferry_core::audit::{AuditRecord, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::config::{Delivery, DeliveryType, Probe, TargetCluster, TokenIssuer};
-use keyferry_core::delivery::{self, Bearer, Held, ObjectBody, ObjectPlace, Snapshot, Step};
+use keyferry_core::delivery::{self, Bearer, ObjectBody, ObjectPlace, OwnedObject, Snapshot, Step};
 use keyferry_core::jwt::MAX_KID_BYTES;
 use keyferry_core::lifetime;
 use keyferry_core::reason::Reason;
 
-use super::probe::Seen;
+use super::probe::LastProbe;
 use super::remove::{Removal, earlier_token};
-use super::{Deliveries, Round};
+use super::{Deliveries, Reconciliation};
 use keyferry_hub::ports::HubError;
 use keyferry_hub::targets::Readiness;
 use keyferry_issuer::advice;
@@ -83,10 +83,10 @@ impl Deliveries {
     /// Reconciles the object of one delivery.
     pub(super) async fn write(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         delivery: &Delivery,
         pair: &Pair,
-        probe: &Seen,
+        probe: &LastProbe,
     ) -> Written {
         let mut progress = Progress {
             token: None,
@@ -132,10 +132,10 @@ impl Deliveries {
 
     async fn write_one(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         delivery: &Delivery,
         pair: &Pair,
-        probe: &Seen,
+        probe: &LastProbe,
         progress: &mut Progress,
     ) -> Result<(), Hindrance> {
         let (Some(target), Some(owner)) =
@@ -167,12 +167,12 @@ impl Deliveries {
         }
         let read = read.map_err(|error| refusal(&error))?;
         let found = delivery::found(read.as_ref().map(delivery::ReadObject::value), owner);
-        if let delivery::Found::Ours(held) = &found {
+        if let delivery::DeliveredObject::Ours(held) = &found {
             progress.holds(token_report(held));
             progress.key_revoked = delivery.holds_token() && self.holds_revoked(held, Some(target));
         }
         let usable = self.usable(round, target, delivery, probe);
-        if let (Err(_), delivery::Found::Ours(held)) = (&usable, &found)
+        if let (Err(_), delivery::DeliveredObject::Ours(held)) = (&usable, &found)
             && (progress.key_revoked
                 || held
                     .target()
@@ -269,10 +269,10 @@ impl Deliveries {
     /// Returns the target's CA certificates, if the target is ready.
     fn usable(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         target: &TargetCluster,
         delivery: &Delivery,
-        probe: &Seen,
+        probe: &LastProbe,
     ) -> Result<Option<std::sync::Arc<str>>, Hindrance> {
         if target.suspend || round.access.suspend {
             return Err(Hindrance::new(
@@ -312,7 +312,7 @@ impl Deliveries {
     /// issued.
     async fn with_token(
         &self,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         delivery: &Delivery,
         pair: &Pair,
         snapshot: &Snapshot<'_>,
@@ -349,7 +349,7 @@ impl Deliveries {
         let now = self.parts.clock.now();
         let due = lifetime::refresh_after(
             token.lifetime(),
-            self.parts.settle,
+            self.parts.activation_delay,
             self.parts.random.unit(),
         );
         let rest = due.saturating_sub(token.age(now)).max(LEAST_REST);
@@ -391,7 +391,11 @@ impl Deliveries {
     }
 
     /// Whether an object contains a token that a revoked key of the hub signed, or may contain one.
-    pub(super) fn holds_revoked(&self, held: &Held<'_>, target: Option<&TargetCluster>) -> bool {
+    pub(super) fn holds_revoked(
+        &self,
+        held: &OwnedObject<'_>,
+        target: Option<&TargetCluster>,
+    ) -> bool {
         let tokens = held.tokens();
         if !tokens.complete || tokens.key_ids.is_empty() {
             return self.is_revoked(None, target);
@@ -406,7 +410,7 @@ impl Deliveries {
     pub(super) async fn record(
         &self,
         route: &'static str,
-        round: &Round<'_>,
+        round: &Reconciliation<'_>,
         delivery: &Delivery,
         pair: &Pair,
         token: Option<(&Grant, &BoundToken)>,
@@ -449,7 +453,7 @@ impl Deliveries {
         snapshot: &Snapshot<'_>,
         delivery: &Delivery,
         place: &ObjectPlace,
-        held: &Held<'_>,
+        held: &OwnedObject<'_>,
     ) -> Result<(), Hindrance> {
         if delivery.delivery_type != DeliveryType::ClusterProfile {
             return Ok(());
@@ -512,7 +516,7 @@ fn render(
         .ok_or_else(failed)
 }
 
-pub(super) fn token_report(held: &Held<'_>) -> Option<TokenReport> {
+pub(super) fn token_report(held: &OwnedObject<'_>) -> Option<TokenReport> {
     let (expires_at, renew_at) = (held.expires_at()?, held.renew_at()?);
     let bounded = |text: &str, most: usize| text.chars().take(most).collect::<String>();
     let token_id = bounded(held.token_id().unwrap_or_default(), 128);

@@ -12,7 +12,7 @@ use keyferry_core::reason::Reason;
 use keyferry_core::summary;
 
 use super::{TargetStatusParts, write};
-use keyferry_hub::finalizer::{self, Wanted};
+use keyferry_hub::finalizer::{self, FinalizerState};
 use keyferry_hub::ports::HubError;
 
 /// The pause after the hub refused the finalizer.
@@ -51,7 +51,7 @@ impl Drains {
                 && self.is_used(parts, name)
                 && !self.refused.contains_key(name) =>
             {
-                let outcome = set(parts, name, record, Wanted::Present).await;
+                let outcome = set(parts, name, record, FinalizerState::Present).await;
                 if let Err(error) = &outcome {
                     let again = parts.clock.now().mono + AFTER_FAILURE;
                     self.refused.insert(name.clone(), again);
@@ -89,7 +89,7 @@ impl Drains {
             .draining(name)
             .filter(|draining| !users.is_empty() && now < draining.ends())
         else {
-            set(parts, name, record, Wanted::Absent).await?;
+            set(parts, name, record, FinalizerState::Absent).await?;
             tracing::info!(target_cluster = %name, "the finalizer of a deleted \
                 TargetCluster was removed");
             return Ok(());
@@ -116,7 +116,7 @@ async fn set(
     parts: &TargetStatusParts,
     name: &ObjectName,
     record: &Record,
-    wanted: Wanted,
+    wanted: FinalizerState,
 ) -> Result<(), HubError> {
     if !parts.leadership.leads(parts.clock.now()) {
         return Err(HubError::Busy);

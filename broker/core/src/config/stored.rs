@@ -79,7 +79,7 @@ pub struct StoredAccess {
 
 /// Why an object is excluded from the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ObjectFault {
     /// The stable reason code.
     pub reason: Reason,
     /// The text for readers of the object.
@@ -330,9 +330,9 @@ pub struct Assembled {
     /// The policy.
     pub policy: Policy,
     /// The targets excluded from the policy, each with its fault.
-    pub targets: BTreeMap<ObjectName, Fault>,
+    pub targets: BTreeMap<ObjectName, ObjectFault>,
     /// The accesses excluded from the policy, each with its fault.
-    pub accesses: BTreeMap<AccessName, Fault>,
+    pub accesses: BTreeMap<AccessName, ObjectFault>,
 }
 
 impl StoredObjects {
@@ -447,18 +447,18 @@ fn short(text: &str) -> String {
     foreign_text::one_line(&text.chars().take(128).collect::<String>(), 128)
 }
 
-fn invalid(mistakes: &[Mistake], record: &Record) -> Fault {
-    Fault {
+fn invalid(mistakes: &[Mistake], record: &Record) -> ObjectFault {
+    ObjectFault {
         reason: Reason::SpecInvalid,
         message: told(mistakes),
         generation: record.spec(),
     }
 }
 
-fn lost(why: &str, record: &Record) -> Fault {
+fn lost(why: &str, record: &Record) -> ObjectFault {
     let fix = "nothing is minted for this one until it is deleted and recreated, or its spec \
         changes once the audience is free";
-    Fault {
+    ObjectFault {
         reason: Reason::AudienceConflict,
         message: format!("{why}; {fix}"),
         generation: record.spec(),

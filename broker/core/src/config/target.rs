@@ -381,8 +381,8 @@ pub(super) fn leave_room(
     max_age: Duration,
     mistakes: &mut Vec<Mistake>,
 ) -> bool {
-    let settle = lifetime::settle(max_age);
-    let least = lifetime::least_for(settle);
+    let delay = lifetime::activation_delay(max_age);
+    let least = lifetime::least_for(delay);
     let before = mistakes.len();
     for document in documents
         .iter()
@@ -401,12 +401,12 @@ pub(super) fn leave_room(
              halfway through its life at the earliest, 70s before the old one becomes unusable",
             span::print(target.lifetime.default),
             span::print(max_age),
-            span::print(settle),
+            span::print(delay),
         );
         let fix = format!(
             "write at least {} (twice {} and 70s), or a shorter discovery.maxAge",
             span::print(least),
-            span::print(settle)
+            span::print(delay)
         );
         mistakes.push(document.mistake("spec.tokenLifetime.default", problem, fix));
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use zeroize::Zeroize;
 
 use super::form::Form;
-use super::ownership::{DIGEST, EXPIRES_AT, Held, KEY_ID, RENEW_AT, TARGET, TOKEN_ID};
+use super::ownership::{DIGEST, EXPIRES_AT, KEY_ID, OwnedObject, RENEW_AT, TARGET, TOKEN_ID};
 use super::place::ObjectPlace;
 use super::{Bearer, Snapshot};
 use crate::config::Delivery;
@@ -79,7 +79,7 @@ impl ObjectBody {
     /// A copy of an object that was read, with the same metadata and no data. It empties an object
     /// that stays after its deletion because of others' finalizers.
     #[must_use]
-    pub fn emptied(held: &Held<'_>) -> Self {
+    pub fn emptied(held: &OwnedObject<'_>) -> Self {
         let mut value = held.object().clone();
         wipe(&mut value);
         for field in ["data", "stringData"] {

@@ -16,24 +16,24 @@ pub(super) const TARGET: &str = "keyferry.dev/target";
 pub(super) const TOKEN_ID: &str = "keyferry.dev/token-id";
 
 /// What was found under the name of a delivered object.
-pub enum Found<'a> {
+pub enum DeliveredObject<'a> {
     /// There is no object.
     Absent,
     /// An object that was written for this access.
-    Ours(Held<'a>),
+    Ours(OwnedObject<'a>),
     /// Any other object, and why it is not ours. Its content must not be used.
     Foreign(&'static str),
 }
 
 /// An object of ours as it was read.
 #[derive(Clone, Copy)]
-pub struct Held<'a> {
+pub struct OwnedObject<'a> {
     object: &'a Value,
     uid: &'a str,
     version: &'a str,
 }
 
-impl<'a> Held<'a> {
+impl<'a> OwnedObject<'a> {
     /// Its UID.
     pub fn uid(&self) -> &'a str {
         self.uid
@@ -115,9 +115,9 @@ impl<'a> Held<'a> {
 }
 
 /// Decides whether an object belongs to the access with this UID.
-pub fn found<'a>(object: Option<&'a Value>, owner: &Uid) -> Found<'a> {
+pub fn found<'a>(object: Option<&'a Value>, owner: &Uid) -> DeliveredObject<'a> {
     let Some(object) = object else {
-        return Found::Absent;
+        return DeliveredObject::Absent;
     };
     let metadata = object.get("metadata");
     let text = |field: &str| {
@@ -126,7 +126,7 @@ pub fn found<'a>(object: Option<&'a Value>, owner: &Uid) -> Found<'a> {
             .and_then(Value::as_str)
     };
     let (Some(uid), Some(version)) = (text("uid"), text("resourceVersion")) else {
-        return Found::Foreign("it cannot be read");
+        return DeliveredObject::Foreign("it cannot be read");
     };
     let list = |field: &str| {
         metadata
@@ -137,20 +137,22 @@ pub fn found<'a>(object: Option<&'a Value>, owner: &Uid) -> Found<'a> {
     };
     let controller = list("ownerReferences").find(|reference| reference["controller"] == true);
     let Some(controller) = controller else {
-        return Found::Foreign("Keyferry did not create it: it has no controller");
+        return DeliveredObject::Foreign("Keyferry did not create it: it has no controller");
     };
     if controller["kind"] != "TargetAccess" || controller["uid"] != owner.as_str() {
-        return Found::Foreign("it belongs to another object");
+        return DeliveredObject::Foreign("it belongs to another object");
     }
     let written = list("managedFields")
         .any(|entry| entry["manager"] == FIELD_MANAGER && entry["subresource"].is_null());
     if !written {
-        return Found::Foreign("it names this access as its owner, but Keyferry did not write it");
+        return DeliveredObject::Foreign(
+            "it names this access as its owner, but Keyferry did not write it",
+        );
     }
     if text("deletionTimestamp").is_some() {
-        return Found::Foreign("it is being deleted");
+        return DeliveredObject::Foreign("it is being deleted");
     }
-    Found::Ours(Held {
+    DeliveredObject::Ours(OwnedObject {
         object,
         uid,
         version,

@@ -3,16 +3,16 @@
 use jiff::Timestamp;
 
 use super::form::Form;
-use super::ownership::{Found, Held};
+use super::ownership::{DeliveredObject, OwnedObject};
 
 /// The next action for one object.
 pub enum Step<'a> {
     /// Do nothing: the object is up to date.
-    Keep(Held<'a>),
+    Keep(OwnedObject<'a>),
     /// Create the object, only if it still does not exist.
     Create,
     /// Replace this object, only if it has not changed since it was read.
-    Replace(Held<'a>),
+    Replace(OwnedObject<'a>),
     /// Do nothing: the object is not ours.
     Leave(&'static str),
 }
@@ -23,16 +23,16 @@ pub enum Step<'a> {
 /// token was revoked (`key_revoked`). The target refuses a token of a revoked key, or must not keep
 /// it.
 pub fn plan<'a>(
-    found: Found<'a>,
+    found: DeliveredObject<'a>,
     form: &Form,
     holds_token: bool,
     key_revoked: bool,
     now: Timestamp,
 ) -> Step<'a> {
     let held = match found {
-        Found::Absent => return Step::Create,
-        Found::Foreign(why) => return Step::Leave(why),
-        Found::Ours(held) => held,
+        DeliveredObject::Absent => return Step::Create,
+        DeliveredObject::Foreign(why) => return Step::Leave(why),
+        DeliveredObject::Ours(held) => held,
     };
     let as_rendered = held.digest() == Some(form.digest_with(held.object()).as_str())
         && form.labels_stand_at(held.object());

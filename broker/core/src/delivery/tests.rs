@@ -7,7 +7,8 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::{
-    Bearer, Field, Found, Snapshot, Step, cluster_profile_status, express, found, plan, render,
+    Bearer, DeliveredObject, Field, Snapshot, Step, cluster_profile_status, express, found, plan,
+    render,
 };
 use crate::config::{
     self, Delivery, DeliveryType, StoredAccess, StoredTarget, TargetAccess, TargetCluster,
@@ -404,7 +405,7 @@ fn objects_of_others_are_left_alone() {
     assert_eq!(step(&world, Some(&going), 0), "leave");
     assert!(matches!(
         found(Some(&json!("text")), &Uid::new("u").unwrap()),
-        Found::Foreign(_)
+        DeliveredObject::Foreign(_)
     ));
 }
 

@@ -13,8 +13,8 @@ const AHEAD: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotationPolicy {
     /// The activation delay: how long a key must have been published before it signs
-    /// ([`crate::lifetime::settle`]).
-    pub settles_after: Duration,
+    /// ([`crate::lifetime::activation_delay`]).
+    pub active_after: Duration,
     /// How long a key signs before the next one replaces it.
     pub every: Duration,
 }
@@ -56,7 +56,7 @@ pub fn due(
         < MAX_PREVIOUS;
     let observed = seen
         .published_for(set.next.key.kid(), now)
-        .is_some_and(|span| span >= policy.settles_after);
+        .is_some_and(|span| span >= policy.active_after);
     if (by_hand || by_schedule) && room && observed {
         return Some(Change::Promote);
     }

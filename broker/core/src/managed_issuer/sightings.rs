@@ -37,7 +37,7 @@ pub struct Sightings {
 struct Sighting {
     key: PublicKey,
     first_seen: Duration,
-    settled_from: Duration,
+    active_from: Duration,
     /// When the publication ends, for a superseded or missing key. Both clocks must have passed it,
     /// because one of them may have jumped.
     end: Option<End>,
@@ -72,7 +72,7 @@ impl Sightings {
     /// A key that disappears from the same object before its end stays published, because it may
     /// have signed. A key that disappears with its object does not: deleting the object is how a
     /// stolen key is revoked.
-    pub fn note(&mut self, set: &KeySet, origin: &str, settles_after: Duration, now: Moment) {
+    pub fn note(&mut self, set: &KeySet, origin: &str, active_after: Duration, now: Moment) {
         let first = self.origin.is_none();
         self.anchor.get_or_insert(now);
         let (kept_from_now, earliest) = (self.kept_from(now), self.earliest(now));
@@ -98,10 +98,10 @@ impl Sightings {
                 None => Sighting {
                     key: key.clone(),
                     first_seen: now.mono,
-                    settled_from: now.mono.saturating_add(if first {
-                        still_to_wait(set, key, settles_after, now)
+                    active_from: now.mono.saturating_add(if first {
+                        still_to_wait(set, key, active_after, now)
                     } else {
-                        settles_after
+                        active_after
                     }),
                     end,
                     missing: false,
@@ -169,10 +169,10 @@ impl Sightings {
     /// Whether this replica may sign with the key, because the key has been published for the
     /// activation delay. This counts what this replica has seen itself. For a key that it found at
     /// its start, it counts the stored time.
-    pub fn is_settled(&self, kid: &str, now: Moment) -> bool {
+    pub fn is_active(&self, kid: &str, now: Moment) -> bool {
         self.keys
             .get(kid)
-            .is_some_and(|seen| now.mono >= seen.settled_from)
+            .is_some_and(|seen| now.mono >= seen.active_from)
     }
 
     /// How long this replica itself has published the key.
@@ -213,7 +213,7 @@ impl Sightings {
 }
 
 /// How much of the activation delay remains for a key found at the start, by its stored time.
-fn still_to_wait(set: &KeySet, key: &PublicKey, settles_after: Duration, now: Moment) -> Duration {
+fn still_to_wait(set: &KeySet, key: &PublicKey, active_after: Duration, now: Moment) -> Duration {
     let published_at = [
         (set.current.key.kid(), set.current.published_at),
         (set.next.key.kid(), set.next.published_at),
@@ -221,10 +221,10 @@ fn still_to_wait(set: &KeySet, key: &PublicKey, settles_after: Duration, now: Mo
     .into_iter()
     .find_map(|(kid, at)| (kid == key.kid()).then_some(at));
     let Some(at) = published_at else {
-        return settles_after;
+        return active_after;
     };
-    let settled_at = at.saturating_add(settles_after).unwrap_or(Timestamp::MAX);
-    span(now.wall, settled_at).min(settles_after)
+    let active_at = at.saturating_add(active_after).unwrap_or(Timestamp::MAX);
+    span(now.wall, active_at).min(active_after)
 }
 
 /// The time from `one` to `other`; zero if `other` is earlier.

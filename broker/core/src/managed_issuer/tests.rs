@@ -25,7 +25,7 @@ mod stored;
 
 const WAIT: Duration = Duration::from_secs(120);
 const POLICY: RotationPolicy = RotationPolicy {
-    settles_after: WAIT,
+    active_after: WAIT,
     every: Duration::from_secs(30 * 24 * 3600),
 };
 const DAY: u64 = 24 * 3600;
@@ -135,12 +135,12 @@ fn a_private_key_does_not_print() {
 }
 
 #[test]
-fn a_first_set_settles_like_any_other() {
+fn a_first_set_is_activated_like_any_other() {
     let (set, mut seen) = (first(at(0)), Sightings::default());
     seen.note(&set, "one", WAIT, at(1));
-    assert!(!seen.is_settled(&kid(0), at(119)));
+    assert!(!seen.is_active(&kid(0), at(119)));
     assert!(
-        seen.is_settled(&kid(0), at(120)),
+        seen.is_active(&kid(0), at(120)),
         "by the stored time, for a key found at the start"
     );
     assert_eq!(due(&set, &seen, None, &POLICY, at(120)), None);
@@ -152,7 +152,7 @@ fn keys_found_at_the_start_are_believed_and_later_ones_are_not() {
     let mut found = Sightings::default();
     found.note(&set, "one", WAIT, at(5000));
     assert!(
-        found.is_settled(&kid(0), at(5000)),
+        found.is_active(&kid(0), at(5000)),
         "a restart costs no minute"
     );
     // Back-dated by a user who edits the Secret, or by a replica with a wrong clock.
@@ -163,9 +163,7 @@ fn keys_found_at_the_start_are_believed_and_later_ones_are_not() {
         signs_since: at(0).wall,
     };
     found.note(&forged, "one", WAIT, at(5002));
-    assert!(
-        !found.is_settled(&kid(3), at(5002 + 119)) && found.is_settled(&kid(3), at(5002 + 120))
-    );
+    assert!(!found.is_active(&kid(3), at(5002 + 119)) && found.is_active(&kid(3), at(5002 + 120)));
 }
 
 #[test]
@@ -175,7 +173,7 @@ fn stored_times_ahead_of_the_clock_wait_no_longer_than_the_soak() {
         Sightings::default(),
     );
     seen.note(&set, "one", WAIT, at(0));
-    assert!(!seen.is_settled(&kid(0), at(119)) && seen.is_settled(&kid(0), at(120)));
+    assert!(!seen.is_active(&kid(0), at(119)) && seen.is_active(&kid(0), at(120)));
     assert_eq!(
         due(&set, &seen, None, &POLICY, at(121)),
         Some(Change::Promote),
@@ -228,7 +226,7 @@ fn a_rotation_is_due_by_schedule_and_by_hand() {
 fn a_restarted_replica_promotes_nothing_that_it_has_not_published_itself() {
     let (set, mut seen) = (first(at(0)), Sightings::default());
     seen.note(&set, "one", WAIT, at(31 * DAY));
-    assert!(seen.is_settled(&kid(0), at(31 * DAY)));
+    assert!(seen.is_active(&kid(0), at(31 * DAY)));
     assert_eq!(due(&set, &seen, None, &POLICY, at(31 * DAY + 119)), None);
     assert_eq!(
         due(&set, &seen, None, &POLICY, at(31 * DAY + 120)),
@@ -328,7 +326,7 @@ fn a_set_that_was_deleted_is_gone_with_all_its_keys() {
         "a stolen key is revoked by deleting the Secret"
     );
     assert!(published.get(&kid(0)).is_none());
-    assert!(!seen.is_settled(&kid(4), at(1119)) && seen.is_settled(&kid(4), at(1120)));
+    assert!(!seen.is_active(&kid(4), at(1119)) && seen.is_active(&kid(4), at(1120)));
 }
 
 #[test]

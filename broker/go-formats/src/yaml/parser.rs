@@ -49,7 +49,7 @@ pub(super) struct Tree {
 
 /// The position of a node, which determines its possible forms.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct NodePosition {
     depth: usize,
     /// Whether block collections are possible here.
     block: bool,
@@ -93,7 +93,7 @@ impl<'a> Parser<'a> {
     pub(super) fn document(&mut self) -> Result<Tree, Fault> {
         self.peek()?;
         self.scanner.skip();
-        let root = Place {
+        let root = NodePosition {
             depth: 0,
             block: true,
             indentless: false,
@@ -232,7 +232,7 @@ impl<'a> Parser<'a> {
         )
     }
 
-    fn node(&mut self, place: Place) -> Result<Id, Fault> {
+    fn node(&mut self, place: NodePosition) -> Result<Id, Fault> {
         if place.depth > MAX_DEPTH {
             return Err(Fault::Undetermined(Limit::Depth));
         }
@@ -285,7 +285,7 @@ impl<'a> Parser<'a> {
     /// Parses the node itself, after its tag and anchor.
     fn content(
         &mut self,
-        place: Place,
+        place: NodePosition,
         kind: &Kind,
         start: Mark,
         anchor: Option<String>,
@@ -326,12 +326,12 @@ impl<'a> Parser<'a> {
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, id);
         }
-        let inner = Place {
+        let inner = NodePosition {
             depth: place.depth + 1,
             block: true,
             indentless: false,
         };
-        let in_flow = Place {
+        let in_flow = NodePosition {
             block: false,
             ..inner
         };
@@ -353,7 +353,7 @@ impl<'a> Parser<'a> {
         Ok(id)
     }
 
-    fn block_sequence(&mut self, inner: Place) -> Result<Vec<Id>, Fault> {
+    fn block_sequence(&mut self, inner: NodePosition) -> Result<Vec<Id>, Fault> {
         self.scanner.skip();
         let mut items = Vec::new();
         loop {
@@ -376,7 +376,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn indentless_sequence(&mut self, inner: Place) -> Result<Vec<Id>, Fault> {
+    fn indentless_sequence(&mut self, inner: NodePosition) -> Result<Vec<Id>, Fault> {
         let mut items = Vec::new();
         while self.peek()?.0 == Kind::BlockEntry {
             let (_, end) = self.take()?;
@@ -393,9 +393,9 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
-    fn block_mapping(&mut self, inner: Place) -> Result<Vec<(Id, Id)>, Fault> {
+    fn block_mapping(&mut self, inner: NodePosition) -> Result<Vec<(Id, Id)>, Fault> {
         self.scanner.skip();
-        let inner = Place {
+        let inner = NodePosition {
             indentless: true,
             ..inner
         };
@@ -420,7 +420,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the node after `?` or `:`.
-    fn block_member(&mut self, inner: Place) -> Result<Id, Fault> {
+    fn block_member(&mut self, inner: NodePosition) -> Result<Id, Fault> {
         let (_, end) = self.take()?;
         let nothing = matches!(self.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd);
         if nothing {
@@ -430,7 +430,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn flow_sequence(&mut self, inner: Place) -> Result<Vec<Id>, Fault> {
+    fn flow_sequence(&mut self, inner: NodePosition) -> Result<Vec<Id>, Fault> {
         self.scanner.skip();
         let mut items = Vec::new();
         let mut first = true;
@@ -468,10 +468,10 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a mapping of one member, as an item of a flow sequence.
-    fn flow_pair(&mut self, inner: Place, start: Mark) -> Result<Id, Fault> {
+    fn flow_pair(&mut self, inner: NodePosition, start: Mark) -> Result<Id, Fault> {
         self.scanner.skip();
         let id = self.add(start.line, Content::Mapping(Vec::new()))?;
-        let inner = Place {
+        let inner = NodePosition {
             depth: inner.depth + 1,
             ..inner
         };
@@ -492,7 +492,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a `:` and its value; both may be missing.
-    fn flow_value(&mut self, inner: Place, end: &Kind) -> Result<Id, Fault> {
+    fn flow_value(&mut self, inner: NodePosition, end: &Kind) -> Result<Id, Fault> {
         let (mut kind, mut start) = self.peek()?;
         if kind == Kind::Value {
             self.scanner.skip();
@@ -504,7 +504,7 @@ impl<'a> Parser<'a> {
         self.empty(start)
     }
 
-    fn flow_mapping(&mut self, inner: Place) -> Result<Vec<(Id, Id)>, Fault> {
+    fn flow_mapping(&mut self, inner: NodePosition) -> Result<Vec<(Id, Id)>, Fault> {
         self.scanner.skip();
         let mut members = Vec::new();
         let mut first = true;

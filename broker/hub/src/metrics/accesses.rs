@@ -22,7 +22,7 @@ pub(super) struct Accesses {
     ready: Gauges,
     expires: Gauges,
     probes: Gauges,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<AccessSeries>>,
 }
 
 impl Accesses {
@@ -91,7 +91,7 @@ impl Accesses {
     }
 
     fn has_room(&self, name: &AccessName) -> bool {
-        let Room { granted, evicted } = self.known().room_for(name);
+        let SeriesAdmission { granted, evicted } = self.known().room_for(name);
         if let Some(evicted) = evicted {
             self.remove(&evicted);
         }
@@ -108,7 +108,7 @@ impl Accesses {
         self.probes.remove(&labels(name));
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, AccessSeries> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -116,22 +116,22 @@ impl Accesses {
 /// The accesses that have series. If there are too many, the namespace with the most loses one, so
 /// a tenant with thousands of accesses cannot hide others'.
 #[derive(Default)]
-struct Known {
+struct AccessSeries {
     of: BTreeMap<Namespace, BTreeSet<ObjectName>>,
     count: usize,
 }
 
 /// Whether an access may have series, and which access loses its own for that.
-struct Room {
+struct SeriesAdmission {
     granted: bool,
     evicted: Option<AccessName>,
 }
 
-impl Known {
-    fn room_for(&mut self, name: &AccessName) -> Room {
+impl AccessSeries {
+    fn room_for(&mut self, name: &AccessName) -> SeriesAdmission {
         let own = self.of.get(&name.namespace);
         if own.is_some_and(|names| names.contains(&name.name)) {
-            return Room {
+            return SeriesAdmission {
                 granted: true,
                 evicted: None,
             };
@@ -153,7 +153,7 @@ impl Known {
             match &evicted {
                 Some(evicted) => self.remove(evicted),
                 None => {
-                    return Room {
+                    return SeriesAdmission {
                         granted: false,
                         evicted: None,
                     };
@@ -165,7 +165,7 @@ impl Known {
             .or_default()
             .insert(name.name.clone());
         self.count += 1;
-        Room {
+        SeriesAdmission {
             granted: true,
             evicted,
         }

@@ -13,11 +13,11 @@ use super::Collection;
 pub struct Listing(pub(super) Listed);
 
 pub(super) enum Listed {
-    Targets(BTreeMap<ObjectName, Seen<StoredTarget>>),
-    Accesses(BTreeMap<AccessName, Seen<StoredAccess>>),
+    Targets(BTreeMap<ObjectName, ListedObject<StoredTarget>>),
+    Accesses(BTreeMap<AccessName, ListedObject<StoredAccess>>),
 }
 
-pub(super) enum Seen<T> {
+pub(super) enum ListedObject<T> {
     /// The object equals the one in the store.
     AsKnown,
     /// The object is new or differs.
@@ -34,7 +34,7 @@ impl Listing {
     }
 }
 
-impl<T: PartialEq> Seen<T> {
+impl<T: PartialEq> ListedObject<T> {
     pub(super) fn beside(known: Option<&T>, read: T) -> Self {
         if known == Some(&read) {
             Self::AsKnown
@@ -46,12 +46,12 @@ impl<T: PartialEq> Seen<T> {
 
 /// Combines a complete list with the known objects; those that are not listed are dropped.
 pub(super) fn taken<K: Ord, T>(
-    listed: BTreeMap<K, Seen<T>>,
+    listed: BTreeMap<K, ListedObject<T>>,
     mut known: BTreeMap<K, T>,
 ) -> BTreeMap<K, T> {
     let one = |(name, seen)| match seen {
-        Seen::New(read) => Some((name, *read)),
-        Seen::AsKnown => known.remove(&name).map(|known| (name, known)),
+        ListedObject::New(read) => Some((name, *read)),
+        ListedObject::AsKnown => known.remove(&name).map(|known| (name, known)),
     };
     listed.into_iter().filter_map(one).collect()
 }

@@ -134,7 +134,7 @@ fn held(listing: &Listing) -> usize {
     };
     listed
         .values()
-        .filter(|seen| matches!(seen, Seen::New(_)))
+        .filter(|seen| matches!(seen, ListedObject::New(_)))
         .count()
 }
 

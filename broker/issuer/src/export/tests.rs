@@ -60,7 +60,7 @@ async fn published(hub: Hub) -> Arc<Published> {
         source: Arc::new(hub),
         public_url: public_url(),
         pinned: None,
-        settle: keyferry_core::lifetime::settle(MAX_AGE),
+        activation_delay: keyferry_core::lifetime::activation_delay(MAX_AGE),
         records: KeyRecords::none(),
         clock: Arc::new(SystemClock::start()),
         metrics: keyferry_hub::metrics::Metrics::default(),

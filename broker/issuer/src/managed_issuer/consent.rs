@@ -10,7 +10,7 @@ use keyferry_core::moment::{Deadline, Moment};
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::ServiceAccountIdentity;
 
-use crate::bound_request::{self, Order};
+use crate::bound_request::{self, TokenPurpose};
 use crate::publication::Publisher;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::Hub;
@@ -41,7 +41,8 @@ impl HubsConsent {
     ) -> Result<Self, Reason> {
         let audience = inert_audience().map_err(|_| Reason::MintFailed)?;
         let token =
-            bound_request::send(hub, publisher, clock, Order::Inert(grant, &audience)).await?;
+            bound_request::send(hub, publisher, clock, TokenPurpose::Inert(grant, &audience))
+                .await?;
         let identity = grant.pair().service_account().clone();
         Ok(Self {
             identity,

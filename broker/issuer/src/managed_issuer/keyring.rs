@@ -95,15 +95,15 @@ impl Keyring {
         policy: &RotationPolicy,
         now: Moment,
     ) {
-        self.seen.note(set, origin, policy.settles_after, now);
+        self.seen.note(set, origin, policy.active_after, now);
         let face = &mut self.face;
-        let settled = self.seen.is_settled(set.current.key.kid(), now);
+        let active = self.seen.is_active(set.current.key.kid(), now);
         let known = face
             .signing
             .take()
-            .filter(|key| settled && key.kid == set.current.key.kid());
+            .filter(|key| active && key.kid == set.current.key.kid());
         face.signing = known.or_else(|| {
-            if settled {
+            if active {
                 SigningKey::new(&self.binding, &set.current.key).map(Arc::new)
             } else {
                 None

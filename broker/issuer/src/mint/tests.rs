@@ -20,7 +20,7 @@ fn mints(world: &SmallWorld) -> u64 {
     world.hub.token_requests() - 1
 }
 
-async fn settled(world: &SmallWorld, expected: u64) {
+async fn until_minted(world: &SmallWorld, expected: u64) {
     let limit = tokio::time::timeout(Duration::from_secs(10), async {
         while mints(world) < expected || !world.mint.flights.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -73,7 +73,7 @@ async fn a_used_token_is_renewed_before_it_ends() {
     world.clock.advance(Duration::from_secs(300));
     renew(&world);
     renew(&world);
-    settled(&world, 2).await;
+    until_minted(&world, 2).await;
     let renewed = world.mint.token(&grant, NOTHING).await.unwrap();
     assert_eq!(
         renewed.from_cache,
@@ -91,7 +91,7 @@ async fn what_nobody_used_for_a_lifetime_is_not_renewed() {
     world.mint.token(&grant, NOTHING).await.unwrap();
     world.clock.advance(Duration::from_secs(2900));
     renew(&world);
-    settled(&world, 2).await;
+    until_minted(&world, 2).await;
     world.clock.advance(Duration::from_secs(2900));
     renew(&world);
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -112,7 +112,7 @@ async fn a_failed_renewal_leaves_the_held_token() {
     );
     world.clock.advance(Duration::from_secs(2900));
     renew(&world);
-    settled(&world, 2).await;
+    until_minted(&world, 2).await;
     let held = world.mint.token(&grant, NOTHING).await.unwrap();
     assert_eq!(held.token.token_id(), first.token.token_id());
     renew(&world);
@@ -121,7 +121,7 @@ async fn a_failed_renewal_leaves_the_held_token() {
     world.hub.clear_faults();
     world.clock.advance(Duration::from_secs(11));
     renew(&world);
-    settled(&world, 3).await;
+    until_minted(&world, 3).await;
     assert_ne!(
         world
             .mint

@@ -26,7 +26,7 @@ pub enum PublishError {
     Keys(Arc<JwksError>),
     /// The reading task panicked or was cancelled.
     #[error("reading the hub's discovery documents: the reading task ended without an answer")]
-    Lost,
+    SharedCallLost,
 }
 
 impl PublishError {
@@ -36,7 +36,7 @@ impl PublishError {
             Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
                 Reason::HubDiscoveryForbidden
             }
-            Self::Hub(HubError::Unreachable(_) | HubError::Unwell(_)) | Self::Lost => {
+            Self::Hub(HubError::Unreachable(_) | HubError::Unwell(_)) | Self::SharedCallLost => {
                 Reason::HubUnreachable
             }
             _ => Reason::HubDiscoveryInvalid,

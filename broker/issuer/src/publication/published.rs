@@ -27,13 +27,13 @@ pub struct Published {
     pub jwks: Document,
     /// When each key becomes active, by the monotonic clock; `None` while its publication is not
     /// recorded.
-    pub(super) settles: BTreeMap<String, Option<Duration>>,
+    pub(super) activations: BTreeMap<String, Option<Duration>>,
 }
 
 impl Published {
     /// Whether the key `kid` is active, so that its tokens may be issued.
-    pub fn is_settled(&self, kid: &str, now: Moment) -> bool {
-        self.settles
+    pub fn is_active(&self, kid: &str, now: Moment) -> bool {
+        self.activations
             .get(kid)
             .is_some_and(|from| from.is_some_and(|from| now.mono >= from))
     }

@@ -1,13 +1,13 @@
-//! Synchronises the key book with the shared key journal and the state directory.
+//! Synchronises the tracked keys with the shared key journal and the state directory.
 
 use std::path::PathBuf;
 
-use keyferry_core::key_book::{Draft, KeyBook, Origin};
 use keyferry_core::key_journal::KeyJournal;
 use keyferry_core::reason::Reason;
+use keyferry_core::tracked_keys::{Draft, Origin, TrackedKeys};
 
-use super::{Place, Publisher};
-use keyferry_hub::key_record_store::{ATTEMPTS, Found, KeyRecordStore, RecordError};
+use super::{EventSource, Publisher};
+use keyferry_hub::key_record_store::{ATTEMPTS, KeyRecordStore, RecordError, StoredRecord};
 use keyferry_hub::state_directory::StateDirectory;
 
 /// Where the key journal is stored.
@@ -64,7 +64,7 @@ impl Publisher {
             return;
         }
         self.open_book(journal.issuer.clone());
-        self.change(Place::Record, |book, now| {
+        self.change(EventSource::Record, |book, now| {
             book.adopt(&journal, Origin::StateDirectory, now)
         });
     }
@@ -89,7 +89,10 @@ impl Publisher {
     /// Runs [`Publisher::sync`] if a new key waits to be recorded: every second of delay also
     /// delays its activation.
     pub async fn sync_if_changed(&self) {
-        let is_new = self.lock().as_ref().is_some_and(KeyBook::has_unrecorded);
+        let is_new = self
+            .lock()
+            .as_ref()
+            .is_some_and(TrackedKeys::has_unrecorded);
         if !is_new {
             self.keep_state();
         } else if let Err(error) = self.sync().await {
@@ -108,11 +111,11 @@ impl Publisher {
                 return Ok(());
             }
             self.adopt(found.as_ref());
-            let Some(draft) = self.draft(found.as_ref().and_then(Found::believed)) else {
+            let Some(draft) = self.draft(found.as_ref().and_then(StoredRecord::believed)) else {
                 return Ok(());
             };
             if store.write(found.as_ref(), draft.journal()).await? {
-                self.change(Place::Record, |book, now| {
+                self.change(EventSource::Record, |book, now| {
                     book.written(&draft, now);
                     Vec::new()
                 });
@@ -122,10 +125,10 @@ impl Publisher {
         Err(RecordError::Contended)
     }
 
-    fn adopt(&self, found: Option<&Found>) {
+    fn adopt(&self, found: Option<&StoredRecord>) {
         // There is no book before the hub states its issuer; but a sealed journal names the issuer
         // as well.
-        if let Some(journal) = found.and_then(Found::believed)
+        if let Some(journal) = found.and_then(StoredRecord::believed)
             && self
                 .parts
                 .pinned
@@ -134,9 +137,9 @@ impl Publisher {
         {
             self.open_book(journal.issuer.clone());
         }
-        self.change(Place::Record, |book, now| match found {
+        self.change(EventSource::Record, |book, now| match found {
             None => book.adopt_none(now),
-            Some(Found {
+            Some(StoredRecord {
                 journal: Ok(journal),
                 sealed,
                 ..
@@ -149,7 +152,7 @@ impl Publisher {
                 },
                 now,
             ),
-            Some(Found {
+            Some(StoredRecord {
                 journal: Err(_), ..
             }) => book.adopt_unreadable(now),
         });
@@ -165,7 +168,7 @@ impl Publisher {
         let Some(state) = &self.parts.records.state else {
             return;
         };
-        let snapshot = self.lock().as_ref().map(KeyBook::snapshot);
+        let snapshot = self.lock().as_ref().map(TrackedKeys::snapshot);
         if let Some(journal) = snapshot
             && let Err(error) = state.write(&journal)
         {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use keyferry_core::issuer::PublicUrl;
-use keyferry_core::key_book::Settling;
 use keyferry_core::lifetime;
+use keyferry_core::tracked_keys::KeyActivation;
 
 use super::{KeyRecords, Publisher, PublisherParts};
 use crate::key_records;
@@ -104,7 +104,7 @@ impl World {
             source: Arc::<Copied>::clone(&self.documents),
             public_url: PublicUrl::new("https://keyferry.example.test").unwrap(),
             pinned: None,
-            settle: lifetime::settle(Duration::from_secs(60)),
+            activation_delay: lifetime::activation_delay(Duration::from_secs(60)),
             records: KeyRecords::shared(store).with_state(state.map(std::path::Path::to_owned)),
             clock,
             metrics: Metrics::default(),
@@ -134,13 +134,13 @@ async fn replicas_that_start_together_agree_on_one_record() {
     }
     for replica in &replicas {
         assert_eq!(jwks(replica), jwks(&replicas[0]));
-        assert_eq!(replica.settling(&kid), Settling::Settled);
+        assert_eq!(replica.activation(&kid), KeyActivation::Active);
         assert!(
             replica
                 .reader()
                 .current()
                 .unwrap()
-                .is_settled(&kid, world.clock.now())
+                .is_active(&kid, world.clock.now())
         );
     }
 }
@@ -170,13 +170,13 @@ async fn without_the_record_nothing_new_is_minted_and_all_else_goes_on() {
     );
     world.clock.advance(Duration::from_secs(1000));
     assert!(
-        matches!(replica.settling(&kid), Settling::After(_)),
+        matches!(replica.activation(&kid), KeyActivation::After(_)),
         "but no other replica can know it"
     );
     world.secrets.be_away(false);
     replica.sync().await.unwrap();
     world.clock.advance(Duration::from_secs(120));
-    assert_eq!(replica.settling(&kid), Settling::Settled);
+    assert_eq!(replica.activation(&kid), KeyActivation::Active);
 }
 
 #[tokio::test]
@@ -261,11 +261,11 @@ async fn a_revocation_reaches_every_replica_and_outlives_all_of_them() {
                 .unwrap()
                 .contains(&kid)
         );
-        assert_eq!(replica.settling(&kid), Settling::Revoked);
+        assert_eq!(replica.activation(&kid), KeyActivation::Revoked);
         replica.vouch(&kid).await;
         assert_eq!(
-            replica.settling(&kid),
-            Settling::Revoked,
+            replica.activation(&kid),
+            KeyActivation::Revoked,
             "the hub still signs with it"
         );
     }

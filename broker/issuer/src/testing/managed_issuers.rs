@@ -21,7 +21,9 @@ use keyferry_hub::ports::{HubError, IssuerKeyStore, StoredKeys, StoredObject};
 use zeroize::Zeroizing;
 
 use super::{FakeClock, SmallWorld};
-use crate::managed_issuer::{Keeper, KeeperParts, ManagedIssuer, ManagedIssuers};
+use crate::managed_issuer::{
+    KeySetMaintainer, KeySetMaintainerParts, ManagedIssuer, ManagedIssuers,
+};
 
 /// The activation delay of keys in these tests.
 pub const WAIT: Duration = Duration::from_secs(120);
@@ -173,7 +175,7 @@ impl IssuerKeyStore for FakeStore {
 /// One replica's keeper and the issuers that it publishes.
 pub struct Replica {
     /// Reloads the key set.
-    pub keeper: Keeper,
+    pub keeper: KeySetMaintainer,
     /// What the replica publishes.
     pub issuers: ManagedIssuers,
     /// Whether this replica leads.
@@ -184,14 +186,14 @@ impl Replica {
     /// Creates a replica that leads.
     pub fn new(store: &Arc<FakeStore>, clock: Arc<dyn Clock>) -> Self {
         let (issuers, may_write) = (ManagedIssuers::default(), Arc::new(AtomicBool::new(true)));
-        let keeper = Keeper::new(KeeperParts {
+        let keeper = KeySetMaintainer::new(KeySetMaintainerParts {
             store: Arc::<FakeStore>::clone(store),
             issuers: issuers.clone(),
             clock,
             metrics: Metrics::default(),
             public_url: PublicUrl::new("https://keyferry.example.test").unwrap(),
             rotation: RotationPolicy {
-                settles_after: WAIT,
+                active_after: WAIT,
                 every: MONTH,
             },
             may_write: Arc::clone(&may_write),

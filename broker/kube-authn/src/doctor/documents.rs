@@ -4,12 +4,12 @@
 use keyferry_core::reason::Reason;
 use serde_json::Value;
 
-use super::token::Seen;
-use super::{Answer, Evidence, Fetched, Finding, Hop};
+use super::token::ParsedToken;
+use super::{Evidence, Fetched, Finding, Hop, HttpResponse};
 use crate::Code;
 use crate::keys::{Algorithm, KeySet, KeySetFault};
 
-pub(super) fn discovery(evidence: &Evidence, seen: &Seen) -> Finding {
+pub(super) fn discovery(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let hop = Hop::Discovery;
     let at = evidence.discovery_url.as_deref().unwrap_or_default();
     let found = match &evidence.discovery {
@@ -25,7 +25,7 @@ pub(super) fn discovery(evidence: &Evidence, seen: &Seen) -> Finding {
         Fetched::Untrusted(how) => {
             Finding::broken(hop, Code::DiscoveryUntrusted, format!("{at}: {how}"))
         }
-        Fetched::Answer(Answer {
+        Fetched::Response(HttpResponse {
             status: status @ (401 | 403),
             ..
         }) => Finding::broken(
@@ -33,8 +33,8 @@ pub(super) fn discovery(evidence: &Evidence, seen: &Seen) -> Finding {
             Code::DiscoveryForbidden,
             format!("{at} refuses anonymous requests with status {status}"),
         ),
-        Fetched::Answer(Answer { status: 200, body }) => document(at, body, seen),
-        Fetched::Answer(Answer { status, .. }) => Finding::broken(
+        Fetched::Response(HttpResponse { status: 200, body }) => document(at, body, seen),
+        Fetched::Response(HttpResponse { status, .. }) => Finding::broken(
             hop,
             Code::DiscoveryNotServed,
             format!("{at} answers with status {status}"),
@@ -51,7 +51,7 @@ pub(super) fn discovery(evidence: &Evidence, seen: &Seen) -> Finding {
     soften(found, Code::DiscoveryUnreachable, evidence)
 }
 
-fn document(at: &str, body: &[u8], seen: &Seen) -> Finding {
+fn document(at: &str, body: &[u8], seen: &ParsedToken) -> Finding {
     let hop = Hop::Discovery;
     let malformed =
         |detail: &str| Finding::broken(hop, Code::DiscoveryMalformed, format!("{at}: {detail}"));
@@ -91,7 +91,7 @@ pub(super) fn keys(evidence: &Evidence) -> Finding {
         Fetched::Untrusted(how) => {
             Finding::broken(hop, Code::KeysUntrusted, format!("{at}: {how}"))
         }
-        Fetched::Answer(Answer { status: 200, body }) => match KeySet::read(body) {
+        Fetched::Response(HttpResponse { status: 200, body }) => match KeySet::read(body) {
             Ok(set) => Finding::well(hop, format!("{} at {at}", set.len())),
             Err(KeySetFault::Undecodable(reason)) => {
                 Finding::broken(hop, Code::KeySetUndecodable, format!("{at}: {reason}"))
@@ -100,7 +100,7 @@ pub(super) fn keys(evidence: &Evidence) -> Finding {
                 Finding::open(hop, format!("{at}: {}", undetermined.reason))
             }
         },
-        Fetched::Answer(Answer { status, .. }) => Finding::broken(
+        Fetched::Response(HttpResponse { status, .. }) => Finding::broken(
             hop,
             Code::KeysNotServed,
             format!("{at} answers with status {status}"),
@@ -109,9 +109,9 @@ pub(super) fn keys(evidence: &Evidence) -> Finding {
     soften(found, Code::KeysUnreachable, evidence)
 }
 
-pub(super) fn key_id(evidence: &Evidence, seen: &Seen) -> Finding {
+pub(super) fn key_id(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let hop = Hop::KeyId;
-    let Fetched::Answer(Answer { status: 200, body }) = &evidence.keys else {
+    let Fetched::Response(HttpResponse { status: 200, body }) = &evidence.keys else {
         return Finding::open(hop, "the published keys could not be read");
     };
     let Ok(keys) = KeySet::read(body) else {

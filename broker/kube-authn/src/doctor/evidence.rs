@@ -16,7 +16,7 @@ pub struct Problem {
 
 /// The token, or why there is none.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub enum Held {
+pub enum TokenEvidence {
     /// No token was given, and none could be requested.
     #[default]
     None,
@@ -26,7 +26,7 @@ pub enum Held {
     Token(Vec<u8>),
 }
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for TokenEvidence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::None => f.write_str("None"),
@@ -47,12 +47,12 @@ pub enum Fetched {
     /// The given CA did not sign the server's certificate.
     Untrusted(String),
     /// The server responded.
-    Answer(Answer),
+    Response(HttpResponse),
 }
 
 /// An HTTP response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct HttpResponse {
     /// The HTTP status code.
     pub status: u16,
     /// The body; the fetching code limits its size.
@@ -167,7 +167,7 @@ pub struct Evidence {
     /// A warning about that object, if there is one.
     pub start_warning: Option<Problem>,
     /// The token, or the reason why there is none.
-    pub held: Held,
+    pub held: TokenEvidence,
     /// The expected issuer, if there is one.
     pub issuer: Option<String>,
     /// The accepted audiences, if known; the token must have one of them.

@@ -1,7 +1,7 @@
 //! The hops at the target: its file, its view of the issuer, and the bearer's rights.
 
 use super::prediction::listed;
-use super::token::Seen;
+use super::token::ParsedToken;
 use super::{
     Asked, ConfigurationFile, Evidence, Fetched, Finding, Hop, Identity, Prediction, Review,
     Status, cause_of, hash_of, issuers_of, name_fault, predict,
@@ -10,12 +10,12 @@ use crate::Code;
 use crate::lint::{Severity, lint};
 
 /// Examines the file and the target's view of the keys, because one TokenReview shows both.
-pub(super) fn trust(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
+pub(super) fn trust(evidence: &Evidence, seen: &ParsedToken) -> (Finding, Finding) {
     let (configuration, keys) = trusted(evidence, seen);
     (with_lint(configuration, evidence), keys)
 }
 
-fn trusted(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
+fn trusted(evidence: &Evidence, seen: &ParsedToken) -> (Finding, Finding) {
     let keys = |known: &str| match evidence.accepted() {
         true => Finding::well(Hop::TargetKeys, "the target verified the token"),
         false => Finding::open(Hop::TargetKeys, known),
@@ -42,7 +42,7 @@ fn trusted(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
     (configuration(evidence, seen), keys(&asked))
 }
 
-fn by_review(words: &str, evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
+fn by_review(words: &str, evidence: &Evidence, seen: &ParsedToken) -> (Finding, Finding) {
     let unread = || Finding::open(Hop::TargetKeys, "the target stopped before this step");
     let (hop, code) = cause_of(words).unwrap_or((Hop::Configuration, Code::TokenRefused));
     let mut detail = format!("the target says: {words}");
@@ -73,7 +73,7 @@ fn by_review(words: &str, evidence: &Evidence, seen: &Seen) -> (Finding, Finding
 }
 
 /// Explains why the file accepts a token that the target refuses: the target does not use the file.
-fn disagreement(code: Code, evidence: &Evidence, seen: &Seen) -> Option<String> {
+fn disagreement(code: Code, evidence: &Evidence, seen: &ParsedToken) -> Option<String> {
     let file = evidence.configuration.as_ref()?;
     // These do not depend on the file alone: the target's own issuer, the clocks, the token itself.
     let elsewhere = [
@@ -146,7 +146,7 @@ fn with_lint(finding: Finding, evidence: &Evidence) -> Finding {
 
 fn jwks(evidence: &Evidence) -> Option<&[u8]> {
     match &evidence.keys {
-        Fetched::Answer(answer) if answer.status == 200 => Some(answer.body.as_slice()),
+        Fetched::Response(answer) if answer.status == 200 => Some(answer.body.as_slice()),
         _ => None,
     }
 }
@@ -160,7 +160,7 @@ fn runs_with(file: &ConfigurationFile, evidence: &Evidence) -> Option<bool> {
         .map(|hashes| hashes.contains(&hash_of(&file.bytes)))
 }
 
-fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
+fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let hop = Hop::Configuration;
     let accepted = evidence.accepted();
     let Some(file) = &evidence.configuration else {
@@ -236,7 +236,7 @@ pub(super) fn connection(evidence: &Evidence) -> Finding {
         }
         Fetched::Unreachable(how) => Finding::broken(hop, Code::TargetUnreachable, how),
         Fetched::Untrusted(how) => Finding::broken(hop, Code::TargetUntrusted, how),
-        Fetched::Answer(_) => {
+        Fetched::Response(_) => {
             let release = evidence
                 .target
                 .minor
@@ -248,7 +248,7 @@ pub(super) fn connection(evidence: &Evidence) -> Finding {
     }
 }
 
-pub(super) fn authentication(evidence: &Evidence, seen: &Seen) -> Finding {
+pub(super) fn authentication(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let hop = Hop::Authentication;
     let known = match (&evidence.target.identity, &evidence.target.review) {
         (Identity::Known(name), _) => name,

@@ -12,11 +12,11 @@ use crate::Minor;
 const ISSUER: &str = "https://hub.example.com";
 const NOW: i64 = 1_800_000_000;
 
-fn token(edit: impl FnOnce(&mut Value)) -> Held {
+fn token(edit: impl FnOnce(&mut Value)) -> TokenEvidence {
     let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let mut claims = json!({ "iss": ISSUER, "sub": "system:serviceaccount:a:b", "aud": ["t"], "exp": NOW + 600, "iat": NOW, "nbf": NOW });
     edit(&mut claims);
-    Held::Token(
+    TokenEvidence::Token(
         format!(
             "{}.{}.{}",
             encode(&json!({ "alg": "RS256", "kid": "k1" })),
@@ -28,7 +28,7 @@ fn token(edit: impl FnOnce(&mut Value)) -> Held {
 }
 
 fn answer(status: u16, body: &Value) -> Fetched {
-    Fetched::Answer(Answer {
+    Fetched::Response(HttpResponse {
         status,
         body: body.to_string().into(),
     })
@@ -130,7 +130,7 @@ fn the_first_broken_hop_is_named_with_its_cause() {
         Code::StartUnread,
     );
     assert_broken(
-        |e| e.held = Held::Token(b"x".to_vec()),
+        |e| e.held = TokenEvidence::Token(b"x".to_vec()),
         Hop::Token,
         Code::TokenUnreadable,
     );
@@ -139,7 +139,7 @@ fn the_first_broken_hop_is_named_with_its_cause() {
         detail: String::new(),
     };
     assert_broken(
-        |e| e.held = Held::Failed(deleted),
+        |e| e.held = TokenEvidence::Failed(deleted),
         Hop::Token,
         Reason::ServiceAccountChanged,
     );
@@ -239,7 +239,7 @@ fn the_first_broken_hop_is_named_with_its_cause() {
 #[test]
 fn a_refusal_without_a_cause_is_undetermined() {
     assert_undetermined(refused);
-    assert_undetermined(|e| e.held = Held::None);
+    assert_undetermined(|e| e.held = TokenEvidence::None);
     // The file accepts the token, but whether the target uses it is unknown.
     assert_undetermined(|e| (refused(e), e.configuration = file("")).1);
     // The file is active and accepts the token, so the target's view of the keys is undetermined.
@@ -543,7 +543,7 @@ fn a_review_names_the_cause_of_a_refusal() {
 
 #[test]
 fn evidence_does_not_print_the_token() {
-    let Held::Token(bytes) = token(|_| {}) else {
+    let TokenEvidence::Token(bytes) = token(|_| {}) else {
         panic!("no token")
     };
     let text = String::from_utf8(bytes).unwrap();

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use keyferry_core::reason::Reason;
 
-use super::{Evidence, Finding, Held, Hop};
+use super::{Evidence, Finding, Hop, TokenEvidence};
 use crate::Code;
 use crate::token::{Form, Registered, Signed, Token};
 
@@ -13,16 +13,16 @@ const NOT_BEFORE_LEEWAY: i64 = 60;
 const NOTABLE_SKEW: i64 = 5;
 
 /// The token, parsed once for all hops.
-pub(super) struct Seen {
+pub(super) struct ParsedToken {
     pub(super) token: Option<Token>,
     pub(super) registered: Option<Registered>,
 }
 
-impl Seen {
+impl ParsedToken {
     pub(super) fn of(evidence: &Evidence) -> Self {
         let token = match &evidence.held {
-            Held::Token(bytes) => Token::read(bytes).ok(),
-            Held::None | Held::Failed(_) => None,
+            TokenEvidence::Token(bytes) => Token::read(bytes).ok(),
+            TokenEvidence::None | TokenEvidence::Failed(_) => None,
         };
         let registered = token
             .as_ref()
@@ -54,11 +54,15 @@ pub(super) fn start(evidence: &Evidence) -> Finding {
     }
 }
 
-pub(super) fn token(evidence: &Evidence, seen: &Seen) -> Finding {
+pub(super) fn token(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     match &evidence.held {
-        Held::None => Finding::open(Hop::Token, "there is no token; add --target-token-file"),
-        Held::Failed(problem) => Finding::broken(Hop::Token, problem.cause, &problem.detail),
-        Held::Token(_) => match (seen.issuer(), seen.signed()) {
+        TokenEvidence::None => {
+            Finding::open(Hop::Token, "there is no token; add --target-token-file")
+        }
+        TokenEvidence::Failed(problem) => {
+            Finding::broken(Hop::Token, problem.cause, &problem.detail)
+        }
+        TokenEvidence::Token(_) => match (seen.issuer(), seen.signed()) {
             (Some(_), Some(_)) => Finding::well(Hop::Token, "the token is a signed JWT"),
             _ => Finding::broken(
                 Hop::Token,
@@ -69,7 +73,7 @@ pub(super) fn token(evidence: &Evidence, seen: &Seen) -> Finding {
     }
 }
 
-pub(super) fn issuer(evidence: &Evidence, seen: &Seen) -> Finding {
+pub(super) fn issuer(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let Some(issuer) = seen.issuer() else {
         return Finding::open(Hop::Issuer, "there is no token with an issuer");
     };
@@ -90,7 +94,7 @@ pub(super) fn issuer(evidence: &Evidence, seen: &Seen) -> Finding {
     }
 }
 
-pub(super) fn claims(evidence: &Evidence, seen: &Seen) -> Finding {
+pub(super) fn claims(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     if seen.token.is_none() {
         return Finding::open(Hop::Claims, "there is no token");
     }
@@ -142,7 +146,7 @@ pub(super) fn claims(evidence: &Evidence, seen: &Seen) -> Finding {
     }
 }
 
-pub(super) fn clock(evidence: &Evidence, seen: &Seen) -> Finding {
+pub(super) fn clock(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let Some(skew) = evidence.target.skew else {
         return Finding::open(Hop::Clock, "the target's time is unknown");
     };

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Finding, Severity, finding};
 use crate::config::{self, Issuer};
-use crate::doctor::{Answer, Fetched, well_known};
+use crate::doctor::{Fetched, HttpResponse, well_known};
 use crate::keys::{KeySet, KeySetFault};
 use crate::{Code, Minor};
 
@@ -14,7 +14,7 @@ const SHOWN: usize = 200;
 
 /// The location of the documents of one entry of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct PublishedDocuments {
     /// The discovery document's URL, always https.
     pub discovery_url: String,
     /// `issuer.certificateAuthority`, PEM; `None` if the machine's root certificates apply.
@@ -33,7 +33,7 @@ pub struct Published {
 /// Returns the place of every entry, in the file's order; `None` if its discovery URL is not https.
 /// Empty if the apiserver would not load the file.
 #[must_use]
-pub fn places(bytes: &[u8], minor: Minor) -> Vec<Option<Place>> {
+pub fn places(bytes: &[u8], minor: Minor) -> Vec<Option<PublishedDocuments>> {
     let Ok(loaded) = config::load(bytes, minor) else {
         return Vec::new();
     };
@@ -45,19 +45,21 @@ pub fn places(bytes: &[u8], minor: Minor) -> Vec<Option<Place>> {
         .collect()
 }
 
-fn place(issuer: &Issuer) -> Option<Place> {
+fn place(issuer: &Issuer) -> Option<PublishedDocuments> {
     let discovery_url = discovery_url(issuer);
-    discovery_url.starts_with("https://").then(|| Place {
-        discovery_url,
-        certificate_authority: Some(issuer.certificate_authority.clone())
-            .filter(|pem| !pem.trim().is_empty()),
-    })
+    discovery_url
+        .starts_with("https://")
+        .then(|| PublishedDocuments {
+            discovery_url,
+            certificate_authority: Some(issuer.certificate_authority.clone())
+                .filter(|pem| !pem.trim().is_empty()),
+        })
 }
 
 /// Returns the URL of the keys in a discovery document if it is https; nothing else is fetched.
 #[must_use]
 pub fn jwks_uri(document: &Fetched) -> Option<String> {
-    let Fetched::Answer(Answer { status: 200, body }) = document else {
+    let Fetched::Response(HttpResponse { status: 200, body }) = document else {
         return None;
     };
     let document: Value = serde_json::from_slice(body).ok()?;
@@ -108,8 +110,8 @@ pub(super) fn find(
                 format!("{place}: {how}{without}"),
             );
         }
-        Fetched::Answer(Answer { status: 200, body }) => body,
-        Fetched::Answer(Answer { status, .. }) => {
+        Fetched::Response(HttpResponse { status: 200, body }) => body,
+        Fetched::Response(HttpResponse { status, .. }) => {
             let code = if matches!(status, 401 | 403) {
                 Code::DiscoveryForbidden
             } else {
@@ -170,7 +172,7 @@ pub(super) fn find(
             Severity::Error,
             format!("{at}: {how}{without}"),
         ),
-        Fetched::Answer(Answer { status: 200, body }) => match KeySet::read(body) {
+        Fetched::Response(HttpResponse { status: 200, body }) => match KeySet::read(body) {
             Ok(set) if set.is_empty() => push(Code::KeysEmpty, Severity::Error, at),
             Ok(_) => {}
             Err(KeySetFault::Undecodable(reason)) => push(
@@ -182,7 +184,7 @@ pub(super) fn find(
                 push(why.code, Severity::Warning, format!("{at}: {}", why.reason))
             }
         },
-        Fetched::Answer(Answer { status, .. }) => {
+        Fetched::Response(HttpResponse { status, .. }) => {
             push(
                 Code::KeysNotServed,
                 Severity::Error,
@@ -220,7 +222,7 @@ jwt:
     const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
 
     fn answer(status: u16, body: &str) -> Fetched {
-        Fetched::Answer(Answer {
+        Fetched::Response(HttpResponse {
             status,
             body: body.as_bytes().to_vec(),
         })
@@ -392,7 +394,7 @@ jwt:
         let place = places(FILE.as_bytes(), Minor::V1_33)[0].clone().unwrap();
         assert_eq!(
             place,
-            Place {
+            PublishedDocuments {
                 discovery_url: "https://hub/.well-known/openid-configuration".to_owned(),
                 certificate_authority: None
             }

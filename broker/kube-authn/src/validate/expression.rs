@@ -7,7 +7,7 @@ use crate::Code;
 
 /// The type that an expression must have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum ExpectedType {
     Anything,
     Bool,
 }
@@ -17,18 +17,18 @@ pub(super) fn compile(
     check: &mut Check,
     scope: Scope,
     text: &str,
-    wanted: Wanted,
+    wanted: ExpectedType,
     path: &str,
 ) -> Option<Expression> {
     match check.environment.compile(scope, text) {
-        Ok(expression) if wanted == Wanted::Bool && !expression.is_bool() => {
+        Ok(expression) if wanted == ExpectedType::Bool && !expression.is_bool() => {
             check.invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
             None
         }
         Ok(expression) => Some(expression),
         Err(CompileFault::Refused { message }) => {
             if message.starts_with("program instantiation failed") {
-                if wanted == Wanted::Bool && !is_bool(check, scope, text) {
+                if wanted == ExpectedType::Bool && !is_bool(check, scope, text) {
                     check.invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
                     return None;
                 }

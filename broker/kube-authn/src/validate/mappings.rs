@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use keyferry_cel_kubernetes::{Expression, Scope};
 
-use super::expression::{Wanted, compile};
+use super::expression::{ExpectedType, compile};
 use super::{Authenticator, Check, extra_key};
 use crate::Code;
 use crate::config::{JwtAuthenticator, PrefixedClaimOrExpression};
@@ -24,13 +24,13 @@ pub(super) fn check(
         check,
         &mappings.username,
         &format!("{path}.username"),
-        Need::Required,
+        Presence::Required,
     );
     out.groups = check_prefixed(
         check,
         &mappings.groups,
         &format!("{path}.groups"),
-        Need::Optional,
+        Presence::Optional,
     );
     let uid = format!("{path}.uid");
     if !mappings.uid.claim.is_empty() && !mappings.uid.expression.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn check(
             check,
             Scope::Claims,
             &mappings.uid.expression,
-            Wanted::Anything,
+            ExpectedType::Anything,
             &format!("{uid}.expression"),
         );
     }
@@ -54,7 +54,7 @@ pub(super) fn check(
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
+enum Presence {
     Required,
     Optional,
 }
@@ -64,7 +64,7 @@ fn check_prefixed(
     check: &mut Check,
     mapping: &PrefixedClaimOrExpression,
     path: &str,
-    need: Need,
+    need: Presence,
 ) -> Option<Expression> {
     match (mapping.claim.is_empty(), mapping.expression.is_empty()) {
         (false, false) => check.invalid(
@@ -73,7 +73,7 @@ fn check_prefixed(
             "",
             "claim and expression can't both be set",
         ),
-        (true, true) if need == Need::Required => {
+        (true, true) if need == Presence::Required => {
             check.required(
                 Code::ClaimOrExpressionMissing,
                 path,
@@ -99,7 +99,7 @@ fn check_prefixed(
                 check,
                 Scope::Claims,
                 &mapping.expression,
-                Wanted::Anything,
+                ExpectedType::Anything,
                 &format!("{path}.expression"),
             );
             return compiled.filter(|_| mapping.prefix.is_none());
@@ -139,7 +139,7 @@ fn check_extra(check: &mut Check, config: &JwtAuthenticator, path: &str, out: &m
             check,
             Scope::Claims,
             &mapping.value_expression,
-            Wanted::Anything,
+            ExpectedType::Anything,
             &path,
         );
         out.extra

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use keyferry_cel_kubernetes::Scope;
 
-use super::expression::{Wanted, compile};
+use super::expression::{ExpectedType, compile};
 use super::{Authenticator, Check};
 use crate::Code;
 use crate::config::JwtAuthenticator;
@@ -69,7 +69,13 @@ pub(super) fn check_claims(
                     check.duplicate(Code::DuplicateRule, &path, &rule.expression);
                     continue;
                 }
-                let compiled = compile(check, Scope::Claims, &rule.expression, Wanted::Bool, &path);
+                let compiled = compile(
+                    check,
+                    Scope::Claims,
+                    &rule.expression,
+                    ExpectedType::Bool,
+                    &path,
+                );
                 out.claim_rules
                     .extend(compiled.map(|expression| (expression, rule.message.clone())));
             }
@@ -99,7 +105,13 @@ pub(super) fn check_user(
             check.duplicate(Code::DuplicateRule, &path, &rule.expression);
             continue;
         }
-        let compiled = compile(check, Scope::User, &rule.expression, Wanted::Bool, &path);
+        let compiled = compile(
+            check,
+            Scope::User,
+            &rule.expression,
+            ExpectedType::Bool,
+            &path,
+        );
         out.user_rules
             .extend(compiled.map(|expression| (expression, rule.message.clone())));
     }

@@ -14,11 +14,11 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::TokenKey;
 use crate::new_callers::NewCallers;
-use crate::view::LastFound;
+use crate::view::LastReviewed;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{Hub, HubError};
-use keyferry_hub::turns::Turns;
+use keyferry_hub::tenant_limit::TenantLimit;
 use keyferry_issuer::publication::Publisher;
 
 /// How long an accepted TokenReview is cached.
@@ -32,12 +32,12 @@ const CAPACITY: u64 = 20_000;
 
 /// The cached result of a token's review.
 #[derive(Clone)]
-pub(super) enum Known {
+pub(super) enum CachedReview {
     Accepted {
         caller: VerifiedCaller,
         fresh: Deadline,
         stale: Deadline,
-        last: LastFound,
+        last: LastReviewed,
     },
     Rejected {
         reason: Reason,
@@ -59,9 +59,9 @@ pub(super) struct Reviewer {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     max_stale: Duration,
-    known: Cache<TokenKey, Known, RandomState>,
+    known: Cache<TokenKey, CachedReview, RandomState>,
     failures: Cache<TokenKey, (HubError, Deadline)>,
-    turns: Turns,
+    turns: TenantLimit,
     pub(super) new_callers: NewCallers,
 }
 
@@ -91,7 +91,7 @@ impl Reviewer {
             max_stale,
             known,
             failures,
-            turns: Turns::default(),
+            turns: TenantLimit::default(),
             new_callers,
         }
     }
@@ -100,7 +100,7 @@ impl Reviewer {
         self.clock.now()
     }
 
-    pub(super) fn known(&self, key: &TokenKey) -> Option<Known> {
+    pub(super) fn known(&self, key: &TokenKey) -> Option<CachedReview> {
         self.known.get(key)
     }
 
@@ -114,13 +114,13 @@ impl Reviewer {
         // Another review of the token may have ended between the cache lookup and the start of this
         // one.
         let is_new = match self.known.get(&key) {
-            Some(Known::Accepted { caller, fresh, .. }) if !fresh.passed(self.now()) => {
+            Some(CachedReview::Accepted { caller, fresh, .. }) if !fresh.passed(self.now()) => {
                 return Ok(caller);
             }
-            Some(Known::Rejected { reason, until }) if !until.passed(self.now()) => {
+            Some(CachedReview::Rejected { reason, until }) if !until.passed(self.now()) => {
                 return Err(Failure::Rejected(reason));
             }
-            Some(Known::Accepted { stale, .. }) => stale.passed(self.now()),
+            Some(CachedReview::Accepted { stale, .. }) => stale.passed(self.now()),
             _ => true,
         };
         let claims = caller::read(token.expose_secret(), &rules, self.now().wall)
@@ -212,11 +212,11 @@ impl Reviewer {
         let stale = earlier(Deadline::after(self.max_stale, now), expiry, now);
         self.known.insert(
             key,
-            Known::Accepted {
+            CachedReview::Accepted {
                 caller: caller.clone(),
                 fresh,
                 stale,
-                last: LastFound::default(),
+                last: LastReviewed::default(),
             },
         );
         caller
@@ -225,7 +225,7 @@ impl Reviewer {
     fn rejected(&self, key: TokenKey, reason: Reason) -> Failure {
         self.known.insert(
             key,
-            Known::Rejected {
+            CachedReview::Rejected {
                 reason,
                 until: Deadline::after(REJECTION_LIFETIME, self.now()),
             },

@@ -13,7 +13,7 @@ use secrecy::ExposeSecret;
 
 use super::Authenticator;
 use crate::source::Source;
-use crate::view::{Found, LastFound, View};
+use crate::view::{LastReviewed, ReviewedPair, View};
 use keyferry_hub::clock::Clock;
 use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_issuer::testing::{FakeClock, SmallWorld};
@@ -279,7 +279,7 @@ async fn what_a_caller_found_is_kept_with_its_review_and_goes_with_it() {
     let policy = PolicyWriter::new(world.policy.clone()).reader();
     let view = View::of(&policy, &world.live);
     let (grant, http) = (world.grant("tenant-a/prod"), &[DeliveryType::HTTP]);
-    let found = Found {
+    let found = ReviewedPair {
         pair: grant.pair().clone(),
         review: Review::NotAsked,
         until: None,
@@ -291,7 +291,7 @@ async fn what_a_caller_found_is_kept_with_its_review_and_goes_with_it() {
             .unwrap()
             .last
     };
-    let remembers = |last: LastFound| {
+    let remembers = |last: LastReviewed| {
         last.recall(&view, grant.pair().access(), http, world.clock.now())
             .is_some()
     };

@@ -17,8 +17,8 @@ use hyper::body::Incoming;
 use tokio::net::TcpStream;
 use tower::Service;
 
-use super::answers::Answers;
 use super::connection::{BoundedStream, Times};
+use super::connection_requests::ConnectionRequests;
 use super::framing;
 use super::gate::{Gate, Refused};
 use super::listener::{Bounds, HttpService};
@@ -93,7 +93,7 @@ where
             let place = handshake
                 .done()
                 .map_err(|_| Error::from(ErrorKind::ConnectionRefused))?;
-            let answers = Answers::new();
+            let answers = ConnectionRequests::new();
             let told = tells_source.then_some(source);
             let service = ConnectionService {
                 inner: service,
@@ -120,13 +120,13 @@ fn bound_kernel(stream: &TcpStream, times: Times) {
 #[cfg(not(target_os = "linux"))]
 fn bound_kernel(_: &TcpStream, _: Times) {}
 
-/// Answers the requests of one connection.
+/// ConnectionRequests the requests of one connection.
 #[derive(Clone)]
 pub(super) struct ConnectionService<S> {
     inner: S,
     /// The source of the connection, if the service receives it.
     told: Option<Source>,
-    answers: Arc<Answers>,
+    answers: Arc<ConnectionRequests>,
 }
 
 type Outcome = std::result::Result<Response<Body>, Infallible>;
@@ -134,7 +134,7 @@ type Outcome = std::result::Result<Response<Body>, Infallible>;
 /// What remains to be done once a request has its response.
 pub(super) struct Finish {
     /// Where to track the response; set under HTTP/2 only.
-    follow: Option<Arc<Answers>>,
+    follow: Option<Arc<ConnectionRequests>>,
     close: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::shares::{Limits, Pool, Sources, Taken};
+use super::shares::{Limits, Pool, PoolUsage, Sources};
 use crate::source::Source;
 
 /// Limit for all requests together, in KiB. Ten thousand callers at once take 60 MiB.
@@ -14,9 +14,9 @@ const OF_SOURCE: u32 = ALL / 4;
 const FEW: u32 = 68;
 
 /// The memory budget for the requests of one listener.
-pub(super) struct Bodies(Mutex<Room>);
+pub(super) struct Bodies(Mutex<BodyBudget>);
 
-struct Room {
+struct BodyBudget {
     sources: Sources,
     pool: Pool,
 }
@@ -25,7 +25,7 @@ struct Room {
 pub(super) struct Share {
     bodies: Arc<Bodies>,
     source: Source,
-    taken: Taken,
+    taken: PoolUsage,
 }
 
 /// The memory is exhausted, in all or for the source.
@@ -37,7 +37,7 @@ impl Bodies {
     pub(super) fn new(counts_sources: bool) -> Arc<Self> {
         let sources = Sources::new(counts_sources.then(|| Limits::of(OF_SOURCE, ALL, FEW)));
         let pool = Pool::of(ALL, &sources);
-        Arc::new(Self(Mutex::new(Room { sources, pool })))
+        Arc::new(Self(Mutex::new(BodyBudget { sources, pool })))
     }
 
     /// Creates an empty share for a source.
@@ -45,11 +45,11 @@ impl Bodies {
         Share {
             bodies: Arc::clone(self),
             source,
-            taken: Taken::default(),
+            taken: PoolUsage::default(),
         }
     }
 
-    fn room(&self) -> MutexGuard<'_, Room> {
+    fn room(&self) -> MutexGuard<'_, BodyBudget> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,7 +60,7 @@ impl Share {
         if kib == 0 {
             return Ok(());
         }
-        let Room { sources, pool } = &mut *self.bodies.room();
+        let BodyBudget { sources, pool } = &mut *self.bodies.room();
         if !sources.count(self.source, kib) {
             return Err(Full);
         }
@@ -85,10 +85,10 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if self.taken == Taken::default() {
+        if self.taken == PoolUsage::default() {
             return;
         }
-        let Room { sources, pool } = &mut *self.bodies.room();
+        let BodyBudget { sources, pool } = &mut *self.bodies.room();
         pool.give_back(sources, self.source, self.taken);
         sources.uncount(self.source, self.taken.all());
     }

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::answers::Answers;
-use super::gate::Place;
+use super::connection_requests::ConnectionRequests;
+use super::gate::OpenConnection;
 
 /// Bytes of a pending response that a client must read within [`Times::progress`]: one TLS record.
 /// A client that has read everything pending owes nothing more.
@@ -49,8 +49,8 @@ impl Times {
     };
 }
 
-/// Why a connection is ended, as a metric label.
-type Why = &'static str;
+/// EndReason a connection is ended, as a metric label.
+type EndReason = &'static str;
 
 /// A stream that fails when its client makes no progress in time.
 ///
@@ -64,11 +64,11 @@ pub(super) struct BoundedStream<T> {
     /// Number of reads since the connection began that did not wait.
     reads: u32,
     blocked: Option<Blocked>,
-    answers: Arc<Answers>,
+    answers: Arc<ConnectionRequests>,
     /// When to check the limits next. Progress is only recorded and does not reset the timer, which
     /// would cost more.
     timer: Pin<Box<Sleep>>,
-    place: Place,
+    place: OpenConnection,
 }
 
 /// Response bytes that are pending and cannot be sent.
@@ -78,7 +78,12 @@ struct Blocked {
 }
 
 impl<T> BoundedStream<T> {
-    pub(super) fn new(inner: T, times: Times, answers: Arc<Answers>, place: Place) -> Self {
+    pub(super) fn new(
+        inner: T,
+        times: Times,
+        answers: Arc<ConnectionRequests>,
+        place: OpenConnection,
+    ) -> Self {
         let opened = Instant::now();
         let first = times
             .first_byte
@@ -131,7 +136,7 @@ impl<T> BoundedStream<T> {
     }
 
     /// Returns the earliest time at which a limit may have passed.
-    fn next_look(&self, now: Instant) -> std::result::Result<Instant, Why> {
+    fn next_look(&self, now: Instant) -> std::result::Result<Instant, EndReason> {
         let Times {
             first_byte,
             head,
@@ -284,19 +289,25 @@ mod tests {
     use tokio::time::Instant;
 
     use super::{BoundedStream, PROGRESS, Times};
-    use crate::http::answers::Answers;
-    use crate::http::gate::{Gate, Room};
+    use crate::http::connection_requests::ConnectionRequests;
+    use crate::http::gate::{ConnectionLimits, Gate};
     use crate::source::Source;
     use keyferry_hub::metrics::Metrics;
 
     const TIMES: Times = Times::USUAL;
 
     /// The client's end, the server's end, and the state of the connection's requests.
-    fn connection(buffer: usize) -> (DuplexStream, BoundedStream<DuplexStream>, Arc<Answers>) {
+    fn connection(
+        buffer: usize,
+    ) -> (
+        DuplexStream,
+        BoundedStream<DuplexStream>,
+        Arc<ConnectionRequests>,
+    ) {
         let (client, server) = duplex(buffer);
         let gate = Gate::new(
             "api",
-            Room {
+            ConnectionLimits {
                 connections: 1,
                 handshakes: 1,
                 per_source: None,
@@ -310,7 +321,7 @@ mod tests {
             .done()
             .ok()
             .unwrap();
-        let answers = Answers::new();
+        let answers = ConnectionRequests::new();
         (
             client,
             BoundedStream::new(server, TIMES, Arc::clone(&answers), place),

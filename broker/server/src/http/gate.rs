@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::shares::{Limits, Pool, Sources, Taken};
+use super::shares::{Limits, Pool, PoolUsage, Sources};
 use crate::source::Source;
 use keyferry_hub::metrics::Metrics;
 
@@ -39,7 +39,7 @@ impl Refused {
 
 /// Connection limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct ConnectionLimits {
     /// Open connections.
     pub(super) connections: u32,
     /// Connections in their handshake. They are counted apart from open ones, so that clients that
@@ -55,10 +55,10 @@ pub(super) struct Room {
 pub(super) struct Gate {
     listener: &'static str,
     metrics: Metrics,
-    places: Mutex<Places>,
+    places: Mutex<ConnectionCounts>,
 }
 
-struct Places {
+struct ConnectionCounts {
     sources: Sources,
     connections: Pool,
     handshakes: Pool,
@@ -68,18 +68,22 @@ struct Places {
 pub(super) struct Handshake(Admitted);
 
 /// The right to be an open connection.
-pub(super) struct Place(Admitted);
+pub(super) struct OpenConnection(Admitted);
 
 /// A connection that counts for its source until it is dropped.
 struct Admitted {
     gate: Arc<Gate>,
     source: Source,
     open: bool,
-    taken: Taken,
+    taken: PoolUsage,
 }
 
 impl Gate {
-    pub(super) fn new(listener: &'static str, room: Room, metrics: Metrics) -> Arc<Self> {
+    pub(super) fn new(
+        listener: &'static str,
+        room: ConnectionLimits,
+        metrics: Metrics,
+    ) -> Arc<Self> {
         let sources = Sources::new(
             room.per_source
                 .map(|most| Limits::of(most.get(), room.connections, FEW)),
@@ -91,7 +95,7 @@ impl Gate {
         Arc::new(Self {
             listener,
             metrics,
-            places: Mutex::new(Places {
+            places: Mutex::new(ConnectionCounts {
                 sources,
                 connections,
                 handshakes,
@@ -120,13 +124,13 @@ impl Gate {
         refused
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
+    fn places(&self) -> MutexGuard<'_, ConnectionCounts> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Places {
-    fn enter(&mut self, source: Source) -> Result<Taken, Refused> {
+impl ConnectionCounts {
+    fn enter(&mut self, source: Source) -> Result<PoolUsage, Refused> {
         if !self.sources.count(source, 1) {
             return Err(Refused::Source);
         }
@@ -139,14 +143,14 @@ impl Places {
     }
 
     /// Exchanges a handshake place for one of an open connection.
-    fn open(&mut self, source: Source, handshake: Taken) -> Option<Taken> {
+    fn open(&mut self, source: Source, handshake: PoolUsage) -> Option<PoolUsage> {
         let taken = self.connections.take(&mut self.sources, source, 1)?;
         self.handshakes
             .give_back(&mut self.sources, source, handshake);
         Some(taken)
     }
 
-    fn leave(&mut self, source: Source, open: bool, taken: Taken) {
+    fn leave(&mut self, source: Source, open: bool, taken: PoolUsage) {
         let pool = if open {
             &mut self.connections
         } else {
@@ -158,19 +162,19 @@ impl Places {
 }
 
 impl Handshake {
-    /// Turns the connection into an open one after its handshake.
-    pub(super) fn done(self) -> Result<Place, Refused> {
+    /// TenantLimit the connection into an open one after its handshake.
+    pub(super) fn done(self) -> Result<OpenConnection, Refused> {
         let Self(mut admitted) = self;
         let gate = Arc::clone(&admitted.gate);
         let taken = gate.places().open(admitted.source, admitted.taken);
         let taken = taken.ok_or_else(|| gate.refuse(Refused::Connections))?;
         (admitted.open, admitted.taken) = (true, taken);
         gate.metrics.connection_opened(gate.listener);
-        Ok(Place(admitted))
+        Ok(OpenConnection(admitted))
     }
 }
 
-impl Place {
+impl OpenConnection {
     /// Counts that Keyferry ended the connection, by reason.
     pub(super) fn ended(&self, reason: &'static str) {
         self.0
@@ -195,14 +199,14 @@ mod tests {
     use std::num::NonZeroU32;
     use std::sync::Arc;
 
-    use super::{Gate, Refused, Room};
+    use super::{ConnectionLimits, Gate, Refused};
     use crate::source::Source;
     use keyferry_hub::metrics::Metrics;
 
     fn gate(connections: u32, handshakes: u32, per_source: u32) -> Arc<Gate> {
         Gate::new(
             "api",
-            Room {
+            ConnectionLimits {
                 connections,
                 handshakes,
                 per_source: NonZeroU32::new(per_source),

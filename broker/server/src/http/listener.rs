@@ -25,7 +25,7 @@ use tower::make::Shared;
 
 use super::acceptor::BoundedAcceptor;
 use super::connection::Times;
-use super::gate::{Gate, Room};
+use super::gate::{ConnectionLimits, Gate};
 use super::serving_certificate::{
     Files, Requirements, ServingCertificate, ServingCertificateError,
 };
@@ -176,7 +176,7 @@ impl PlainListener {
         bounds: Bounds,
         metrics: Metrics,
     ) -> Result<Self, ListenError> {
-        let room = Room {
+        let room = ConnectionLimits {
             connections: bounds.connections,
             handshakes: bounds.handshakes,
             per_source: bounds.per_source,
@@ -187,7 +187,7 @@ impl PlainListener {
     fn with_room(
         address: SocketAddr,
         bounds: Bounds,
-        room: Room,
+        room: ConnectionLimits,
         metrics: Metrics,
     ) -> Result<Self, ListenError> {
         let wrong = |source| ListenError::Bind { address, source };
@@ -264,7 +264,7 @@ impl TlsListener {
         metrics: Metrics,
     ) -> Result<Self, ListenError> {
         let certificate = read(listener, bounds, host)?;
-        let room = Room {
+        let room = ConnectionLimits {
             connections: bounds.connections,
             handshakes: bounds.handshakes,
             per_source: listener.connections_per_address,

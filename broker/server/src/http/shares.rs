@@ -44,11 +44,11 @@ impl Limits {
 pub(super) struct Sources {
     /// With `None`, sources are not counted, because all clients come from one address.
     limits: Option<Limits>,
-    held: HashMap<Source, Held>,
+    held: HashMap<Source, SourceUsage>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct SourceUsage {
     all: u32,
     kept: u32,
 }
@@ -99,7 +99,7 @@ impl Sources {
         }
     }
 
-    fn has(&self, source: &Source) -> Held {
+    fn has(&self, source: &Source) -> SourceUsage {
         self.held.get(source).copied().unwrap_or_default()
     }
 
@@ -113,17 +113,17 @@ impl Sources {
 /// rest cannot take that too.
 #[derive(Debug)]
 pub(super) struct Pool {
-    shared: Part,
-    kept: Part,
+    shared: PoolPart,
+    kept: PoolPart,
 }
 
 #[derive(Debug)]
-struct Part {
+struct PoolPart {
     size: u32,
     taken: u32,
 }
 
-impl Part {
+impl PoolPart {
     fn of(size: u32) -> Self {
         Self { size, taken: 0 }
     }
@@ -135,12 +135,12 @@ impl Part {
 
 /// Amounts taken from the two parts of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct PoolUsage {
     shared: u32,
     kept: u32,
 }
 
-impl Taken {
+impl PoolUsage {
     /// The sum of both parts.
     pub(super) fn all(self) -> u32 {
         self.shared + self.kept
@@ -160,8 +160,8 @@ impl Pool {
     pub(super) fn of(size: u32, sources: &Sources) -> Self {
         let kept = sources.limits.map_or(0, |_| size / KEPT);
         Self {
-            shared: Part::of(size - kept),
-            kept: Part::of(kept),
+            shared: PoolPart::of(size - kept),
+            kept: PoolPart::of(kept),
         }
     }
 
@@ -171,10 +171,10 @@ impl Pool {
         sources: &mut Sources,
         source: Source,
         amount: u32,
-    ) -> Option<Taken> {
+    ) -> Option<PoolUsage> {
         if self.shared.has_room(amount) {
             self.shared.taken += amount;
-            return Some(Taken {
+            return Some(PoolUsage {
                 shared: amount,
                 kept: 0,
             });
@@ -190,14 +190,14 @@ impl Pool {
         }
         self.kept.taken += amount;
         sources.held.entry(network).or_default().kept += amount;
-        Some(Taken {
+        Some(PoolUsage {
             shared: 0,
             kept: amount,
         })
     }
 
     /// Returns what was taken. Call it before [`Sources::uncount`].
-    pub(super) fn give_back(&mut self, sources: &mut Sources, source: Source, taken: Taken) {
+    pub(super) fn give_back(&mut self, sources: &mut Sources, source: Source, taken: PoolUsage) {
         self.shared.taken = self.shared.taken.saturating_sub(taken.shared);
         self.kept.taken = self.kept.taken.saturating_sub(taken.kept);
         if taken.kept > 0

@@ -42,7 +42,9 @@ use keyferry_hub::timed_hub::TimedHub;
 use keyferry_hub::watch;
 use keyferry_issuer::audience_guard::AudienceGuard;
 use keyferry_issuer::key_records;
-use keyferry_issuer::managed_issuer::{Keeper, KeeperParts, LocalSigner, ManagedIssuers, OwnMint};
+use keyferry_issuer::managed_issuer::{
+    KeySetMaintainer, KeySetMaintainerParts, LocalSigner, ManagedIssuers, OwnMint,
+};
 use keyferry_issuer::mint::{Mint, MintParts};
 use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
 use keyferry_issuer::settings::CallerSettings;
@@ -105,7 +107,7 @@ impl Shared {
             )),
             public_url: server.public_url.clone(),
             pinned: server.hub_issuer.clone(),
-            settle: lifetime::settle(server.max_age),
+            activation_delay: lifetime::activation_delay(server.max_age),
             records: records.with_state(options.state_dir.clone()),
             clock: Arc::clone(&clock),
             metrics: metrics.clone(),
@@ -205,7 +207,7 @@ impl Shared {
             first_round: None,
         };
         if server.managed_issuers.enabled {
-            let keeper = Keeper::new(KeeperParts {
+            let keeper = KeySetMaintainer::new(KeySetMaintainerParts {
                 store: Arc::new(KubeIssuerKeys::new(
                     client.clone(),
                     server.cluster_resource_namespace.clone(),
@@ -215,7 +217,7 @@ impl Shared {
                 metrics: metrics.clone(),
                 public_url: server.public_url.clone(),
                 rotation: RotationPolicy {
-                    settles_after: lifetime::settle(server.max_age),
+                    active_after: lifetime::activation_delay(server.max_age),
                     every: server.managed_issuers.rotate_every,
                 },
                 may_write: Arc::clone(&own_keys.may_write),
@@ -308,7 +310,7 @@ impl Shared {
             clock: clock(),
             random: Arc::clone(&random),
             metrics: metrics(),
-            settle: lifetime::settle(self.server.max_age),
+            activation_delay: lifetime::activation_delay(self.server.max_age),
         });
         let broker = Broker::new(BrokerParts {
             policy: self.policy.clone(),

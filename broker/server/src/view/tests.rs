@@ -11,7 +11,7 @@ use keyferry_core::moment::Deadline;
 use keyferry_core::name::{AccessName, Namespace};
 use keyferry_core::service_account::Uid;
 
-use super::{Found, LastFound, View};
+use super::{LastReviewed, ReviewedPair, View};
 use keyferry_hub::clock::Clock;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::policy_store::PolicyWriter;
@@ -24,7 +24,7 @@ fn access(name: &str) -> AccessName {
     AccessName::parse(name).unwrap()
 }
 
-fn found(world: &SmallWorld, name: &str, until: Option<Deadline>) -> Found {
+fn found(world: &SmallWorld, name: &str, until: Option<Deadline>) -> ReviewedPair {
     let pair = authorise::pair(
         &world.policy,
         &*world.live,
@@ -33,7 +33,7 @@ fn found(world: &SmallWorld, name: &str, until: Option<Deadline>) -> Found {
         DeliveryType::HTTP,
     )
     .unwrap();
-    Found {
+    ReviewedPair {
         pair,
         review: Review::Allowed,
         until,
@@ -100,7 +100,7 @@ async fn what_was_found_is_found_again_for_the_same_request_in_the_same_view() {
     let world = SmallWorld::start().await;
     let (policy, last, now) = (
         PolicyWriter::new(world.policy.clone()),
-        LastFound::default(),
+        LastReviewed::default(),
         world.clock.now(),
     );
     let view = || View::of(&policy.reader(), &world.live);
@@ -132,7 +132,7 @@ async fn what_was_found_is_found_again_for_the_same_request_in_the_same_view() {
     last.remember(
         &view(),
         HTTP,
-        &Found {
+        &ReviewedPair {
             until: None,
             ..found.clone()
         },
@@ -152,7 +152,7 @@ async fn what_was_found_is_found_again_for_the_same_request_in_the_same_view() {
     last.remember(
         &view(),
         HTTP,
-        &Found {
+        &ReviewedPair {
             until: None,
             ..found
         },
@@ -172,7 +172,7 @@ async fn the_one_that_is_remembered_is_the_last() {
     let world = SmallWorld::start().await;
     let (policy, last) = (
         PolicyWriter::new(world.policy.clone()),
-        LastFound::default(),
+        LastReviewed::default(),
     );
     let view = View::of(&policy.reader(), &world.live);
     for name in ["tenant-a/prod", "tenant-a/deploy"] {

@@ -23,12 +23,12 @@ pub(super) struct Provider {
     client: Client,
     clock: Clock,
     /// Locked during a fetch, so that many concurrent tokens cause only one.
-    known: tokio::sync::Mutex<Known>,
+    known: tokio::sync::Mutex<ProviderState>,
     fetches: Mutex<Vec<Fetch>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ProviderState {
     jwks_uri: Option<String>,
     keys: CachedKeys,
 }
@@ -65,7 +65,7 @@ impl Provider {
     }
 
     pub(super) async fn forget(&self) {
-        *self.known.lock().await = Known::default();
+        *self.known.lock().await = ProviderState::default();
     }
 
     /// Reads the keys' location once; false until discovery has succeeded.

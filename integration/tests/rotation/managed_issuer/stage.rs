@@ -115,7 +115,7 @@ impl Stage {
             fleet,
         };
         stage.configure().await?;
-        stage.until_settled().await?;
+        stage.until_active().await?;
         Ok(stage)
     }
 
@@ -157,7 +157,7 @@ impl Stage {
 
     /// Waits until the first keys may sign. Until then it accepts no other refusal than that
     /// reason.
-    async fn until_settled(&self) -> Result<(), TestError> {
+    async fn until_active(&self) -> Result<(), TestError> {
         let caller = caller_token(&self.hub, TENANT, ACCOUNT).await?;
         let limit = Instant::now() + Duration::from_secs(160);
         for target in TARGETS.into_iter().chain([REVOKED]) {
@@ -172,7 +172,7 @@ impl Stage {
                     }
                     _ => {
                         return Err(format!(
-                            "{target} while its keys settle: {} {}",
+                            "{target} before its keys are active: {} {}",
                             answer.status, answer.body
                         )
                         .into());

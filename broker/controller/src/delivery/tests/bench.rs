@@ -22,7 +22,7 @@ use keyferry_hub::ports::{
 };
 use keyferry_hub::random::SystemRandomness;
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
-use keyferry_issuer::testing::{CONFIGURATION, FakeObjects, SmallWorld, settle};
+use keyferry_issuer::testing::{CONFIGURATION, FakeObjects, SmallWorld, activation_delay};
 
 /// The path of the access.
 pub(super) const ACCESS: &str =
@@ -192,7 +192,7 @@ impl Bench {
             random: Arc::new(SystemRandomness::default()),
             metrics: Metrics::default(),
             leadership: self.leadership.reader(),
-            settle: settle(),
+            activation_delay: activation_delay(),
         })
     }
 
@@ -205,7 +205,7 @@ impl Bench {
     }
 
     /// Reconciles until no retry is needed, at most eight times.
-    pub(super) async fn settle(&self, process: &Deliveries) -> Next {
+    pub(super) async fn reconcile_all(&self, process: &Deliveries) -> Next {
         for _ in 0..8 {
             let next = self.look(process).await;
             if next != Next::Retry {

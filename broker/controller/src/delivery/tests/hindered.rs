@@ -16,7 +16,7 @@ async fn what_cannot_be_read_is_not_written_over() {
         bench.begin_anew(secret());
         bench.objects.fail(Some(failing));
         let minted = bench.world.hub.token_requests();
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         assert_eq!(
             bench.condition("Delivered"),
             ("False".to_owned(), reason.to_owned())
@@ -33,7 +33,7 @@ async fn what_cannot_be_read_is_not_written_over() {
         );
         assert_eq!(bench.objects.object(SECRET), None);
         bench.objects.fail(None);
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         bench.assert_ready(reason);
     }
 }
@@ -47,7 +47,7 @@ async fn without_the_author_admission_policy_only_what_holds_no_token() {
         .admission_policy
         .set(Standing::Gap("it is not there".to_owned()));
     let minted = bench.world.hub.token_requests();
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(bench.condition("Delivered").1, "AuthorUnchecked");
     assert_eq!(bench.objects.all("/configmaps/").len(), 1);
     assert_eq!(
@@ -60,7 +60,7 @@ async fn without_the_author_admission_policy_only_what_holds_no_token() {
         "nor is the target asked with one"
     );
     bench.admission_policy.set(Standing::InForce);
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     bench.assert_ready("authors are checked");
 }
 
@@ -73,7 +73,7 @@ async fn what_is_not_ours_stays() {
     let theirs = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "apps-kubeconfig" }, "data": { "value": "bWluZQ==" } });
     bench.objects.put_foreign(SECRET, theirs);
     let before = bench.objects.object(SECRET);
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(bench.condition("Delivered").1, "ObjectNotOurs");
     assert_eq!(
         (bench.objects.object(SECRET), bench.audit.tokens()),
@@ -81,16 +81,16 @@ async fn what_is_not_ours_stays() {
     );
 
     bench.begin_anew(secret());
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     bench.objects.edit(SECRET, |secret| {
         secret["metadata"]["ownerReferences"][0]["uid"] = json!("another")
     });
     let before = bench.objects.object(SECRET);
     bench.put_target(&json!({ "address": "https://moved.example.test" }));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(bench.condition("Delivered").1, "ObjectNotOurs");
     bench.put_target(&json!({ "allow": [] }));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(bench.objects.object(SECRET), before, "nor is it deleted");
 }
 
@@ -99,7 +99,7 @@ async fn steady_state_costs_nothing() {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
     let process = bench.process();
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     bench.objects.fail(None);
     for _ in 0..5 {
         bench.look(&process).await;
@@ -126,7 +126,7 @@ async fn a_mistake_takes_nothing_back_that_policy_would_grant() {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
     let process = bench.process();
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     bench.assert_ready("before");
     let (written, minted) = (
         bench.objects.object(SECRET).unwrap(),
@@ -137,7 +137,7 @@ async fn a_mistake_takes_nothing_back_that_policy_would_grant() {
         "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "t", "type": "KubeConfigSecret", "objectName": "apps-kubeconfig" }],
     });
     bench.put_access(twice.clone());
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     assert_eq!(
         bench.condition("Ready"),
         ("False".to_owned(), "SpecInvalid".to_owned())
@@ -154,12 +154,12 @@ async fn a_mistake_takes_nothing_back_that_policy_would_grant() {
     bench.put_access(
         json!({ "probe": "Off", "deliveries": [twice["deliveries"][0], twice["deliveries"][0]] }),
     );
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     assert!(bench.objects.object(SECRET).is_some());
     bench.put_target(
         &json!({ "allow": [{ "namespaces": ["tenant-b"], "serviceAccounts": ["reconciler"] }] }),
     );
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     assert_eq!(
         bench.objects.object(SECRET),
         None,
@@ -203,7 +203,7 @@ async fn a_status_is_for_the_object_that_was_written_and_for_no_other() {
         "{theirs}"
     );
     bench.objects.on_call(None);
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     assert_eq!(
         bench.condition("Delivered"),
         ("False".to_owned(), "ObjectNotOurs".to_owned())

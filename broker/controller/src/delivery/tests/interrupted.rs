@@ -48,7 +48,7 @@ fn each_end(calls: usize) -> impl Iterator<Item = Failing> {
 async fn ended_at_any_call_of_the_first_delivery() {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_whole(&bench, "undisturbed");
     let calls = bench.objects.calls();
     for part in [
@@ -70,7 +70,7 @@ async fn ended_at_any_call_of_the_first_delivery() {
             bench.look(&process).await;
         }
         bench.objects.fail(None);
-        let next = bench.settle(&bench.process()).await;
+        let next = bench.reconcile_all(&bench.process()).await;
         assert_whole(&bench, &format!("{failing:?}"));
         assert_ne!(next, Next::Retry);
     }
@@ -81,7 +81,7 @@ async fn ended_at_any_call_of_a_renewal() {
     let mut bench = Bench::start().await;
     let ready = async |bench: &mut Bench| {
         bench.begin_anew(secret());
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         let before = bench.objects.object(SECRET).unwrap();
         bench
             .world
@@ -92,7 +92,7 @@ async fn ended_at_any_call_of_a_renewal() {
         before
     };
     let before = ready(&mut bench).await;
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     let calls = bench.objects.calls();
     assert!(
         calls.iter().any(|call| call.starts_with("replace")),
@@ -110,7 +110,7 @@ async fn ended_at_any_call_of_a_renewal() {
             bench.look(&process).await;
         }
         bench.objects.fail(None);
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         let when = format!("{failing:?}");
         assert_whole(&bench, &when);
         let after = bench.objects.object(SECRET).unwrap();
@@ -130,11 +130,11 @@ async fn ended_at_any_call_of_a_renewal() {
 async fn another_writer_is_first_at_any_write() {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     for call in 0..bench.objects.calls().len() {
         bench.begin_anew(secret());
         bench.objects.fail(Some(Failing::ConflictAt(call)));
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         assert_whole(&bench, &format!("conflict at call {call}"));
     }
 }
@@ -148,13 +148,13 @@ async fn a_token_that_is_replaced_before_its_status_stays_accounted_for() {
     bench
         .objects
         .fail(Some(Failing::Unreachable("patch", "/status")));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(bench.objects.object(SECRET).is_some() && bench.exposure().is_none());
     let long = bench.last_end();
     bench.objects.fail(None);
     bench.put_target(&json!({ "address": "https://moved.example.test" }));
     bench.put_access(json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret", "tokenLifetime": "1h" }], "probe": "Off" }));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     let after = bench.objects.object(SECRET).unwrap();
     assert!(
         super::bench::expiry(&after) < long,
@@ -171,10 +171,10 @@ async fn a_token_that_is_taken_back_before_its_status_stays_accounted_for() {
     bench
         .objects
         .fail(Some(Failing::Unreachable("patch", "/status")));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     bench.objects.fail(None);
     bench.put_target(&json!({ "allow": [] }));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(bench.objects.object(SECRET), None);
     assert_eq!(bench.condition("Ready").1, "TargetNotGranted");
     assert_eq!(bench.exposure(), bench.last_end());
@@ -188,20 +188,20 @@ async fn a_drain_counts_what_no_status_tells_of() {
     bench
         .objects
         .fail(Some(Failing::Unreachable("patch", "/status")));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     bench.objects.fail(None);
     bench.delete_access();
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(bench.condition("Ready").1, "DeliveryDraining");
     let tokens = bench.audit.tokens();
     bench.world.clock.advance(Duration::from_secs(11 * 3600));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(
         bench.objects.object(ACCESS).is_some(),
         "the token is still good"
     );
     bench.world.clock.advance(Duration::from_secs(3600));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(
         bench.objects.object(ACCESS),
         None,
@@ -220,7 +220,7 @@ async fn ended_at_any_call_of_a_drain() {
     let mut bench = Bench::start().await;
     for failing in each_end(3) {
         bench.begin_anew(secret());
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         let secrets = |bench: &Bench| {
             bench
                 .objects
@@ -232,7 +232,7 @@ async fn ended_at_any_call_of_a_drain() {
         let written = secrets(&bench);
         bench.delete_access();
         bench.objects.fail(Some(failing));
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         assert!(bench.objects.object(ACCESS).is_some(), "{failing:?}");
         bench.objects.fail(None);
         bench
@@ -240,9 +240,9 @@ async fn ended_at_any_call_of_a_drain() {
             .clock
             .advance(Duration::from_secs(12 * 3600 + 1));
         bench.objects.fail(Some(failing));
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         bench.objects.fail(None);
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         assert_eq!(bench.objects.object(ACCESS), None, "{failing:?}");
         assert_eq!(secrets(&bench), written, "{failing:?}: nothing was written");
         bench.world.publisher.refresh().await.unwrap();

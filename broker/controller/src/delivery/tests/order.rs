@@ -15,7 +15,7 @@ use keyferry_issuer::testing::Failing;
 async fn no_token_before_the_finalizer() {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     let calls = bench.objects.calls();
     let first = |part: &str| {
         calls
@@ -37,7 +37,7 @@ async fn no_token_before_the_finalizer() {
         .objects
         .fail(Some(Failing::Forbidden("patch", "/targetaccesses/apps")));
     let minted = bench.world.hub.token_requests();
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(bench.objects.all("/secrets/").len(), 0);
     assert_eq!(
         (bench.audit.tokens(), bench.world.hub.token_requests()),
@@ -53,7 +53,7 @@ async fn the_finalizers_of_others_stay() {
     bench.objects.edit(ACCESS, |access| {
         access["metadata"]["finalizers"] = json!(["theirs.example/x"])
     });
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(
         bench.objects.object(ACCESS).unwrap()["metadata"]["finalizers"],
         json!(["theirs.example/x", "keyferry.dev/drain"])
@@ -63,7 +63,7 @@ async fn the_finalizers_of_others_stay() {
         .world
         .clock
         .advance(Duration::from_secs(12 * 3600 + 1));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(
         bench.objects.object(ACCESS).unwrap()["metadata"]["finalizers"],
         json!(["theirs.example/x"])
@@ -76,7 +76,7 @@ async fn no_token_without_its_record() {
     let both = json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }], "probe": "Off" });
     bench.begin_anew(both);
     bench.audit.be_away(true);
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(
         bench
             .objects
@@ -92,7 +92,7 @@ async fn no_token_without_its_record() {
         ("False".to_owned(), "AuditUnavailable".to_owned())
     );
     bench.audit.be_away(false);
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     bench.assert_ready("the audit log is back");
 }
 
@@ -112,7 +112,7 @@ async fn no_token_that_is_no_longer_granted() {
     assert_eq!(bench.objects.all("/secrets/").len(), 0, "and did not leave");
     assert_eq!(bench.condition("Delivered").1, "TargetNotGranted");
     bench.audit.on_record(None);
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     bench.assert_ready("granted again");
 }
 
@@ -134,7 +134,7 @@ async fn no_write_after_the_lease_is_lost() {
                 by_record.set(None);
             }
         })));
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         let calls = bench.objects.calls();
         assert!(
             calls
@@ -156,7 +156,7 @@ async fn no_write_after_the_lease_is_lost() {
         bench
             .leadership
             .set(Some(Duration::from_secs(1_000_000_000)));
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         bench.assert_ready("it leads again");
     }
 }
@@ -168,14 +168,14 @@ async fn a_target_that_must_take_a_token_first() {
     required["probe"] = json!("Require");
     bench.begin_anew(required);
     let process = bench.process();
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     assert_eq!(
         bench.condition("Delivered"),
         ("False".to_owned(), "ProbeUnanswered".to_owned())
     );
     bench.probe.answer(ProbeAnswer::Refused);
     bench.world.clock.advance(Duration::from_secs(61));
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     assert_eq!(
         bench.condition("Delivered"),
         ("False".to_owned(), "ProbeRefused".to_owned())
@@ -183,7 +183,7 @@ async fn a_target_that_must_take_a_token_first() {
     assert_eq!(bench.condition("TargetAuthenticates").0, "False");
     assert_eq!(bench.objects.object(SECRET), None, "nothing was delivered");
     let asked = bench.probe.asked();
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     assert_eq!(
         bench.probe.asked(),
         asked,
@@ -196,12 +196,12 @@ async fn a_target_that_must_take_a_token_first() {
     };
     bench.probe.answer(ProbeAnswer::Accepted(identity));
     bench.world.clock.advance(Duration::from_secs(61));
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     bench.assert_ready("the target takes it");
     assert!(bench.objects.object(SECRET).is_some());
 
     bench.begin_anew(secret());
     let asked = bench.probe.asked();
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(bench.probe.asked(), asked, "with probe Off nobody is asked");
 }

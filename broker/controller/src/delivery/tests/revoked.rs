@@ -25,7 +25,7 @@ async fn delivered() -> (Bench, Deliveries, String, String) {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
     let process = bench.process();
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     bench.assert_ready("delivered");
     let old = bench.world.hub.signing_kid();
     assert_eq!(key_ids(&bench), (Some(old.clone()), Some(old.clone())));
@@ -221,7 +221,7 @@ async fn the_access_is_not_ready_while_the_hub_signs_with_it() {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
     let process = bench.process();
-    bench.settle(&process).await;
+    bench.reconcile_all(&process).await;
     let old = bench.world.hub.signing_kid();
     bench.world.publisher.revoke_for_test(&old);
     assert_eq!(bench.look(&process).await, Next::Retry);

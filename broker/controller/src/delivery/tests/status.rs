@@ -45,7 +45,7 @@ async fn ready_beside_a_401_is_not_all_well() {
     for (answer, authenticates, line) in answers {
         bench.begin_anew(probed());
         bench.probe.answer(answer);
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         bench.assert_ready("Ready is Keyferry's own work");
         assert_eq!(bench.condition("TargetAuthenticates").0, authenticates);
         assert_eq!(summary(&bench), line);
@@ -58,7 +58,7 @@ async fn what_the_hub_says_at_length_is_in_the_condition_alone() {
     bench.begin_anew(probed());
     let long = format!("theirs\n{}", "x".repeat(5000));
     bench.put_access(json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret", "tokenLifetime": long }] }));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(
         bench.condition("Ready"),
         ("False".to_owned(), "SpecInvalid".to_owned())
@@ -74,7 +74,7 @@ async fn what_the_hub_says_at_length_is_in_the_condition_alone() {
 async fn a_drain_says_how_it_is_ended() {
     let mut bench = Bench::start().await;
     bench.begin_anew(probed());
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     bench.delete_access();
     bench.look(&bench.process()).await;
     let line = summary(&bench);

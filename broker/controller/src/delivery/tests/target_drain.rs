@@ -20,7 +20,7 @@ fn both() -> Value {
 
 async fn delivered(bench: &mut Bench, spec: Value) {
     bench.begin_anew(spec);
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     bench.assert_ready("delivered");
 }
 
@@ -46,13 +46,13 @@ async fn what_was_delivered_stays_and_nothing_is_minted() {
         bench.world.hub.token_requests(),
     );
     bench.delete_target();
-    let next = bench.settle(&bench.process()).await;
+    let next = bench.reconcile_all(&bench.process()).await;
     assert!(draining(&bench), "{:?}", bench.condition("Ready"));
     assert!(matches!(next, Next::After(_)), "{next:?}");
     assert_eq!(bench.objects.object(SECRET), before, "byte for byte");
     assert!(bench.objects.object(CONFIG_MAP).is_some());
     bench.world.clock.advance(Duration::from_secs(3601));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(
         bench.objects.object(CONFIG_MAP).is_none(),
         "an hour is over"
@@ -62,7 +62,7 @@ async fn what_was_delivered_stays_and_nothing_is_minted() {
         "the Secret's token is not"
     );
     bench.world.clock.advance(Duration::from_secs(11 * 3600));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(bench.objects.object(SECRET).is_none());
     assert_eq!(bench.condition("Ready").1, "TargetNotGranted");
     assert_eq!(bench.world.hub.token_requests(), minted);
@@ -75,7 +75,7 @@ async fn a_target_without_the_finalizer_or_with_immediate_takes_its_objects_at_o
         delivered(&mut bench, both()).await;
         if immediate {
             bench.delete_target();
-            bench.settle(&bench.process()).await;
+            bench.reconcile_all(&bench.process()).await;
             assert!(draining(&bench));
             bench.put_target(&json!({ "deletionPolicy": "Immediate" }));
         } else {
@@ -83,7 +83,7 @@ async fn a_target_without_the_finalizer_or_with_immediate_takes_its_objects_at_o
                 target["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
             });
         }
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         assert!(
             bench.objects.object(SECRET).is_none() && bench.objects.object(CONFIG_MAP).is_none(),
             "immediate: {immediate}"
@@ -97,10 +97,10 @@ async fn taking_a_tenant_out_of_a_draining_target_withdraws() {
     let mut bench = Bench::start().await;
     delivered(&mut bench, both()).await;
     bench.delete_target();
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     let no_secrets = json!({ "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"], "deliveries": ["FluxConfigMap"] }] });
     bench.put_target(&no_secrets);
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(
         bench.objects.object(SECRET).is_none(),
         "what is not allowed any more goes"
@@ -110,7 +110,7 @@ async fn taking_a_tenant_out_of_a_draining_target_withdraws() {
         "and nothing else"
     );
     bench.put_target(&json!({ "allow": [] }));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(bench.objects.object(CONFIG_MAP).is_none());
     assert_eq!(bench.condition("Ready").1, "TargetNotGranted");
 }
@@ -128,7 +128,7 @@ async fn no_tenant_makes_a_deleted_target_stay_longer() {
         { "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }, { "name": "n", "type": "FluxConfigMap", "objectName": "more" },
     ], "probe": "Off" });
     bench.put_access(further);
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(
         bench
             .objects
@@ -137,7 +137,7 @@ async fn no_tenant_makes_a_deleted_target_stay_longer() {
         "nothing is written any more"
     );
     bench.world.clock.advance(Duration::from_secs(23 * 3600));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(
         bench.objects.object(SECRET).is_none(),
         "its token has expired, whatever the annotation says"
@@ -151,14 +151,14 @@ async fn an_access_that_is_deleted_with_its_target_drains() {
     delivered(&mut bench, secret()).await;
     bench.delete_target();
     bench.delete_access();
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert_eq!(
         bench.condition("Reconciling"),
         ("True".to_owned(), "DeliveryDraining".to_owned())
     );
     assert!(bench.objects.object(SECRET).is_some());
     bench.put_target(&json!({ "allow": [] }));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(
         bench.objects.object(SECRET).is_none() && bench.objects.object(ACCESS).is_none(),
         "it is allowed no more"
@@ -174,7 +174,7 @@ async fn a_deleted_access_goes_when_flux_uses_its_object_no_more() {
         list(&[json!({ "secretRef": { "name": "apps-kubeconfig" } })]),
     );
     bench.delete_access();
-    let next = bench.settle(&bench.process()).await;
+    let next = bench.reconcile_all(&bench.process()).await;
     assert_eq!(
         next,
         Next::After(Duration::from_secs(10)),
@@ -190,14 +190,14 @@ async fn a_deleted_access_goes_when_flux_uses_its_object_no_more() {
             list(&[json!({ "secretRef": { "name": "apps-kubeconfig" } })]),
         );
         bench.objects.put_foreign(KUSTOMIZATIONS, others);
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         assert!(
             bench.objects.object(ACCESS).is_some(),
             "the HelmRelease uses it"
         );
     }
     bench.objects.put_foreign(HELM_RELEASES, list(&[]));
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(bench.objects.object(ACCESS).is_none(), "nothing does");
 }
 
@@ -231,7 +231,7 @@ async fn what_is_not_known_to_be_unused_stays() {
         }
         bench.objects.fail(failing);
         bench.delete_access();
-        bench.settle(&bench.process()).await;
+        bench.reconcile_all(&bench.process()).await;
         assert!(bench.objects.object(ACCESS).is_some(), "{case}");
     }
     // Only Flux reads such a ConfigMap.
@@ -241,6 +241,6 @@ async fn what_is_not_known_to_be_unused_stays() {
     )
     .await;
     bench.delete_access();
-    bench.settle(&bench.process()).await;
+    bench.reconcile_all(&bench.process()).await;
     assert!(bench.objects.object(ACCESS).is_none());
 }

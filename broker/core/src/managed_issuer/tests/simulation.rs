@@ -132,7 +132,7 @@ impl World {
         it.seen.note(&set, "one", WAIT, moment);
         it.signs = it
             .seen
-            .is_settled(set.current.key.kid(), moment)
+            .is_active(set.current.key.kid(), moment)
             .then(|| set.current.key.kid().to_owned());
         it.read = Some((self.now, self.store.version, set));
     }
@@ -211,7 +211,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn no_token_is_signed_before_its_key_settled_and_none_outlives_its_key(steps in prop::collection::vec(step(), 1..250)) {
+    fn no_token_is_signed_before_its_key_is_active_and_none_outlives_its_key(steps in prop::collection::vec(step(), 1..250)) {
         let mut world = World::new();
         // The first minutes have no jumps: for a first set, no earlier observation exists to rely
         // on.

@@ -40,7 +40,7 @@ fn mint(world: &SmallWorld, replica: &Replica) -> (Mint, Arc<LocalSigner>) {
         clock,
         random,
         metrics: world.metrics.clone(),
-        settle: keyferry_core::lifetime::settle(Duration::from_secs(60)),
+        activation_delay: keyferry_core::lifetime::activation_delay(Duration::from_secs(60)),
     });
     (mint, signer)
 }

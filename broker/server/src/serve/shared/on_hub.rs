@@ -116,7 +116,7 @@ impl Shared {
             random: Arc::clone(&random),
             metrics: self.metrics.clone(),
             leadership: self.leadership.clone(),
-            settle: lifetime::settle(self.server.max_age),
+            activation_delay: lifetime::activation_delay(self.server.max_age),
         });
         let deliver = DeliverParts {
             policy: self.policy.clone(),

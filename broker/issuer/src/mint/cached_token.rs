@@ -28,7 +28,7 @@ const PER_NAMESPACE: usize = 1_000;
 const RETRY: Duration = Duration::from_secs(10);
 
 /// A cached token with its grant and its time of renewal.
-pub(super) struct Held {
+pub(super) struct CachedToken {
     token: Arc<BoundToken>,
     grant: Grant,
     refresh_after: Duration,
@@ -36,16 +36,16 @@ pub(super) struct Held {
     last_tried: AtomicU64,
 }
 
-impl Held {
+impl CachedToken {
     pub(super) fn new(
         token: Arc<BoundToken>,
         grant: Grant,
-        settle: Duration,
+        activation_delay: Duration,
         jitter: f64,
         now: Moment,
     ) -> Self {
         let (refresh_after, seconds) = (
-            lifetime::refresh_after(token.lifetime(), settle, jitter),
+            lifetime::refresh_after(token.lifetime(), activation_delay, jitter),
             now.mono.as_secs(),
         );
         Self {
@@ -59,18 +59,18 @@ impl Held {
 }
 
 #[derive(Clone)]
-pub(super) struct HeldTokens {
-    tokens: Cache<MintKey, Arc<Held>, RandomState>,
+pub(super) struct CachedTokens {
+    tokens: Cache<MintKey, Arc<CachedToken>, RandomState>,
     /// Tokens whose key is not active yet.
-    waiting: Arc<Mutex<HashMap<MintKey, Held>>>,
+    waiting: Arc<Mutex<HashMap<MintKey, CachedToken>>>,
     per_namespace: Arc<Mutex<HashMap<Namespace, usize>>>,
 }
 
-impl Default for HeldTokens {
+impl Default for CachedTokens {
     fn default() -> Self {
         let per_namespace: Arc<Mutex<HashMap<Namespace, usize>>> = Arc::default();
         let counts = Arc::clone(&per_namespace);
-        let listener = move |key: Arc<MintKey>, _: Arc<Held>, cause: RemovalCause| {
+        let listener = move |key: Arc<MintKey>, _: Arc<CachedToken>, cause: RemovalCause| {
             if cause != RemovalCause::Replaced {
                 forget_one(&counts, &key.identity.account.namespace);
             }
@@ -88,7 +88,7 @@ impl Default for HeldTokens {
     }
 }
 
-impl HeldTokens {
+impl CachedTokens {
     /// Returns a cached token with at least `min_ttl` left whose signing key is active and not
     /// revoked.
     pub(super) fn get(
@@ -132,7 +132,7 @@ impl HeldTokens {
     }
 
     /// Stores a token until its key is active.
-    pub(super) fn let_wait(&self, key: MintKey, held: Held) {
+    pub(super) fn let_wait(&self, key: MintKey, held: CachedToken) {
         self.lock_waiting().insert(key, held);
     }
 
@@ -150,27 +150,27 @@ impl HeldTokens {
         waiting.retain(|_, held| {
             published.keys.get(held.token.kid()).is_some() && held.token.usable(now).is_some()
         });
-        let settled: Vec<MintKey> = waiting
+        let active: Vec<MintKey> = waiting
             .iter()
-            .filter(|(_, held)| published.is_settled(held.token.kid(), now))
+            .filter(|(_, held)| published.is_active(held.token.kid(), now))
             .map(|(key, _)| key.clone())
             .collect();
-        let settled: Vec<(MintKey, Held)> = settled
+        let active: Vec<(MintKey, CachedToken)> = active
             .into_iter()
             .filter_map(|key| waiting.remove_entry(&key))
             .collect();
         drop(waiting);
-        for (key, held) in settled {
+        for (key, held) in active {
             self.insert(key, held);
         }
     }
 
-    fn lock_waiting(&self) -> MutexGuard<'_, HashMap<MintKey, Held>> {
+    fn lock_waiting(&self) -> MutexGuard<'_, HashMap<MintKey, CachedToken>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Caches a token, and replaces an earlier one of the same key.
-    pub(super) fn insert(&self, key: MintKey, held: Held) {
+    pub(super) fn insert(&self, key: MintKey, held: CachedToken) {
         if !self.tokens.contains_key(&key) {
             let mut counts = self
                 .per_namespace

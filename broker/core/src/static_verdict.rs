@@ -5,7 +5,7 @@ use crate::config::{DeliveryType, NamespaceRule, Policy, TargetAccess, TargetClu
 
 /// Whether the configuration files allow an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnPaper {
+pub enum StaticVerdict {
     /// An allow rule names its namespace and its ServiceAccount.
     Allowed,
     /// An allow rule names its ServiceAccount, and selects namespaces by labels that only the hub
@@ -19,7 +19,7 @@ pub enum OnPaper {
     NoSuchTarget,
 }
 
-impl OnPaper {
+impl StaticVerdict {
     /// Evaluates `policy` for `access`, delivered on request.
     pub fn of(policy: &Policy, access: &TargetAccess) -> Self {
         let Some(target) = policy.targets.get(&access.target) else {
@@ -47,7 +47,7 @@ impl OnPaper {
     }
 }
 
-fn fitting_rule(target: &TargetCluster, access: &TargetAccess) -> Option<OnPaper> {
+fn fitting_rule(target: &TargetCluster, access: &TargetAccess) -> Option<StaticVerdict> {
     let on_request = [DeliveryType::HTTP, DeliveryType::Exec]
         .into_iter()
         .filter(|delivery| access.offers(*delivery));
@@ -61,11 +61,11 @@ fn fitting_rule(target: &TargetCluster, access: &TargetAccess) -> Option<OnPaper
             match &rule.namespaces {
                 NamespaceRule::Named(names) => names
                     .contains(&access.name.namespace)
-                    .then_some(OnPaper::Allowed),
+                    .then_some(StaticVerdict::Allowed),
                 NamespaceRule::Selected(_) if authorise::is_system(&access.name.namespace) => None,
-                NamespaceRule::Selected(_) => Some(OnPaper::ByNamespaceLabels),
+                NamespaceRule::Selected(_) => Some(StaticVerdict::ByNamespaceLabels),
             }
         })
     });
-    verdicts.min_by_key(|verdict| *verdict != OnPaper::Allowed)
+    verdicts.min_by_key(|verdict| *verdict != StaticVerdict::Allowed)
 }

@@ -25,8 +25,8 @@ const TRIES: usize = 4;
 /// The maximum length of a rotation request.
 const MAX_REQUEST_BYTES: usize = 256;
 
-/// The dependencies of a [`Keeper`].
-pub struct KeeperParts {
+/// The dependencies of a [`KeySetMaintainer`].
+pub struct KeySetMaintainerParts {
     /// The store of the key sets.
     pub store: Arc<dyn IssuerKeyStore>,
     /// The issuers that readers see.
@@ -45,14 +45,14 @@ pub struct KeeperParts {
 }
 
 /// Maintains the key sets. Each process has one.
-pub struct Keeper {
-    parts: KeeperParts,
+pub struct KeySetMaintainer {
+    parts: KeySetMaintainerParts,
     rings: BTreeMap<ObjectName, Keyring>,
 }
 
 /// Why the check of a key set failed.
 #[derive(Debug, thiserror::Error)]
-enum KeepError {
+enum MaintainError {
     #[error(transparent)]
     Hub(#[from] HubError),
     #[error(transparent)]
@@ -70,7 +70,7 @@ enum KeepError {
     Random,
 }
 
-impl KeepError {
+impl MaintainError {
     fn reason(&self) -> Reason {
         match self {
             Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
@@ -91,9 +91,9 @@ enum Next {
     Again,
 }
 
-impl Keeper {
+impl KeySetMaintainer {
     /// Creates a keeper that has read nothing yet.
-    pub fn new(parts: KeeperParts) -> Self {
+    pub fn new(parts: KeySetMaintainerParts) -> Self {
         Self {
             parts,
             rings: BTreeMap::new(),
@@ -141,12 +141,12 @@ impl Keeper {
     }
 }
 
-async fn keep(parts: &KeeperParts, target: &ObjectName, ring: &mut Keyring) {
+async fn keep(parts: &KeySetMaintainerParts, target: &ObjectName, ring: &mut Keyring) {
     for _ in 0..TRIES {
         let outcome = look(parts, target, ring).await;
         parts
             .metrics
-            .own_keys_read(outcome.as_ref().map(|_| ()).map_err(KeepError::reason));
+            .own_keys_read(outcome.as_ref().map(|_| ()).map_err(MaintainError::reason));
         match &outcome {
             Ok(Next::Rest) => ring.is_well(),
             Ok(Next::Again) => {}
@@ -164,19 +164,19 @@ async fn keep(parts: &KeeperParts, target: &ObjectName, ring: &mut Keyring) {
 }
 
 async fn look(
-    parts: &KeeperParts,
+    parts: &KeySetMaintainerParts,
     target: &ObjectName,
     ring: &mut Keyring,
-) -> Result<Next, KeepError> {
-    managed_issuer::secret_name(target).map_err(|_| KeepError::Name)?;
+) -> Result<Next, MaintainError> {
+    managed_issuer::secret_name(target).map_err(|_| MaintainError::Name)?;
     let Some(stored) = parts.store.read(target).await? else {
         ring.lose();
         if !parts.may_write.load(Ordering::Relaxed) {
             return Ok(Next::Rest);
         }
         let (current, next) = (
-            fresh_key().ok_or(KeepError::Random)?,
-            fresh_key().ok_or(KeepError::Random)?,
+            fresh_key().ok_or(MaintainError::Random)?,
+            fresh_key().ok_or(MaintainError::Random)?,
         );
         let set = KeySet::first(ring.binding.clone(), current, next, parts.clock.now());
         tracing::info!(target_cluster = %target, issuer = %ring.binding.issuer, "creating the \
@@ -188,11 +188,11 @@ async fn look(
         document,
         rotation_request,
     } = stored;
-    let set = managed_issuer::read(&document.ok_or(KeepError::Foreign)?)?;
+    let set = managed_issuer::read(&document.ok_or(MaintainError::Foreign)?)?;
     if set.binding != ring.binding {
         // Stops signing with the earlier keys as well: the object no longer belongs to this target.
         ring.lose();
-        return Err(KeepError::OtherBinding);
+        return Err(MaintainError::OtherBinding);
     }
     // The clock is read after the answer, so that a key's publication is never dated before its
     // storage.
@@ -209,7 +209,7 @@ async fn look(
             tracing::info!(target_cluster = %target, from = set.current.key.kid(), to = set.next.key.kid(), "rotating the key of the managed issuer");
             (
                 ReadyChange::Promote {
-                    fresh: fresh_key().ok_or(KeepError::Random)?,
+                    fresh: fresh_key().ok_or(MaintainError::Random)?,
                     asked_for: request,
                 },
                 "rotation",
@@ -222,12 +222,12 @@ async fn look(
 }
 
 async fn write(
-    parts: &KeeperParts,
+    parts: &KeySetMaintainerParts,
     target: &ObjectName,
     set: &KeySet,
     replaces: Option<&StoredObject>,
     label: &'static str,
-) -> Result<Next, KeepError> {
+) -> Result<Next, MaintainError> {
     let outcome = parts
         .store
         .write(target, &managed_issuer::write(set), replaces)

@@ -18,7 +18,7 @@ use keyferry_hub::clock::{Clock, SystemClock};
 const MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
 /// The target rules, and notes about them.
-pub(super) struct Given {
+pub(super) struct TrustInputs {
     pub(super) rules: TargetRules,
     /// The target's own issuer, if the configuration states it.
     pub(super) own_issuer: Option<String>,
@@ -32,7 +32,7 @@ pub(super) struct Given {
 pub(super) fn read(
     args: &TrustArgs,
     configuration: Option<&Configuration>,
-) -> Result<Given, String> {
+) -> Result<TrustInputs, String> {
     let found = match configuration {
         Some(configuration) => Some((configuration, target(configuration, args)?)),
         None => None,
@@ -96,7 +96,7 @@ pub(super) fn read(
     let own_issuer = found
         .and_then(|(_, target)| target.target_issuer.as_ref())
         .map(|issuer| issuer.as_str().to_owned());
-    Ok(Given {
+    Ok(TrustInputs {
         rules,
         own_issuer,
         notes,

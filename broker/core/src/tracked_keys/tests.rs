@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{KeyBook, KeyEvent, Origin, Reading, Settling};
+use super::{KeyActivation, KeyEvent, Origin, Reading, TrackedKeys};
 use crate::issuer::Issuer;
 use crate::jwks::{PublicKey, PublicKeySet, test_keys};
 use crate::jwt::SigningAlgorithm::{self, Es256, Es384, Rs256};
 use crate::key_journal::KeyJournal;
 use crate::moment::Moment;
 
-const SETTLE: Duration = Duration::from_secs(120);
+const ACTIVATION_DELAY: Duration = Duration::from_secs(120);
 const START: i64 = 1_800_000_000;
 
 fn at(seconds: u64) -> Moment {
@@ -44,22 +44,22 @@ fn reading(sets: &[&[SigningAlgorithm]]) -> Reading {
     }
 }
 
-fn book(shared: bool) -> KeyBook {
-    KeyBook::new(
+fn book(shared: bool) -> TrackedKeys {
+    TrackedKeys::new(
         Issuer::new("https://hub.example.test").unwrap(),
-        SETTLE,
+        ACTIVATION_DELAY,
         shared,
     )
 }
 
-fn kids(book: &KeyBook, now: Moment) -> Vec<String> {
+fn kids(book: &TrackedKeys, now: Moment) -> Vec<String> {
     book.served(now)
         .map(|set| set.kids().map(str::to_owned).collect())
         .unwrap_or_default()
 }
 
 /// Writes the draft, if there is one, to a store that never fails.
-fn store(book: &mut KeyBook, stored: &mut Option<KeyJournal>, now: Moment) -> bool {
+fn store(book: &mut TrackedKeys, stored: &mut Option<KeyJournal>, now: Moment) -> bool {
     let Some(draft) = book.draft(stored.as_ref(), now) else {
         return false;
     };
@@ -68,8 +68,8 @@ fn store(book: &mut KeyBook, stored: &mut Option<KeyJournal>, now: Moment) -> bo
     true
 }
 
-/// A key book whose first key set has been recorded, and the stored journal.
-fn settled_world() -> (KeyBook, Option<KeyJournal>) {
+/// The tracked keys whose first key set has been recorded, and the stored journal.
+fn world_with_active_keys() -> (TrackedKeys, Option<KeyJournal>) {
     let (mut book, mut stored) = (book(true), None);
     book.adopt_none(at(0));
     book.observe(&reading(&[&[Rs256]]), true, at(0));
@@ -78,7 +78,7 @@ fn settled_world() -> (KeyBook, Option<KeyJournal>) {
 }
 
 #[test]
-fn the_first_set_is_settled_once_it_is_recorded() {
+fn the_first_set_is_active_once_it_is_recorded() {
     let mut book = book(true);
     assert_eq!(book.served(at(0)), None);
     book.adopt_none(at(0));
@@ -90,18 +90,18 @@ fn the_first_set_is_settled_once_it_is_recorded() {
         ]
     );
     assert_eq!(
-        book.settling("RS256", at(0)),
-        Settling::After(SETTLE),
+        book.activation("RS256", at(0)),
+        KeyActivation::After(ACTIVATION_DELAY),
         "no other replica can know it yet"
     );
     let mut stored = None;
     assert!(store(&mut book, &mut stored, at(1)));
-    assert_eq!(book.settling("RS256", at(1)), Settling::Settled);
+    assert_eq!(book.activation("RS256", at(1)), KeyActivation::Active);
     assert!(
         !store(&mut book, &mut stored, at(2)),
         "nothing new is nothing to write"
     );
-    assert_eq!(book.settling("nobody", at(1)), Settling::Unpublished);
+    assert_eq!(book.activation("nobody", at(1)), KeyActivation::Unpublished);
 }
 
 #[test]
@@ -110,12 +110,12 @@ fn the_hub_seen_before_the_record_makes_no_difference() {
     book.observe(&reading(&[&[Rs256]]), true, at(0));
     book.adopt_none(at(5));
     store(&mut book, &mut None, at(5));
-    assert_eq!(book.settling("RS256", at(5)), Settling::Settled);
+    assert_eq!(book.activation("RS256", at(5)), KeyActivation::Active);
 }
 
 #[test]
-fn a_new_key_settles_after_it_was_recorded_and_no_jump_of_the_wall_clock_hastens_that() {
-    let (mut book, mut stored) = settled_world();
+fn a_new_key_is_active_only_after_its_delay_whatever_the_wall_clock_does() {
+    let (mut book, mut stored) = world_with_active_keys();
     let both = reading(&[&[Rs256, Es256]]);
     assert_eq!(book.observe(&both, true, at(100)), vec![], "seen once");
     assert_eq!(kids(&book, at(100)), ["RS256"]);
@@ -124,29 +124,29 @@ fn a_new_key_settles_after_it_was_recorded_and_no_jump_of_the_wall_clock_hastens
         vec![KeyEvent::Published("ES256".to_owned())]
     );
     assert_eq!(
-        book.settling("ES256", at(500)),
-        Settling::After(SETTLE),
+        book.activation("ES256", at(500)),
+        KeyActivation::After(ACTIVATION_DELAY),
         "not recorded"
     );
     store(&mut book, &mut stored, at(120));
     assert_eq!(
-        book.settling("ES256", at(120 + 119)),
-        Settling::After(Duration::from_secs(1))
+        book.activation("ES256", at(120 + 119)),
+        KeyActivation::After(Duration::from_secs(1))
     );
     let jumped = Moment {
         wall: at(100_000).wall,
         mono: Duration::from_secs(130),
     };
     assert_eq!(
-        book.settling("ES256", jumped),
-        Settling::After(Duration::from_secs(110))
+        book.activation("ES256", jumped),
+        KeyActivation::After(Duration::from_secs(110))
     );
-    assert_eq!(book.settling("ES256", at(240)), Settling::Settled);
+    assert_eq!(book.activation("ES256", at(240)), KeyActivation::Active);
 }
 
 #[test]
 fn a_token_that_the_hub_signed_vouches_for_a_key_that_it_lists() {
-    let (mut book, _) = settled_world();
+    let (mut book, _) = world_with_active_keys();
     assert_eq!(book.vouch("ES256", at(10)), vec![], "not listed");
     book.observe(&reading(&[&[Rs256, Es256]]), true, at(10));
     assert_eq!(
@@ -158,7 +158,7 @@ fn a_token_that_the_hub_signed_vouches_for_a_key_that_it_lists() {
 
 #[test]
 fn a_key_that_flashes_up_once_is_never_published() {
-    let (mut book, _) = settled_world();
+    let (mut book, _) = world_with_active_keys();
     for round in 0_u64..20 {
         let flash: &[SigningAlgorithm] = if round % 2 == 0 {
             &[Rs256, Es256]
@@ -178,7 +178,7 @@ fn a_key_that_flashes_up_once_is_never_published() {
 
 #[test]
 fn a_lagging_endpoint_makes_nothing_flap() {
-    let (mut book, _) = settled_world();
+    let (mut book, _) = world_with_active_keys();
     book.signed("RS256", at(100).wall, at(5000).wall);
     for round in 0_u64..10 {
         book.observe(&reading(&[&[Rs256], &[Es256]]), true, at(100 + 15 * round));
@@ -188,7 +188,7 @@ fn a_lagging_endpoint_makes_nothing_flap() {
 
 #[test]
 fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
-    let (mut book, mut stored) = settled_world();
+    let (mut book, mut stored) = world_with_active_keys();
     book.signed("RS256", at(100).wall, at(4000).wall);
     let without = reading(&[&[Es256]]);
     assert_eq!(
@@ -217,7 +217,7 @@ fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
         vec![KeyEvent::Retired("RS256".to_owned())]
     );
 
-    let (mut unused, _) = settled_world();
+    let (mut unused, _) = world_with_active_keys();
     assert_eq!(
         unused.observe(&without, true, at(100)),
         vec![],
@@ -234,7 +234,7 @@ fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
 
 #[test]
 fn behind_a_load_balancer_nothing_flaps() {
-    let (mut book, _) = settled_world();
+    let (mut book, _) = world_with_active_keys();
     book.observe(&reading(&[&[Rs256, Es256]]), true, at(100));
     book.vouch("ES256", at(100));
     for round in 0_u64..40 {
@@ -253,7 +253,7 @@ fn behind_a_load_balancer_nothing_flaps() {
 
 #[test]
 fn a_silent_endpoint_withdraws_nothing() {
-    let (mut book, _) = settled_world();
+    let (mut book, _) = world_with_active_keys();
     let mut partial = reading(&[&[Es256]]);
     partial.silent = 1;
     book.observe(&partial, true, at(100));
@@ -281,7 +281,7 @@ fn a_silent_endpoint_withdraws_nothing() {
 
 #[test]
 fn other_bytes_under_a_known_kid_are_not_published() {
-    let (mut book, _) = settled_world();
+    let (mut book, _) = world_with_active_keys();
     let mut entry = test_keys::key(Es256).entry();
     entry["kid"] = "RS256".into();
     let bytes = serde_json::to_vec(&serde_json::json!({ "keys": [entry] })).unwrap();
@@ -299,7 +299,7 @@ fn other_bytes_under_a_known_kid_are_not_published() {
 
 #[test]
 fn another_replica_adopts_what_the_record_says() {
-    let (_, stored) = settled_world();
+    let (_, stored) = world_with_active_keys();
     let mut other = book(true);
     assert!(!other.is_current(at(50)));
     other.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(50));
@@ -321,13 +321,13 @@ fn another_replica_adopts_what_the_record_says() {
         ),
         (0, 1)
     );
-    assert_eq!(other.settling("RS256", at(51)), Settling::Settled);
+    assert_eq!(other.activation("RS256", at(51)), KeyActivation::Active);
     assert_eq!(other.draft(stored.as_ref(), at(52)), None);
 }
 
 #[test]
 fn an_unconfirmed_key_is_served_no_longer_than_a_token_lives() {
-    let (_, stored) = settled_world();
+    let (_, stored) = world_with_active_keys();
     let mut other = book(true);
     other.adopt(&stored.unwrap(), Origin::StateDirectory, at(50));
     assert_eq!(kids(&other, at(86_399)), ["RS256"]);
@@ -335,8 +335,8 @@ fn an_unconfirmed_key_is_served_no_longer_than_a_token_lives() {
 }
 
 #[test]
-fn what_a_replica_publishes_reaches_the_others_and_settles_by_its_write() {
-    let (mut one, mut stored) = settled_world();
+fn what_a_replica_publishes_reaches_the_others_and_is_active_by_its_write() {
+    let (mut one, mut stored) = world_with_active_keys();
     let mut two = book(true);
     two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(50));
     two.observe(&reading(&[&[Rs256]]), false, at(50));
@@ -348,8 +348,8 @@ fn what_a_replica_publishes_reaches_the_others_and_settles_by_its_write() {
         vec![KeyEvent::Published("ES256".to_owned())]
     );
     assert_eq!(
-        two.settling("ES256", at(68)),
-        Settling::After(SETTLE - Duration::from_secs(8))
+        two.activation("ES256", at(68)),
+        KeyActivation::After(ACTIVATION_DELAY - Duration::from_secs(8))
     );
     // The leader withdraws and retires; the other follows.
     one.observe(&reading(&[&[Es256]]), true, at(240));
@@ -365,14 +365,14 @@ fn what_a_replica_publishes_reaches_the_others_and_settles_by_its_write() {
 
 #[test]
 fn a_revoked_key_goes_at_once_and_never_comes_back() {
-    let (mut book, stored) = settled_world();
+    let (mut book, stored) = world_with_active_keys();
     let before = stored.clone().unwrap();
     let revoked = before.with_revoked("RS256", at(10).wall).unwrap();
     assert_eq!(
         book.adopt(&revoked, Origin::Sealed, at(11)),
         vec![KeyEvent::Revoked("RS256".to_owned())]
     );
-    assert_eq!(book.settling("RS256", at(11)), Settling::Revoked);
+    assert_eq!(book.activation("RS256", at(11)), KeyActivation::Revoked);
     assert!(
         book.served(at(11)).unwrap().is_empty(),
         "an empty set, by hand alone"
@@ -396,9 +396,9 @@ fn a_revoked_key_goes_at_once_and_never_comes_back() {
 
 #[test]
 fn a_forged_record_changes_nothing_but_raises_the_alarm() {
-    let (mut book, stored) = settled_world();
+    let (mut book, stored) = world_with_active_keys();
     let good = stored.unwrap();
-    let bytes = |book: &KeyBook| book.served(at(20)).unwrap().to_bytes();
+    let bytes = |book: &TrackedKeys| book.served(at(20)).unwrap().to_bytes();
     let before = bytes(&book);
     let mut rogue = good.clone();
     let mut record = rogue.keys["RS256"].clone();
@@ -435,7 +435,7 @@ fn a_forged_record_changes_nothing_but_raises_the_alarm() {
 
 #[test]
 fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
-    let (mut book, stored) = settled_world();
+    let (mut book, stored) = world_with_active_keys();
     book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(100));
     let mut record = stored.unwrap();
     let mut early = record.keys["RS256"].clone();
@@ -451,17 +451,20 @@ fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
             .any(|event| matches!(event, KeyEvent::RecordTampered(_))),
         "{events:?}"
     );
-    assert_eq!(book.settling("ES384", at(110)), Settling::After(SETTLE));
+    assert_eq!(
+        book.activation("ES384", at(110)),
+        KeyActivation::After(ACTIVATION_DELAY)
+    );
 }
 
 #[test]
-fn a_deleted_record_is_written_anew_and_unsettles_nothing() {
-    let (mut book, _) = settled_world();
+fn a_deleted_record_is_written_anew_and_deactivates_no_key() {
+    let (mut book, _) = world_with_active_keys();
     assert_eq!(
         book.adopt_none(at(50)),
         vec![KeyEvent::RecordTampered("it is gone")]
     );
-    assert_eq!(book.settling("RS256", at(50)), Settling::Settled);
+    assert_eq!(book.activation("RS256", at(50)), KeyActivation::Active);
     let mut stored = None;
     assert!(store(&mut book, &mut stored, at(51)));
     assert_eq!(stored.unwrap().keys["RS256"].published_at, at(1).wall);
@@ -472,8 +475,8 @@ fn alone_the_state_directory_tells_what_was() {
     let mut one = book(false);
     one.observe(&reading(&[&[Rs256]]), true, at(0));
     assert_eq!(
-        one.settling("RS256", at(0)),
-        Settling::Settled,
+        one.activation("RS256", at(0)),
+        KeyActivation::Active,
         "nobody published before"
     );
     one.observe(&reading(&[&[Rs256, Es256]]), true, at(500));
@@ -482,16 +485,16 @@ fn alone_the_state_directory_tells_what_was() {
     let mut next = book(false);
     next.adopt(&state, Origin::StateDirectory, at(520));
     next.observe(&reading(&[&[Rs256, Es256]]), true, at(521));
-    assert_eq!(next.settling("RS256", at(521)), Settling::Settled);
+    assert_eq!(next.activation("RS256", at(521)), KeyActivation::Active);
     assert_eq!(
-        next.settling("ES256", at(521)),
-        Settling::After(Duration::from_secs(99))
+        next.activation("ES256", at(521)),
+        KeyActivation::After(Duration::from_secs(99))
     );
 }
 
 #[test]
 fn what_was_retired_is_not_brought_back_by_the_record() {
-    let (mut book, mut stored) = settled_world();
+    let (mut book, mut stored) = world_with_active_keys();
     for second in [100, 115, 130, 175] {
         book.observe(&reading(&[&[Es256]]), true, at(second));
     }
@@ -516,7 +519,7 @@ fn what_was_retired_is_not_brought_back_by_the_record() {
 
 #[test]
 fn a_held_key_is_held_for_its_tokens_and_no_longer_however_often_the_record_is_written() {
-    let (mut book, mut stored) = settled_world();
+    let (mut book, mut stored) = world_with_active_keys();
     book.signed("RS256", at(100).wall, at(4000).wall);
     for second in [100, 115, 175] {
         book.observe(&reading(&[&[Es256]]), true, at(second));
@@ -544,7 +547,7 @@ fn a_held_key_is_held_for_its_tokens_and_no_longer_however_often_the_record_is_w
 
 #[test]
 fn replicas_whose_clocks_differ_agree_in_the_end() {
-    let (mut ahead, mut stored) = settled_world();
+    let (mut ahead, mut stored) = world_with_active_keys();
     // 20 s behind, on its own clock.
     let behind = |seconds: u64| Moment {
         wall: at(seconds - 20).wall,
@@ -577,7 +580,7 @@ fn replicas_whose_clocks_differ_agree_in_the_end() {
 
 #[test]
 fn nothing_of_the_hub_is_served_before_it_is_known_what_was_revoked() {
-    let (_, stored) = settled_world();
+    let (_, stored) = world_with_active_keys();
     let revoked = stored.unwrap().with_revoked("RS256", at(10).wall).unwrap();
     let mut fresh = book(true);
     fresh.observe(&reading(&[&[Rs256, Es256]]), false, at(50));
@@ -601,7 +604,7 @@ fn nothing_of_the_hub_is_served_before_it_is_known_what_was_revoked() {
 
 #[test]
 fn a_state_directory_is_no_word_to_other_replicas() {
-    let (_, stored) = settled_world();
+    let (_, stored) = world_with_active_keys();
     let mut rogue = stored.clone().unwrap();
     let mut record = rogue.keys["RS256"].clone();
     record.key = key(Es384);
@@ -624,7 +627,7 @@ fn a_state_directory_is_no_word_to_other_replicas() {
 
 #[test]
 fn after_a_revocation_no_set_is_the_first_one() {
-    let (mut book, stored) = settled_world();
+    let (mut book, stored) = world_with_active_keys();
     book.adopt(
         &stored.unwrap().with_revoked("RS256", at(10).wall).unwrap(),
         Origin::Sealed,
@@ -632,5 +635,8 @@ fn after_a_revocation_no_set_is_the_first_one() {
     );
     book.observe(&reading(&[&[Es256]]), true, at(20));
     store(&mut book, &mut None, at(21));
-    assert!(matches!(book.settling("ES256", at(21)), Settling::After(_)));
+    assert!(matches!(
+        book.activation("ES256", at(21)),
+        KeyActivation::After(_)
+    ));
 }

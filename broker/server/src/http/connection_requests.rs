@@ -14,7 +14,7 @@ use tokio::time::{Duration, Instant};
 
 /// The requests of one connection.
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct ConnectionRequests {
     begun: Instant,
     asked: AtomicBool,
     /// When a request last began or a response was last sent, in milliseconds after `begun`.
@@ -29,7 +29,7 @@ struct Waiting {
     since: BTreeMap<u64, Instant>,
 }
 
-impl Answers {
+impl ConnectionRequests {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             begun: Instant::now(),
@@ -96,7 +96,7 @@ impl Answers {
 
 /// Marks a response as unsent until all of it is sent.
 struct NotLeft {
-    answers: Arc<Answers>,
+    answers: Arc<ConnectionRequests>,
     number: u64,
 }
 
@@ -166,11 +166,11 @@ mod tests {
     use http_body_util::BodyExt;
     use tokio::time::Instant;
 
-    use super::Answers;
+    use super::ConnectionRequests;
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_waits_until_its_last_byte_is_dropped() {
-        let answers = Answers::new();
+        let answers = ConnectionRequests::new();
         let begun = Instant::now();
         let mut response = answers.follow(Response::new(Body::from("document")));
         assert_eq!(

@@ -36,11 +36,11 @@ pub const RECORD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Tracks which hub keys this process publishes and which of them are active.
 #[derive(Clone, Debug)]
-pub struct KeyBook {
+pub struct TrackedKeys {
     issuer: Issuer,
     /// How long a key must have been published before tokens that it signed are issued (the
     /// activation delay).
-    settle: Duration,
+    activation_delay: Duration,
     /// Whether other replicas and restarts share a key journal with this process.
     shared: bool,
     entries: BTreeMap<String, Entry>,
@@ -92,9 +92,9 @@ struct Candidate {
 
 /// Whether tokens signed by a key may be issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settling {
+pub enum KeyActivation {
     /// They may: the key is active.
-    Settled,
+    Active,
     /// They may after this time, if nothing else changes.
     After(Duration),
     /// The key is not published.
@@ -103,15 +103,15 @@ pub enum Settling {
     Revoked,
 }
 
-impl KeyBook {
-    /// Makes a key book without keys.
+impl TrackedKeys {
+    /// Makes the tracked keys without keys.
     ///
-    /// `settle` is the activation delay ([`crate::lifetime::settle`]). If `shared` is false, no
+    /// `activation_delay` is the activation delay ([`crate::lifetime::activation_delay`]). If `shared` is false, no
     /// other replica shares a journal with this process.
-    pub fn new(issuer: Issuer, settle: Duration, shared: bool) -> Self {
+    pub fn new(issuer: Issuer, activation_delay: Duration, shared: bool) -> Self {
         Self {
             issuer,
-            settle,
+            activation_delay,
             shared,
             entries: BTreeMap::new(),
             revoked: BTreeMap::new(),
@@ -169,13 +169,15 @@ impl KeyBook {
     }
 
     /// Whether tokens signed by `kid` may be issued.
-    pub fn settling(&self, kid: &str, now: Moment) -> Settling {
+    pub fn activation(&self, kid: &str, now: Moment) -> KeyActivation {
         if self.revoked.contains_key(kid) {
-            return Settling::Revoked;
+            return KeyActivation::Revoked;
         }
         match self.entries.get(kid) {
-            Some(entry) if entry.is_served(now.wall) => entry.settling(self.settle, now),
-            _ => Settling::Unpublished,
+            Some(entry) if entry.is_served(now.wall) => {
+                entry.activation(self.activation_delay, now)
+            }
+            _ => KeyActivation::Unpublished,
         }
     }
 
@@ -293,19 +295,19 @@ impl Entry {
         held && (self.confirmed || now < newest)
     }
 
-    fn settling(&self, settle: Duration, now: Moment) -> Settling {
+    fn activation(&self, activation_delay: Duration, now: Moment) -> KeyActivation {
         if !self.recorded {
-            return Settling::After(settle);
+            return KeyActivation::After(activation_delay);
         }
         if self.record.first {
-            return Settling::Settled;
+            return KeyActivation::Active;
         }
         let age = self.age.saturating_add(now.mono.saturating_sub(self.since));
-        let left = settle.saturating_sub(age);
+        let left = activation_delay.saturating_sub(age);
         if left.is_zero() {
-            Settling::Settled
+            KeyActivation::Active
         } else {
-            Settling::After(left)
+            KeyActivation::After(left)
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Entry, KeyBook, KeyEvent};
+use super::{Entry, KeyEvent, TrackedKeys};
 use crate::key_journal::{KeyJournal, KeyRecord};
 use crate::moment::Moment;
 
@@ -42,7 +42,7 @@ struct Reading {
     origin: Origin,
 }
 
-impl KeyBook {
+impl TrackedKeys {
     /// Handles a shared journal that does not exist.
     ///
     /// At the first reading this means that no key was ever published. Later it is an alarm if the

@@ -17,16 +17,16 @@ const LANES: usize = 1_000;
 
 /// A concurrency limit per namespace.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct TenantLimit {
     lanes: Mutex<HashMap<Namespace, Arc<Semaphore>>>,
 }
 
 /// A permit for one call; dropping it lets the next call proceed.
-pub type Turn = OwnedSemaphorePermit;
+pub type TenantPermit = OwnedSemaphorePermit;
 
-impl Turns {
+impl TenantLimit {
     /// Waits for a permit of `namespace`; `None` if it times out.
-    pub async fn take(&self, namespace: &Namespace) -> Option<Turn> {
+    pub async fn take(&self, namespace: &Namespace) -> Option<TenantPermit> {
         let lane = self.lane(namespace);
         tokio::time::timeout(PATIENCE, lane.acquire_owned())
             .await
@@ -53,11 +53,11 @@ impl Turns {
 mod tests {
     use keyferry_core::name::Namespace;
 
-    use super::{LANES, PER_NAMESPACE, Turns};
+    use super::{LANES, PER_NAMESPACE, TenantLimit};
 
     #[tokio::test(start_paused = true)]
     async fn one_tenants_crowd_keeps_nobody_else_waiting() {
-        let turns = Turns::default();
+        let turns = TenantLimit::default();
         let (crowd, other) = (
             Namespace::new("crowd").unwrap(),
             Namespace::new("other").unwrap(),
@@ -77,7 +77,7 @@ mod tests {
 
     #[tokio::test]
     async fn empty_lanes_are_cleared_away() {
-        let turns = Turns::default();
+        let turns = TenantLimit::default();
         for number in 0..LANES * 2 {
             drop(
                 turns

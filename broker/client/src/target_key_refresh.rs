@@ -29,14 +29,19 @@ impl TargetRefresh {
 
     /// Forces a key refresh by sending a token with an unknown key of the issuer. Unless the target
     /// has just read the keys, it reads them again and forgets those that are gone.
-    pub async fn poke(&self, issuer: &Issuer, audience: &Audience, now: Timestamp) -> ProbeAnswer {
+    pub async fn refresh_keys(
+        &self,
+        issuer: &Issuer,
+        audience: &Audience,
+        now: Timestamp,
+    ) -> ProbeAnswer {
         let mut bytes = [0; 256];
         if SystemRandom::new().fill(&mut bytes).is_err() {
             return ProbeAnswer::Unanswered("there is no randomness for a token");
         }
         let encode = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let kid = format!(
-            "keyferry-poke-{}",
+            "keyferry-refresh_keys-{}",
             URL_SAFE_NO_PAD.encode(bytes.first_chunk::<12>().copied().unwrap_or_default())
         );
         let header = encode(json!({ "alg": "RS256", "kid": kid }));
@@ -161,7 +166,7 @@ mod tests {
             ));
             assert_eq!(
                 poked
-                    .poke(&issuer, &audience, SystemClock::start().now().wall)
+                    .refresh_keys(&issuer, &audience, SystemClock::start().now().wall)
                     .await,
                 ProbeAnswer::Refused
             );

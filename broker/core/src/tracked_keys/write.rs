@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::KeyBook;
+use super::TrackedKeys;
 use crate::key_journal::KeyJournal;
 use crate::moment::Moment;
 
@@ -14,7 +14,7 @@ const CONFIRMATION_STEP: Duration = Duration::from_secs(3600);
 /// a write.
 const SIGNED_STEP: Duration = Duration::from_secs(600);
 
-/// A key journal to be written. Pass it to [`KeyBook::written`] once the write has succeeded.
+/// A key journal to be written. Pass it to [`TrackedKeys::written`] once the write has succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     journal: KeyJournal,
@@ -27,7 +27,7 @@ impl Draft {
     }
 }
 
-impl KeyBook {
+impl TrackedKeys {
     /// The journal for this process's own disk. Its times are rounded to ten minutes, so that it
     /// rarely changes.
     pub fn snapshot(&self) -> KeyJournal {

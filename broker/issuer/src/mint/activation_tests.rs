@@ -12,7 +12,7 @@ use crate::testing::SmallWorld;
 
 const NOTHING: Duration = Duration::ZERO;
 /// The activation delay: 30 s + maxAge + 30 s.
-const SETTLE: Duration = Duration::from_secs(120);
+const ACTIVATION_DELAY: Duration = Duration::from_secs(120);
 
 async fn renew(world: &SmallWorld, mints: u64) {
     world
@@ -48,7 +48,7 @@ async fn a_renewed_token_waits_while_the_earlier_one_is_handed_out() {
         "published by the first token that it signed"
     );
     for _ in 0..3 {
-        world.clock.advance(SETTLE / 4);
+        world.clock.advance(ACTIVATION_DELAY / 4);
         renew(&world, 3).await;
         let held = world.mint.token(&grant, NOTHING).await.unwrap();
         assert_eq!(
@@ -61,7 +61,7 @@ async fn a_renewed_token_waits_while_the_earlier_one_is_handed_out() {
         3,
         "one waits, so no other is asked for"
     );
-    world.clock.advance(SETTLE / 4);
+    world.clock.advance(ACTIVATION_DELAY / 4);
     renew(&world, 3).await;
     let held = world.mint.token(&grant, NOTHING).await.unwrap();
     assert_eq!(
@@ -87,7 +87,7 @@ async fn without_an_earlier_token_the_caller_learns_when_to_come_again() {
         world.mint.token(&grant, NOTHING).await.unwrap_err(),
         Reason::KeySettling
     );
-    assert_eq!(world.mint.retry_after(&grant), Some(SETTLE));
+    assert_eq!(world.mint.retry_after(&grant), Some(ACTIVATION_DELAY));
     world.clock.advance(Duration::from_secs(50));
     assert_eq!(
         world.mint.token(&grant, NOTHING).await.unwrap_err(),
@@ -109,7 +109,7 @@ async fn without_an_earlier_token_the_caller_learns_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn a_caller_waits_for_a_key_that_is_about_to_settle() {
+async fn a_caller_waits_for_a_key_that_is_about_to_be_active() {
     let world = SmallWorld::start().await;
     world
         .mint
@@ -124,7 +124,9 @@ async fn a_caller_waits_for_a_key_that_is_about_to_settle() {
         world.mint.token(&grant, NOTHING).await.unwrap_err(),
         Reason::KeySettling
     );
-    world.clock.advance(SETTLE - Duration::from_secs(10));
+    world
+        .clock
+        .advance(ACTIVATION_DELAY - Duration::from_secs(10));
     let moved = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         world.clock.advance(Duration::from_secs(10));
@@ -152,7 +154,7 @@ async fn a_key_that_is_listed_long_before_it_signs_makes_nobody_wait() {
     );
     world.clock.advance(Duration::from_secs(15));
     world.publisher.refresh().await.unwrap();
-    world.clock.advance(SETTLE);
+    world.clock.advance(ACTIVATION_DELAY);
     world.hub.sign_with(&kid).unwrap();
     assert_eq!(
         world

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Candidate, KeyBook, KeyEvent};
+use super::{Candidate, KeyEvent, TrackedKeys};
 use crate::jwks::{PublicKey, PublicKeySet};
 use crate::moment::Moment;
 
@@ -24,7 +24,7 @@ pub struct Reading {
     pub silent: usize,
 }
 
-impl KeyBook {
+impl TrackedKeys {
     /// Applies a reading of the hub. Only the leader (`leads`) withdraws keys.
     pub fn observe(&mut self, reading: &Reading, leads: bool, now: Moment) -> Vec<KeyEvent> {
         let mut events = Vec::new();

@@ -11,17 +11,17 @@ use tokio::sync::watch;
 ///
 /// The call runs in its own task. A caller that hangs up neither stops it nor makes the next caller
 /// start again, and no lock is held while it runs.
-pub struct Flights<K, V> {
+pub struct SingleFlight<K, V> {
     under_way: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
 }
 
 /// The task of the shared call panicked or was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the shared call ended without an answer")]
-pub struct Lost;
+pub struct SharedCallLost;
 
 /// A clone shares the calls of its original.
-impl<K, V> Clone for Flights<K, V> {
+impl<K, V> Clone for SingleFlight<K, V> {
     fn clone(&self) -> Self {
         Self {
             under_way: Arc::clone(&self.under_way),
@@ -29,7 +29,7 @@ impl<K, V> Clone for Flights<K, V> {
     }
 }
 
-impl<K, V> Default for Flights<K, V> {
+impl<K, V> Default for SingleFlight<K, V> {
     fn default() -> Self {
         Self {
             under_way: Arc::default(),
@@ -37,7 +37,7 @@ impl<K, V> Default for Flights<K, V> {
     }
 }
 
-impl<K, V> Flights<K, V>
+impl<K, V> SingleFlight<K, V>
 where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
@@ -45,8 +45,8 @@ where
     /// Waits for the call for `key`, and starts `call` if none is in progress.
     ///
     /// # Errors
-    /// [`Lost`] if the call's task panicked; the next caller starts a new call.
-    pub async fn join<F>(&self, key: K, call: impl FnOnce() -> F) -> Result<V, Lost>
+    /// [`SharedCallLost`] if the call's task panicked; the next caller starts a new call.
+    pub async fn join<F>(&self, key: K, call: impl FnOnce() -> F) -> Result<V, SharedCallLost>
     where
         F: Future<Output = V> + Send + 'static,
     {
@@ -73,8 +73,11 @@ where
                 }
             }
         };
-        let value = answer.wait_for(Option::is_some).await.map_err(|_| Lost)?;
-        value.clone().ok_or(Lost)
+        let value = answer
+            .wait_for(Option::is_some)
+            .await
+            .map_err(|_| SharedCallLost)?;
+        value.clone().ok_or(SharedCallLost)
     }
 
     /// Returns the number of calls in progress.
@@ -113,7 +116,7 @@ mod tests {
 
     use futures::future::join_all;
 
-    use super::{Flights, Lost};
+    use super::{SharedCallLost, SingleFlight};
 
     async fn slow(calls: Arc<AtomicUsize>) -> usize {
         calls.fetch_add(1, Ordering::SeqCst);
@@ -123,7 +126,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_want_it_and_one_call_is_made() {
-        let (flights, calls) = (Flights::default(), Arc::new(AtomicUsize::new(0)));
+        let (flights, calls) = (SingleFlight::default(), Arc::new(AtomicUsize::new(0)));
         let waits = (0..10_000).map(|_| flights.join("key", || slow(Arc::clone(&calls))));
         let answers = join_all(waits).await;
         assert!(answers.into_iter().all(|answer| answer == Ok(7)));
@@ -133,7 +136,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_caller_hangs_up_and_the_call_goes_on() {
-        let (flights, calls) = (Arc::new(Flights::default()), Arc::new(AtomicUsize::new(0)));
+        let (flights, calls) = (
+            Arc::new(SingleFlight::default()),
+            Arc::new(AtomicUsize::new(0)),
+        );
         let first = tokio::spawn({
             let (flights, calls) = (Arc::clone(&flights), Arc::clone(&calls));
             async move { flights.join("key", || slow(calls)).await }
@@ -151,9 +157,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_loses_one_call_and_frees_the_key() {
-        let flights: Flights<&str, usize> = Flights::default();
+        let flights: SingleFlight<&str, usize> = SingleFlight::default();
         let lost = flights.join("key", || async { panic!("on purpose") }).await;
-        assert_eq!(lost, Err(Lost));
+        assert_eq!(lost, Err(SharedCallLost));
         assert_eq!(flights.join("key", || async { 1 }).await, Ok(1));
     }
 }

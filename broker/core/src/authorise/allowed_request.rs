@@ -20,7 +20,7 @@ const SYSTEM_NAMESPACES: &[&str] = &["kube-system", "kube-public", "kube-node-le
 
 /// What policy and the hub's objects allow for one request. It mostly borrows from the policy, so a
 /// recheck copies nothing.
-pub(super) struct Found<'a> {
+pub(super) struct AllowedRequest<'a> {
     access: &'a TargetAccess,
     target: &'a TargetCluster,
     service_account: Cow<'a, ServiceAccountIdentity>,
@@ -38,7 +38,7 @@ pub(super) fn find<'a>(
     Live(requester): Live<'a>,
     name: &AccessName,
     delivery: DeliveryType,
-) -> Option<Found<'a>> {
+) -> Option<AllowedRequest<'a>> {
     let access = policy.accesses.get(name)?;
     let target = policy.targets.get(&access.target)?;
     let service_account = match requester.identity() {
@@ -87,7 +87,7 @@ pub(super) fn find<'a>(
         None => target.lifetime.default,
     };
     let (requester, written_by) = (requester.identity(), requester.delivery());
-    Some(Found {
+    Some(AllowedRequest {
         access,
         target,
         service_account,
@@ -100,14 +100,14 @@ pub(super) fn find<'a>(
     })
 }
 
-impl Found<'_> {
+impl AllowedRequest<'_> {
     /// Whether target or access is suspended.
     pub(super) fn is_suspended(&self) -> bool {
         self.target.suspend || self.access.suspend
     }
 
     pub(super) fn pair(self) -> Pair {
-        let Found {
+        let AllowedRequest {
             access,
             target,
             service_account,
