@@ -2,9 +2,9 @@
 //! tested separately.
 
 use jiff::{Timestamp, ToSpan};
-use keyferry_core::config::{self, StoredAccess, StoredObjects, StoredTarget};
+use keyferry_api::config::{self, StoredAccess, StoredObjects, StoredTarget};
+use keyferry_api::service_account::Uid;
 use keyferry_core::delivery::{Bearer, Snapshot, cluster_profile_status, render};
-use keyferry_core::service_account::Uid;
 use secrecy::SecretString;
 use serde_json::Value;
 

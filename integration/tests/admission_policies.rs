@@ -18,7 +18,6 @@ mod stage;
 use std::time::Duration;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};
-
 use stage::Stage;
 
 pub(crate) fn suite() -> BoxedSuite {

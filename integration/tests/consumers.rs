@@ -7,7 +7,6 @@ mod stage;
 
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
-
 use stage::Stage;
 
 pub(crate) fn suite() -> BoxedSuite {

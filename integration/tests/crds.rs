@@ -10,7 +10,6 @@ mod targets;
 mod urls;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};
-
 use stage::Stage;
 
 pub(crate) fn suite() -> BoxedSuite {

@@ -7,10 +7,9 @@ mod leaving;
 mod repositories;
 mod tenants;
 
+use fleet::D2;
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
-
-use fleet::D2;
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(D2::start)

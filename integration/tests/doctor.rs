@@ -9,9 +9,8 @@ mod table;
 
 use std::time::Duration;
 
-use keyferry_integration::runner::{BoxedSuite, Suite};
-
 use federation::Federation;
+use keyferry_integration::runner::{BoxedSuite, Suite};
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Federation::start)

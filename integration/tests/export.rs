@@ -8,7 +8,6 @@ mod target;
 mod watch;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};
-
 use setup::ExportingHub;
 
 pub(crate) fn suite() -> BoxedSuite {

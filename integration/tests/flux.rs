@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
-
 use stage::Stage;
 
 pub(crate) fn suite() -> BoxedSuite {

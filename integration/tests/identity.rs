@@ -11,7 +11,6 @@ mod stage;
 mod under_way;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};
-
 use stage::Stage;
 
 pub(crate) fn suite() -> BoxedSuite {

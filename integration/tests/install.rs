@@ -13,7 +13,6 @@ mod upgrade;
 
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
-
 use setup::Hubs;
 
 pub(crate) fn suite() -> BoxedSuite {

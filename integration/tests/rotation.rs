@@ -32,7 +32,6 @@ use std::time::Duration;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};
 use keyferry_integration::world::Ground;
-
 use under_load::Soaks;
 
 pub(crate) fn suite() -> BoxedSuite {

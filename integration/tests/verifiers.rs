@@ -9,11 +9,10 @@ mod hub;
 mod odd_keys;
 mod verdicts;
 
+use hub::PublishedHub;
 use keyferry_integration::parts::Part;
 use keyferry_integration::parts::installed::Client;
 use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
-
-use hub::PublishedHub;
 use verdicts::Program;
 
 pub(crate) fn suite() -> BoxedSuite {

@@ -8,7 +8,6 @@ mod place;
 use std::time::Duration;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};
-
 use place::Place;
 
 pub(crate) fn suite() -> BoxedSuite {

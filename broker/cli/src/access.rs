@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_core::audience::Audience;
-use keyferry_core::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::audience::Audience;
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_client::caller_token::{self, CallerTokenSource};
+use keyferry_client::direct::Direct;
+use keyferry_client::server::ServerAddress;
+use keyferry_client::{ClientError, UsableToken};
 use keyferry_core::received_kubeconfig::{self, ReceivedKubeconfig};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
 use super::client_config::Beside;
 use super::{HubArgs, SERVER, by_flag, ui};
-use keyferry_client::caller_token::{self, CallerTokenSource};
-use keyferry_client::direct::Direct;
-use keyferry_client::server::ServerAddress;
-use keyferry_client::{ClientError, UsableToken};
 
 /// Which access, and how to get at it.
 #[derive(Args)]

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_core::admission_policy::HubSite;
-use keyferry_core::config::Overrides;
-use keyferry_core::name::{Namespace, ObjectName};
-use keyferry_core::service_account::ServiceAccount;
-
-use super::{HUB, HubArgs, ui};
+use keyferry_api::config::Overrides;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::admission_policies::{AdmissionPolicies, PolicyFinding, Trial};
+use keyferry_core::admission_policy::HubSite;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file;
+
+use super::{HUB, HubArgs, ui};
 
 #[derive(Args)]
 #[command(

@@ -5,15 +5,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use keyferry_core::name::AccessName;
-use tokio::signal::unix::{SignalKind, signal};
-
-use super::access::{ServerArgs, Source, UsageError, access_name, hint, source};
-use super::ui;
+use keyferry_api::name::AccessName;
 use keyferry_client::token_agent::{self, AgentParts, AgentUpdate, AgentUpdateError};
 use keyferry_client::token_directory::{self, Rights, TokenDirectory};
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::random::SystemRandomness;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::access::{ServerArgs, Source, UsageError, access_name, hint, source};
+use super::ui;
 
 #[derive(Args)]
 pub(super) struct AgentArgs {

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
+use keyferry_client::doctor::identity::{calls, ignored};
+use keyferry_client::doctor::start::Plan;
+use keyferry_client::doctor::target_calls::TargetCalls;
 use keyferry_kube_authn::doctor::{Asked, Identity};
 use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};
 use serde_json::{Value, json};
 
 use super::target_way::{StartArg, WayArgs, attributes};
 use super::{TARGET, ui};
-use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
-use keyferry_client::doctor::identity::{calls, ignored};
-use keyferry_client::doctor::start::Plan;
-use keyferry_client::doctor::target_calls::TargetCalls;
 
 /// The exit code if the target could not be asked.
 const UNDETERMINED: u8 = 3;

@@ -5,13 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use keyferry_core::name::AccessName;
-
-use super::access::{CALLER_AUDIENCE, ServerArgs, UsageError};
+use keyferry_api::name::AccessName;
 use keyferry_client::caller_token::{self, CallerTokenSource};
 use keyferry_client::client_file;
 use keyferry_client::server::ServerAddress;
 use keyferry_hub::client::HubAccess;
+
+use super::access::{CALLER_AUDIENCE, ServerArgs, UsageError};
 
 /// What flags may do if the user's file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,7 +243,7 @@ fn absolute(path: &Path) -> String {
 mod tests {
     use std::path::PathBuf;
 
-    use keyferry_core::name::AccessName;
+    use keyferry_api::name::AccessName;
 
     use super::{Beside, Reach, ServerArgs};
     use crate::HubArgs;

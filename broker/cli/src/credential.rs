@@ -7,21 +7,21 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use keyferry_api::name::AccessName;
+use keyferry_client::ClientError;
+use keyferry_client::caller_token;
+use keyferry_client::credential_cache::{CacheKey, CachedToken, CredentialCache};
+use keyferry_client::server::ClusterToken;
 use keyferry_core::exec_credential::{self, EXEC_INFO, ExecInfo, NamedByCluster};
-use keyferry_core::jwt::UnverifiedJwt;
-use keyferry_core::name::AccessName;
 use keyferry_core::public_cluster::ClaimedCluster;
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::access::{MaybeNamedArgs, ServerArgs, UsageError, hint};
 use super::client_config::{Beside, Reach, home_folder};
 use super::{local_file, ui};
-use keyferry_client::ClientError;
-use keyferry_client::caller_token;
-use keyferry_client::credential_cache::{CacheKey, CachedToken, CredentialCache};
-use keyferry_client::server::ClusterToken;
-use keyferry_hub::clock::{Clock, SystemClock};
 
 const MAX_CA_BYTES: usize = 1 << 20;
 

@@ -6,12 +6,12 @@ mod next;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use keyferry_client::doctor::gather;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{Identity, Mode, Report, ReportedHop, Status, Verdict, examine};
 
 use super::target_way::{StartArg, WayArgs};
 use super::{TARGET, ui};
-use keyferry_client::doctor::gather;
 
 #[derive(Args)]
 pub(super) struct DoctorArgs {

@@ -337,7 +337,7 @@ fn distance(left: &str, right: &str) -> usize {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_core::reason::Reason;
+    use keyferry_api::reason::Reason;
     use keyferry_kube_authn::Code;
 
     use super::*;

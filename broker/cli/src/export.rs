@@ -5,12 +5,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use keyferry_core::config::{Overrides, ServerConfiguration};
-use keyferry_core::issuer::PublicUrl;
-use keyferry_core::lifetime;
-use keyferry_core::reason::Reason;
-
-use super::{HubArgs, serve, ui};
+use keyferry_api::config::{Overrides, ServerConfiguration};
+use keyferry_api::issuer::PublicUrl;
+use keyferry_api::lifetime;
+use keyferry_api::reason::Reason;
 use keyferry_controller::publish;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::SystemClock;
@@ -21,6 +19,8 @@ use keyferry_hub::metrics::Metrics;
 use keyferry_hub::secret_store::KubeSecretStore;
 use keyferry_issuer::export::{Export, ExportError};
 use keyferry_issuer::publication::{KeyRecords, PublishError, Publisher, PublisherParts};
+
+use super::{HubArgs, serve, ui};
 
 #[derive(Args)]
 pub(super) struct ExportArgs {

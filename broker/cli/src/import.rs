@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_core::audience::Audience;
+use keyferry_api::audience::Audience;
 use keyferry_core::import::{self, Choice, MAX_IMPORT_BYTES};
+use keyferry_hub::clock::{Clock, SystemClock};
 
 use super::{local_file, ui};
-use keyferry_hub::clock::{Clock, SystemClock};
 
 #[derive(Args)]
 pub(super) struct ImportArgs {

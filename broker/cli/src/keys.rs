@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
-use keyferry_core::access_status;
-use keyferry_core::config::{Configuration, ObjectSource, Overrides, TokenIssuer};
-use keyferry_core::foreign_text;
-use keyferry_core::key_journal::{KeyJournal, KeyRecord};
-use keyferry_core::lifetime;
-use keyferry_core::name::Namespace;
-use serde::Serialize;
-
-use super::{HUB, HubArgs, ui};
+use keyferry_api::config::{Configuration, ObjectSource, Overrides, TokenIssuer};
+use keyferry_api::foreign_text;
+use keyferry_api::lifetime;
+use keyferry_api::name::Namespace;
 use keyferry_client::key_records::KeyRecordsClient;
 use keyferry_client::objects_of_hub::all_objects;
+use keyferry_core::access_status;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file;
+use keyferry_keys::key_journal::{KeyJournal, KeyRecord};
+use serde::Serialize;
+
+use super::{HUB, HubArgs, ui};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]

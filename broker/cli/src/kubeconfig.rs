@@ -4,13 +4,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use keyferry_client::caller_token;
 use keyferry_core::kubeconfig::{self, ExecStanza};
 use secrecy::ExposeSecret;
 
 use super::access::{AccessArgs, UsageError, hint};
 use super::client_config::Beside;
 use super::ui;
-use keyferry_client::caller_token;
 
 #[derive(Args)]
 pub(super) struct KubeconfigArgs {

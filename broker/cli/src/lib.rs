@@ -38,7 +38,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-
 use keyferry_hub::client::HubAccess;
 
 /// Short-lived, audience-bound access from a hub cluster to generic Kubernetes clusters, without

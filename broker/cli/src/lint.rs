@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_core::foreign_text;
+use keyferry_api::foreign_text;
+use keyferry_client::doctor::published;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::config::MAX_BYTES;
 use keyferry_kube_authn::lint::{self, Finding, Published, Severity};
@@ -13,7 +14,6 @@ use serde_json::Value;
 
 use super::minor::MinorArgs;
 use super::{local_file, ui};
-use keyferry_client::doctor::published;
 
 #[derive(Args)]
 pub(super) struct LintArgs {

@@ -12,17 +12,12 @@ use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
-use keyferry_core::ca_bundle::CaBundle;
-use keyferry_core::config::{
+use keyferry_api::config::{
     CertificateSource, Configuration, ObjectSource, Overrides, StoredObjects, TargetCluster,
     TokenIssuer,
 };
-use keyferry_core::lifetime;
-use keyferry_core::name::ObjectName;
-
-use self::delivered::Delivered;
-use self::target::{Obstacle, TargetCase, Witness};
-use super::{HUB, HubArgs, keys, ui};
+use keyferry_api::lifetime;
+use keyferry_api::name::ObjectName;
 use keyferry_client::key_records::KeyRecordsClient;
 use keyferry_client::objects_of_hub::{all_accesses, all_objects};
 use keyferry_client::target_key_refresh::TargetRefresh;
@@ -31,6 +26,11 @@ use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file;
 use keyferry_hub::ports::{CertificateSecrets, ProbedTarget};
+use keyferry_keys::ca_bundle::CaBundle;
+
+use self::delivered::Delivered;
+use self::target::{Obstacle, TargetCase, Witness};
+use super::{HUB, HubArgs, keys, ui};
 
 /// How often targets and statuses are checked. A cached key set can be replaced within its last 30
 /// s.
@@ -275,7 +275,7 @@ fn target_patience(configuration: &Configuration) -> Duration {
 
 impl Reach {
     /// Continues until everything is proven or the time is over.
-    async fn follow(&mut self, issuer: &keyferry_core::issuer::Issuer, clock: &SystemClock) {
+    async fn follow(&mut self, issuer: &keyferry_api::issuer::Issuer, clock: &SystemClock) {
         let max_age = self.configuration.server.max_age;
         let for_targets = target_patience(&self.configuration);
         let for_deliveries = if self.hub.is_some() {
@@ -335,7 +335,7 @@ impl Reach {
 
     async fn ask_targets(
         &mut self,
-        issuer: &keyferry_core::issuer::Issuer,
+        issuer: &keyferry_api::issuer::Issuer,
         now: Timestamp,
         late: bool,
         passed: Duration,

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_core::config::Overrides;
-use keyferry_core::name::Namespace;
-use tracing_subscriber::EnvFilter;
-
-use super::{HubArgs, ui};
+use keyferry_api::config::Overrides;
+use keyferry_api::name::Namespace;
 use keyferry_hub::config_file;
 use keyferry_hub::reload_signal::{self, ReloadSignal};
 use keyferry_server::http::listener::{Bounds, check_certificate};
 use keyferry_server::serve::{ServeOptions, Server};
+use tracing_subscriber::EnvFilter;
+
+use super::{HubArgs, ui};
 
 #[derive(Args)]
 pub(super) struct ServeArgs {

@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use keyferry_core::audience::Audience;
-use keyferry_core::config::Overrides;
-use keyferry_core::name::{AccessName, Namespace, ObjectName};
-use keyferry_kube_authn::doctor::TokenEvidence;
-use secrecy::ExposeSecret;
-use serde_json::{Value, json};
-
-use super::access::{ServerArgs, source, with_slash};
-use super::{TARGET, by_flag};
+use keyferry_api::audience::Audience;
+use keyferry_api::config::Overrides;
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_client::direct::Direct;
 use keyferry_client::doctor::flux::{FluxKind, from_config_map, from_flux};
 use keyferry_client::doctor::start::{Permission, Plan, from_access, from_secret, from_target};
 use keyferry_client::doctor::{TargetAddress, found_kubeconfig};
 use keyferry_hub::config_file;
 use keyferry_hub::regular_file;
+use keyferry_kube_authn::doctor::TokenEvidence;
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+
+use super::access::{ServerArgs, source, with_slash};
+use super::{TARGET, by_flag};
 
 /// The largest file that is read: a token, a CA bundle or a configuration is smaller.
 const MAX_FILE_BYTES: u64 = 1 << 20;

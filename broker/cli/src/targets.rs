@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_core::config::{Configuration, ObjectSource, Overrides, Policy};
+use keyferry_api::config::{Configuration, ObjectSource, Overrides, Policy};
+use keyferry_client::objects_of_hub::with_all_objects;
 use keyferry_core::static_verdict::StaticVerdict;
+use keyferry_hub::client::HubClient;
+use keyferry_hub::config_file;
 use serde::Serialize;
 
 use super::{HubArgs, ui};
-use keyferry_client::objects_of_hub::with_all_objects;
-use keyferry_hub::client::HubClient;
-use keyferry_hub::config_file;
 
 #[derive(Args)]
 pub(super) struct TargetsArgs {

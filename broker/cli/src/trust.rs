@@ -13,9 +13,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use keyferry_core::config::{Configuration, Overrides};
-use keyferry_core::name::{Namespace, ObjectName};
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::config::{Configuration, Overrides};
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_hub::config_file;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::config::{self, MAX_BYTES};
 use keyferry_kube_authn::lint::{Severity, lint};
@@ -23,7 +24,6 @@ use keyferry_kube_authn::validate::validate;
 
 use super::minor::MinorArgs;
 use super::{HubArgs, local_file, targets, ui};
-use keyferry_hub::config_file;
 
 #[derive(Args)]
 pub(super) struct TrustArgs {

@@ -11,7 +11,7 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use keyferry_core::foreign_text;
+use keyferry_api::foreign_text;
 use serde::Serialize;
 
 /// Prints a result line.

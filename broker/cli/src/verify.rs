@@ -11,7 +11,8 @@ use std::process::ExitCode;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use jiff::Timestamp;
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::config::{self, Loaded, MAX_BYTES};
 use keyferry_kube_authn::doctor::{Cause, name_fault};
@@ -20,11 +21,10 @@ use keyferry_kube_authn::report::{Answer, Danger, Report};
 use keyferry_kube_authn::token::Token;
 use keyferry_kube_authn::validate::{Compiled, validate};
 use keyferry_kube_authn::verify::{Keys, Outcome, verify};
+use subject::Subject;
 
 use super::minor::MinorArgs;
 use super::{local_file, ui};
-use keyferry_hub::clock::{Clock, SystemClock};
-use subject::Subject;
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("subject").args(["target_token_file", "rest", "service_account", "batch"]))]

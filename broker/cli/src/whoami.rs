@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use keyferry_client::doctor::identity::{Answered, ask};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{Identity, Prediction, Problem};
 use serde_json::{Value, json};
 
 use super::target_way::{StartArg, WayArgs, file};
 use super::{TARGET, ui};
-use keyferry_client::doctor::identity::{Answered, ask};
 
 #[derive(Args)]
 pub(super) struct WhoamiArgs {

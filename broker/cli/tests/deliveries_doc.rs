@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use keyferry_core::config::DeliveryType;
+use keyferry_api::config::DeliveryType;
 use keyferry_core::delivery::Field;
 
 /// A row for each field, a column for each shape.

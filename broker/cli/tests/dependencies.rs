@@ -50,6 +50,7 @@ fn each_dependency_is_named_with_its_reason() {
 #[test]
 fn members_take_their_dependencies_from_the_workspace() {
     for member in [
+        "broker/api",
         "broker/cel-kubernetes",
         "broker/cli",
         "broker/client",
@@ -58,6 +59,7 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/go-formats",
         "broker/hub",
         "broker/issuer",
+        "broker/keys",
         "broker/kube-authn",
         "broker/server",
         "broker/testing",

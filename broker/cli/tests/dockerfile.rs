@@ -202,6 +202,7 @@ fn what_is_copied_is_there_and_let_through() {
     assert!(copied.iter().any(|one| one == "Cargo.lock"));
     let mut compiled_in = 0;
     for source in [
+        "broker/api/src",
         "broker/cel-kubernetes/src",
         "broker/cli/src",
         "broker/client/src",
@@ -210,6 +211,7 @@ fn what_is_copied_is_there_and_let_through() {
         "broker/go-formats/src",
         "broker/hub/src",
         "broker/issuer/src",
+        "broker/keys/src",
         "broker/kube-authn/src",
         "broker/server/src",
         "broker/testing/src",

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keyferry_core::name::{AccessName, Namespace, ObjectName};
-use keyferry_core::reason::Reason;
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::reason::Reason;
 use keyferry_hub::metrics::Metrics;
 use serde_json::Value;
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use keyferry_core::reason::Reason;
+use keyferry_api::reason::Reason;
 use keyferry_kube_authn::Code;
 
 fn document() -> String {

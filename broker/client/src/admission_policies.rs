@@ -5,19 +5,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use keyferry_api::audience::Audience;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::admission_policy::{self, AdmissionPolicy, FillError, HubSite};
-use keyferry_core::audience::Audience;
-use keyferry_core::managed_issuer::INERT_AUDIENCE;
-use keyferry_core::name::{Namespace, ObjectName};
 use keyferry_core::pairing;
-use keyferry_core::service_account::ServiceAccount;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::{Value, json};
-
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_hub::ports::HubError;
 use keyferry_hub::token_request;
+use keyferry_keys::managed_issuer::INERT_AUDIENCE;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const DEFINITION: &str =

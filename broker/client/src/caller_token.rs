@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use keyferry_core::audience::Audience;
-use keyferry_core::jwt::UnverifiedJwt;
-use keyferry_core::name::{Namespace, ObjectName};
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::audience::Audience;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_hub::client::HubAccess;
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::regular_file::{self, FileError};
+use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::checked_mint::{self, CheckedMintError};
-use keyferry_hub::client::HubAccess;
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::regular_file::{self, FileError};
 
 /// The file of the projected volume, as in every example.
 pub const DEFAULT_TOKEN_FILE: &str = "/var/run/secrets/keyferry.dev/token";
@@ -246,7 +246,7 @@ mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use jiff::Timestamp;
-    use keyferry_core::audience::Audience;
+    use keyferry_api::audience::Audience;
     use secrecy::{ExposeSecret, SecretString};
     use serde_json::{Value, json};
 

@@ -3,16 +3,15 @@
 
 use std::time::Duration;
 
-use keyferry_core::audience::Audience;
-use keyferry_core::jwt::UnverifiedJwt;
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::ServiceAccount;
-use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
-
+use keyferry_api::audience::Audience;
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_hub::ports::HubError;
 use keyferry_hub::token_request::TokenRequest;
+use keyferry_keys::jwt::UnverifiedJwt;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
 
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 /// The shortest lifetime that an apiserver issues.
@@ -139,10 +138,10 @@ fn is_for(token: &SecretString, audience: &Audience) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_core::name::{Namespace, ObjectName};
+    use keyferry_api::name::{Namespace, ObjectName};
+    use keyferry_testing::{EmbeddedHub, HubOptions};
 
     use super::*;
-    use keyferry_testing::{EmbeddedHub, HubOptions};
 
     #[tokio::test]
     async fn a_token_that_the_hub_takes_for_its_own_is_given_to_nobody() {

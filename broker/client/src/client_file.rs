@@ -6,15 +6,15 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use keyferry_core::audience::Audience;
-use keyferry_core::foreign_text;
-use keyferry_core::name::ObjectName;
+use keyferry_api::audience::Audience;
+use keyferry_api::foreign_text;
+use keyferry_api::name::ObjectName;
+use keyferry_hub::client::HubAccess;
 use rustix::fs::OFlags;
 use serde::Deserialize;
 
 use super::caller_token::CallerTokenSource;
 use super::server::ServerAddress;
-use keyferry_hub::client::HubAccess;
 
 /// The largest client file that is read.
 const MAX_BYTES: u64 = 64 * 1024;

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use aws_lc_rs::digest;
 use jiff::Timestamp;
-use keyferry_core::jwt::UnverifiedJwt;
-use keyferry_core::{exec_credential, json};
+use keyferry_core::exec_credential;
+use keyferry_keys::json;
+use keyferry_keys::jwt::UnverifiedJwt;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fsync, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use secrecy::{ExposeSecret, SecretString};

@@ -6,24 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use keyferry_core::authorise::{self, Grant, Requester, Review};
-use keyferry_core::bound_token::BoundToken;
-use keyferry_core::ca_bundle::CaBundle;
-use keyferry_core::config::{
+use keyferry_api::config::{
     CertificateSource, Configuration, DeliveryType, ObjectSource, Overrides, Policy, TargetCluster,
     TokenIssuer,
 };
+use keyferry_api::lifetime;
+use keyferry_api::name::AccessName;
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::{ServiceAccount, Uid};
+use keyferry_core::authorise::{self, Grant, Requester, Review};
 use keyferry_core::kubeconfig::{self, KubeconfigParts};
-use keyferry_core::lifetime;
-use keyferry_core::name::AccessName;
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::{ServiceAccount, Uid};
-use secrecy::SecretString;
-use serde::Deserialize;
-
-use super::checked_mint::{self, CheckedMintError};
-use super::objects_of_hub::with_objects;
-use super::{ClientError, UsableToken};
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::clock::{Clock, SystemClock};
@@ -36,6 +28,14 @@ use keyferry_hub::ports::{CertificateSecrets, Hub, HubError};
 use keyferry_issuer::bound_request::{self, TokenPurpose};
 use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
 use keyferry_issuer::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
+use keyferry_keys::bound_token::BoundToken;
+use keyferry_keys::ca_bundle::CaBundle;
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::checked_mint::{self, CheckedMintError};
+use super::objects_of_hub::with_objects;
+use super::{ClientError, UsableToken};
 
 /// A configuration file and access to the hub, to mint without a server.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ struct Obtained {
     token: BoundToken,
     target: TargetCluster,
     certificates: HubClient,
-    namespace: keyferry_core::name::Namespace,
+    namespace: keyferry_api::name::Namespace,
 }
 
 #[derive(Deserialize)]

@@ -15,6 +15,9 @@ pub mod target_calls;
 
 use std::path::PathBuf;
 
+use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::ports::HubError;
 use keyferry_kube_authn::doctor::{
     ConfigurationFile, Evidence, Fetched, Review, TokenEvidence, entry_for,
 };
@@ -25,9 +28,6 @@ use serde_json::{Value, json};
 use self::fetch::Fetcher;
 use self::start::Plan;
 use self::target_calls::TargetCalls;
-use keyferry_hub::client::{HubAccess, HubClient};
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::ports::HubError;
 
 /// A client cannot be created, or a file cannot be read.
 #[derive(Debug, thiserror::Error)]

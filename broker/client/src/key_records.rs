@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use keyferry_core::key_journal::KeyJournal;
-use keyferry_core::name::Namespace;
-
+use keyferry_api::name::Namespace;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::key_record_store::{ATTEMPTS, KeyRecordStore, RecordError, StoredRecord};
 use keyferry_hub::secret_store::KubeSecretStore;
+use keyferry_keys::key_journal::KeyJournal;
 
 /// Why the key journal could not be read or changed.
 #[derive(Debug, thiserror::Error)]

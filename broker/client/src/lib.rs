@@ -18,7 +18,7 @@ pub mod trusted_issuer;
 
 use std::time::Duration;
 
-use keyferry_core::reason::Reason;
+use keyferry_api::reason::Reason;
 use secrecy::SecretString;
 
 /// A token with its remaining lifetime.

@@ -3,19 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use keyferry_core::config::{
+use keyferry_api::config::{
     Configuration, ObjectSource, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget,
     TokenIssuer,
 };
-use keyferry_core::issuer::Issuer;
-use keyferry_core::name::AccessName;
+use keyferry_api::issuer::Issuer;
+use keyferry_api::name::AccessName;
+use keyferry_hub::client::HubClient;
+use keyferry_hub::ports::HubError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ClientError;
 use super::checked_mint::issuer_of;
-use keyferry_hub::client::HubClient;
-use keyferry_hub::ports::HubError;
 
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
 /// Objects per page of a list: the hub's response may have 3 MiB, and an object may be large.

@@ -3,20 +3,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use keyferry_core::ca_bundle::MAX_CA_BUNDLE_BYTES;
+use keyferry_api::foreign_text;
+use keyferry_api::lifetime;
+use keyferry_api::name::AccessName;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
-use keyferry_core::foreign_text;
-use keyferry_core::jwt::UnverifiedJwt;
-use keyferry_core::lifetime;
-use keyferry_core::name::AccessName;
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::received_kubeconfig;
+use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
+use keyferry_hub::regular_file;
+use keyferry_keys::ca_bundle::MAX_CA_BUNDLE_BYTES;
+use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::{ClientError, UsableToken};
-use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
-use keyferry_hub::regular_file;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 512 * 1024;

@@ -4,13 +4,12 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use keyferry_core::audience::Audience;
-use keyferry_core::issuer::Issuer;
-use secrecy::SecretString;
-use serde_json::json;
-
+use keyferry_api::audience::Audience;
+use keyferry_api::issuer::Issuer;
 use keyferry_controller::target_probe::HttpsProbe;
 use keyferry_hub::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
+use secrecy::SecretString;
+use serde_json::json;
 
 /// A target whose keys can be refreshed. Each request uses its own connection, because behind a
 /// load balancer the next one may reach another apiserver.
@@ -69,12 +68,12 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use keyferry_hub::clock::{Clock, SystemClock};
+    use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use keyferry_hub::clock::{Clock, SystemClock};
-    use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
 
     async fn world() -> (EmbeddedHub, EmbeddedTarget, SecretString) {
         let ca = Authority::new("a CA of a test").unwrap();

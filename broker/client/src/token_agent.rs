@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_core::jwt::UnverifiedJwt;
+use keyferry_api::lifetime;
+use keyferry_api::name::AccessName;
 use keyferry_core::kubeconfig;
-use keyferry_core::lifetime;
-use keyferry_core::name::AccessName;
 use keyferry_core::received_kubeconfig::ReceivedKubeconfig;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::random::Random;
+use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::ClientError;
 use super::token_directory::{TokenDirectory, TokenDirectoryError};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::random::Random;
 
 /// The shortest and the longest pause before a retry.
 const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
@@ -127,7 +127,7 @@ pub async fn keep(
                 pause(failures, parts.random.unit())
             }
         };
-        let due = keyferry_core::moment::Deadline::after(wait, now);
+        let due = keyferry_api::moment::Deadline::after(wait, now);
         loop {
             let left = due.left(parts.clock.now());
             if left.is_zero() {

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use keyferry_hub::connection_fault::{ConnectionFault, Endpoint};
+use serde::Deserialize;
 
 /// The timeout that kube-apiserver sets for such a request.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -184,8 +183,9 @@ fn is_proxied() -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::*;
     use keyferry_testing::{Authority, EmbeddedHub, HubOptions};
+
+    use super::*;
 
     async fn hub() -> (EmbeddedHub, Authority) {
         let authority = Authority::new("test CA").unwrap();

@@ -6,18 +6,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::reason::Reason;
 use keyferry_core::admission_policy::{self, AdmissionPolicy, HubSite};
 use keyferry_core::delivery::ReadObject;
-use keyferry_core::reason::Reason;
-use serde_json::Value;
-
-use crate::pairing_trial::PairingTrial;
 use keyferry_hub::admission_policy::{AdmissionPolicyReader, AdmissionPolicyWriter, Standing};
 use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipReader;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{HubError, HubFacts, HubObjects};
 use keyferry_issuer::publication::PublicationReader;
+use serde_json::Value;
+
+use crate::pairing_trial::PairingTrial;
 
 const INTERVAL: Duration = Duration::from_secs(20);
 /// How often the policies that no delivery depends on are compared.

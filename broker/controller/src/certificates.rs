@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_core::ca_bundle::CaBundle;
-use keyferry_core::config::{CertificateSource, Generation, Policy, TargetCluster};
-use keyferry_core::name::ObjectName;
-use keyferry_core::reason::Reason;
-
+use keyferry_api::config::{CertificateSource, Generation, Policy, TargetCluster};
+use keyferry_api::name::ObjectName;
+use keyferry_api::reason::Reason;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::policy_store::PolicyReader;
 use keyferry_hub::ports::{CertificateSecrets, HubError};
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
+use keyferry_keys::ca_bundle::CaBundle;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 
@@ -220,15 +219,15 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures::future::BoxFuture;
-    use keyferry_core::config::{self, Policy};
-    use keyferry_core::name::ObjectName;
-
-    use super::follow;
+    use keyferry_api::config::{self, Policy};
+    use keyferry_api::name::ObjectName;
     use keyferry_hub::policy_store::PolicyWriter;
     use keyferry_hub::ports::{CertificateEntry, CertificateSecrets, HubError};
     use keyferry_hub::reload_signal::ReloadSignal;
     use keyferry_hub::targets::TargetWriter;
     use keyferry_issuer::testing::FakeClock;
+
+    use super::follow;
 
     #[derive(Default)]
     struct Counted(AtomicUsize);

@@ -7,15 +7,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::config::StoredAccess;
+use keyferry_api::moment::Moment;
+use keyferry_api::name::{AccessName, Namespace};
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::authorise::HubView;
-use keyferry_core::config::StoredAccess;
-use keyferry_core::moment::Moment;
-use keyferry_core::name::{AccessName, Namespace};
-use keyferry_core::service_account::ServiceAccount;
-use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
-
-use crate::delivery::{Deliveries, Next};
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipReader;
@@ -24,6 +20,10 @@ use keyferry_hub::object_store::ObjectStore;
 use keyferry_hub::policy_store::PolicyReader;
 use keyferry_hub::targets::{Readiness, TargetReader};
 use keyferry_issuer::publication::PublicationReader;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::delivery::{Deliveries, Next};
 
 /// How often changes and due accesses are checked.
 const TICK: Duration = Duration::from_millis(500);

@@ -17,16 +17,12 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::condition::Finding;
+use keyferry_api::config::{Delivery, DeliveryType, Policy, StoredAccess, TargetAccess};
+use keyferry_api::name::AccessName;
+use keyferry_api::reason::Reason;
 use keyferry_core::access_status::AccessReport;
 use keyferry_core::authorise::{self, Pair, Requester};
-use keyferry_core::condition::Finding;
-use keyferry_core::config::{Delivery, DeliveryType, Policy, StoredAccess, TargetAccess};
-use keyferry_core::name::AccessName;
-use keyferry_core::reason::Reason;
-
-use self::drain::Kept;
-use self::probe::Probes;
-use self::write::Written;
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::event::EventBudgets;
@@ -40,6 +36,10 @@ use keyferry_hub::random::Random;
 use keyferry_hub::targets::TargetReader;
 use keyferry_issuer::mint::Mint;
 use keyferry_issuer::publication::PublicationReader;
+
+use self::drain::Kept;
+use self::probe::Probes;
+use self::write::Written;
 
 /// The longest time between two checks of an access without a known change: its objects may have
 /// been edited.
@@ -293,7 +293,7 @@ impl Deliveries {
         // One granted type is enough if the access names none.
         let shapes = [("http", DeliveryType::HTTP), ("exec", DeliveryType::Exec)];
         let offered = shapes.iter().filter_map(|(name, shape)| {
-            let name = keyferry_core::name::ObjectName::new(*name).ok()?;
+            let name = keyferry_api::name::ObjectName::new(*name).ok()?;
             Some(one(&Delivery {
                 name,
                 delivery_type: *shape,

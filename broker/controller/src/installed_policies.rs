@@ -7,14 +7,14 @@
 
 use std::sync::Arc;
 
+use keyferry_api::reason::Reason;
 use keyferry_core::admission_policy;
-use keyferry_core::reason::Reason;
-
-use super::admission_policies::{self, KnownSite, OTHERS};
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::clock::Clock;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::HubObjects;
+
+use super::admission_policies::{self, KnownSite, OTHERS};
 
 /// The dependencies of [`follow`].
 pub struct InstalledPolicies {

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_core::moment::Moment;
-use keyferry_core::reason::Reason;
-
+use keyferry_api::moment::Moment;
+use keyferry_api::reason::Reason;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::lease::{Leader, Lease, TERM};
@@ -95,8 +94,9 @@ impl Term {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::*;
     use keyferry_issuer::testing::FakeClock;
+
+    use super::*;
 
     #[test]
     fn a_minute_without_a_leader_is_told_and_ends_with_the_next_one() {

@@ -10,14 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use keyferry_core::audience::Audience;
-use keyferry_core::managed_issuer::INERT_AUDIENCE;
+use keyferry_api::audience::Audience;
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::pairing;
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::ServiceAccount;
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-
 use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipReader;
 use keyferry_hub::live::LiveObjects;
@@ -26,6 +22,9 @@ use keyferry_hub::policy_store::PolicyReader;
 use keyferry_hub::ports::{HubError, HubObjects};
 use keyferry_issuer::audience_guard::AudienceTrial;
 use keyferry_issuer::publication::PublicationReader;
+use keyferry_keys::managed_issuer::INERT_AUDIENCE;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 /// How often to check whether a ServiceAccount or a Namespace changed the grants.
 const INTERVAL: Duration = Duration::from_secs(1);

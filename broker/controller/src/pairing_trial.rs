@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_core::audience::Audience;
+use keyferry_api::audience::Audience;
+use keyferry_api::lifetime;
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::authorise::HubView;
-use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
-use keyferry_core::{lifetime, pairing};
-
+use keyferry_core::pairing;
 use keyferry_hub::admission_policy::Standing;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::ports::{Hub, HubError, HubObjects};

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_core::reason::Reason;
-
+use keyferry_api::reason::Reason;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_core::authorise;
-
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::policy_store::PolicyReader;
 use keyferry_issuer::mint::Mint;

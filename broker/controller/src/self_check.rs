@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use keyferry_core::name::Namespace;
-use keyferry_core::reason::Reason;
-
+use keyferry_api::name::Namespace;
+use keyferry_api::reason::Reason;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::policy_store::PolicyReader;
 use keyferry_hub::self_review;

@@ -4,13 +4,12 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use keyferry_api::foreign_text;
 use keyferry_core::access_status::TargetIdentity;
-use keyferry_core::foreign_text;
+use keyferry_hub::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
-
-use keyferry_hub::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;

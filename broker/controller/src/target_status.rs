@@ -8,17 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::condition::{Finding, conditions, standing};
+use keyferry_api::config::{CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
+use keyferry_api::name::ObjectName;
+use keyferry_api::reason::Reason;
+use keyferry_api::summary;
 use keyferry_core::access_status::patch;
 use keyferry_core::authorise;
-use keyferry_core::condition::{Finding, conditions, standing};
-use keyferry_core::config::{CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
-use keyferry_core::name::ObjectName;
-use keyferry_core::reason::Reason;
-use keyferry_core::summary;
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-
-use crate::pairing::UnlistedAudiences;
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::event::{self, Subject};
@@ -30,6 +26,10 @@ use keyferry_hub::random::Random;
 use keyferry_hub::targets::{Readiness, TargetReader};
 use keyferry_issuer::audience_guard::AudienceGuard;
 use keyferry_issuer::publication::PublicationReader;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::pairing::UnlistedAudiences;
 
 const TICK: Duration = Duration::from_secs(1);
 /// How often a target is probed with the canary's token.

@@ -3,15 +3,15 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use keyferry_api::condition::{Finding, conditions, seconds};
+use keyferry_api::config::{Delivery, DeliveryType, TargetCluster};
+use keyferry_api::foreign_text;
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::reason::Reason;
+use keyferry_api::summary;
 use serde_json::{Map, Value, json};
 
-use crate::condition::{Finding, conditions, seconds};
-use crate::config::{Delivery, DeliveryType, TargetCluster};
 use crate::delivery::{ObjectKind, ObjectPlace};
-use crate::foreign_text;
-use crate::name::{AccessName, ObjectName};
-use crate::reason::Reason;
-use crate::summary;
 
 /// The result of one delivery that writes an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -316,10 +316,10 @@ pub fn left_over(place: &ObjectPlace, report: &Value) -> Value {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
+    use keyferry_api::name::AccessName;
     use serde_json::json;
 
     use super::{left_over, patch, places};
-    use crate::name::AccessName;
 
     #[test]
     fn a_patch_says_what_changes_and_what_goes() {

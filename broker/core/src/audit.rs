@@ -5,13 +5,13 @@ mod object;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::reason::Reason;
+use keyferry_keys::bound_token::BoundToken;
 
 use self::object::{Object, member};
 use crate::authorise::{Grant, Pair, Requester};
-use crate::bound_token::BoundToken;
 use crate::caller::VerifiedCaller;
-use crate::name::{AccessName, ObjectName};
-use crate::reason::Reason;
 use crate::request_id::RequestId;
 
 /// The content of one line of the audit log. It keeps the typed values of the decision;
@@ -152,12 +152,12 @@ impl TokenNote {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use keyferry_api::name::AccessName;
+    use keyferry_api::reason::Reason;
     use serde_json::{Value, json};
 
     use super::AuditRecord;
     use crate::authorise::tests::{caller, granted, hub, usual};
-    use crate::name::AccessName;
-    use crate::reason::Reason;
 
     #[test]
     fn what_was_not_known_is_not_there() {

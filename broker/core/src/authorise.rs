@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::audience::Audience;
+use keyferry_api::audience::Audience;
+use keyferry_api::config::{DeliveryType, Generation, Policy, TargetCluster, TokenIssuer};
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
+
 use crate::caller::VerifiedCaller;
-use crate::config::{DeliveryType, Generation, Policy, TargetCluster, TokenIssuer};
-use crate::name::{AccessName, Namespace, ObjectName};
-use crate::reason::Reason;
-use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 
 pub(crate) use self::allowed_request::is_system;
 use self::allowed_request::{AllowedRequest, find};
@@ -309,7 +310,7 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
 ///
 /// If the target's own issuer is not stated, an issuer that Kubernetes distributions give to every
 /// cluster counts as its own.
-pub fn issuer_collides(hub_issuer: &crate::issuer::Issuer, target: &TargetCluster) -> bool {
+pub fn issuer_collides(hub_issuer: &keyferry_api::issuer::Issuer, target: &TargetCluster) -> bool {
     if target.issuer != TokenIssuer::Hub {
         return false;
     }

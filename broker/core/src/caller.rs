@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-
-use crate::audience::Audience;
-use crate::claims::ServiceAccountClaims;
-use crate::issuer::Issuer;
-use crate::jwt::UnverifiedJwt;
-use crate::reason::Reason;
-use crate::service_account::ServiceAccountIdentity;
-use crate::verify::{self, ClaimsError, Expected};
+use keyferry_api::audience::Audience;
+use keyferry_api::issuer::Issuer;
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccountIdentity;
+use keyferry_keys::claims::ServiceAccountClaims;
+use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_keys::verify::{self, ClaimsError, Expected};
 
 pub use presented::PresentedToken;
 

@@ -18,11 +18,11 @@ mod plan;
 mod secret;
 
 use jiff::Timestamp;
+use keyferry_api::config::{Delivery, DeliveryType, TargetAccess, TargetCluster};
+use keyferry_api::service_account::Uid;
 use secrecy::SecretString;
 
-use crate::config::{Delivery, DeliveryType, TargetAccess, TargetCluster};
 use crate::kubeconfig::KubeconfigError;
-use crate::service_account::Uid;
 
 pub use argo_cd::first_name_of as argo_cd_own_name;
 pub use body::{ObjectBody, ReadObject};

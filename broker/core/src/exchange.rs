@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use keyferry_api::name::AccessName;
+
 use crate::caller::PresentedToken;
-use crate::name::AccessName;
 
 /// The grant type of RFC 8693.
 pub const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";

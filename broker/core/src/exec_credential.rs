@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use keyferry_api::lifetime;
+use keyferry_api::name::AccessName;
+use keyferry_keys::json::{JsonLimits, read_object};
+use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::json::{JsonLimits, read_object};
-use crate::jwt::UnverifiedJwt;
-use crate::lifetime;
-use crate::name::AccessName;
 use crate::public_cluster::ClaimedCluster;
 
 /// The environment variable in which the client passes its input.
@@ -62,7 +62,7 @@ pub enum NamedByCluster {
 pub enum ExecInfoError {
     /// The input is not a JSON object, or is too large.
     #[error("{EXEC_INFO}: {0}")]
-    Json(#[from] crate::json::JsonError),
+    Json(#[from] keyferry_keys::json::JsonError),
     /// The input has another kind.
     #[error("{EXEC_INFO}: kind is not ExecCredential")]
     Kind,
@@ -240,13 +240,13 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
+    use keyferry_keys::jwt::{SigningAlgorithm, UnverifiedJwt};
+    use keyferry_keys::testing::{claims, key};
     use proptest::prelude::*;
     use secrecy::ExposeSecret;
     use serde_json::json;
 
     use super::{ExecInfo, ExecInfoError, ExecVersion, NamedByCluster, answer, expiration};
-    use crate::jwks::test_keys::{claims, key};
-    use crate::jwt::{SigningAlgorithm, UnverifiedJwt};
 
     fn info(spec: serde_json::Value) -> Result<ExecInfo, ExecInfoError> {
         let text = json!({ "kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "spec": spec });
@@ -318,7 +318,7 @@ mod tests {
                 .named
         };
         let access =
-            NamedByCluster::Access(crate::name::AccessName::parse("tenant-a/apps").unwrap());
+            NamedByCluster::Access(keyferry_api::name::AccessName::parse("tenant-a/apps").unwrap());
         assert_eq!(
             named(
                 json!({ "clusterName": "tenant-a/apps", "server": "https://evil", "access": "tenant-b/x" })

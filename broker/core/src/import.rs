@@ -11,9 +11,8 @@ mod render;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_keys::ca_bundle::CaBundleError;
 use serde_json::{Map, Value};
-
-use crate::ca_bundle::CaBundleError;
 
 /// Maximum size of the input in bytes. A Secret holds 1 MiB, in base64.
 pub const MAX_IMPORT_BYTES: usize = 2 * 1024 * 1024;

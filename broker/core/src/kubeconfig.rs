@@ -3,11 +3,11 @@
 //! A kubeconfig that a server sends has no exec stanza and no file paths. The two forms that have
 //! one are written by a command on the machine where they will be used.
 
+use keyferry_api::config::TargetCluster;
+use keyferry_api::name::AccessName;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 
-use crate::config::TargetCluster;
-use crate::name::AccessName;
 use crate::public_cluster::PublicCluster;
 
 /// The parts of a kubeconfig with a token.

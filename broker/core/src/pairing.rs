@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use keyferry_api::config::Policy;
+use keyferry_api::service_account::ServiceAccount;
 use serde_json::{Value, json};
 
 use crate::authorise::{self, HubView, Requester};
-use crate::config::Policy;
-use crate::service_account::ServiceAccount;
 
 /// The name of the one AudiencePairing.
 pub const NAME: &str = "keyferry";
@@ -41,7 +41,7 @@ pub fn pairs(
         if target.suspend || access.suspend {
             continue;
         }
-        let shapes = crate::config::DeliveryType::ALL
+        let shapes = keyferry_api::config::DeliveryType::ALL
             .iter()
             .map(|(_, shape)| *shape);
         let allowed = shapes.into_iter().find_map(|shape| {
@@ -74,11 +74,12 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
 
+    use keyferry_api::config;
+    use keyferry_api::name::{Namespace, ObjectName};
+    use keyferry_api::service_account::{ServiceAccount, Uid};
+
     use super::{NOBODYS, pairs};
     use crate::authorise::HubView;
-    use crate::config;
-    use crate::name::{Namespace, ObjectName};
-    use crate::service_account::{ServiceAccount, Uid};
 
     /// A hub where every account and every namespace exists.
     struct Hub;

@@ -6,11 +6,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_api::config::{self, TargetCluster};
+use keyferry_api::name::ObjectName;
+use keyferry_keys::ca_bundle;
 use serde::{Deserialize, Serialize};
-
-use crate::ca_bundle;
-use crate::config::{self, TargetCluster};
-use crate::name::ObjectName;
 
 /// Maximum size of the CA certificates in bytes, as PEM.
 const MAX_CA_BYTES: usize = ca_bundle::MAX_CA_BUNDLE_BYTES;

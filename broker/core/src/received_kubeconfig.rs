@@ -4,12 +4,12 @@
 //! Only the form that [`crate::kubeconfig`] writes is accepted. The result is written again from
 //! the parsed fields.
 
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use crate::jwt::UnverifiedJwt;
 use crate::kubeconfig;
-use crate::name::{AccessName, ObjectName};
 use crate::public_cluster::PublicCluster;
 
 /// Maximum size of a received kubeconfig in bytes.
@@ -160,14 +160,14 @@ pub fn parse(text: &str, access: &AccessName) -> Result<ReceivedKubeconfig, Rece
 mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
+    use keyferry_api::name::{AccessName, ObjectName};
+    use keyferry_keys::jwt::SigningAlgorithm;
+    use keyferry_keys::testing::{claims, key};
     use proptest::prelude::*;
     use secrecy::ExposeSecret;
 
     use super::{ReceivedError, read};
-    use crate::jwks::test_keys::{claims, key};
-    use crate::jwt::SigningAlgorithm;
     use crate::kubeconfig;
-    use crate::name::{AccessName, ObjectName};
     use crate::public_cluster::PublicCluster;
 
     fn access() -> AccessName {

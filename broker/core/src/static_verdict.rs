@@ -1,7 +1,8 @@
 //! What the configuration allows by itself, before the hub's live objects are checked.
 
+use keyferry_api::config::{DeliveryType, NamespaceRule, Policy, TargetAccess, TargetCluster};
+
 use crate::authorise;
-use crate::config::{DeliveryType, NamespaceRule, Policy, TargetAccess, TargetCluster};
 
 /// Whether the configuration files allow an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::caller::ReviewedUser;
-use keyferry_core::service_account::ServiceAccount;
 use serde::{Deserialize, Serialize};
 
 use super::client::HubClient;

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use keyferry_core::moment::Moment;
+use keyferry_api::moment::Moment;
 
 use crate::ports::HubError;
 
@@ -99,7 +99,7 @@ impl Circuit {
 mod tests {
     use std::time::Duration;
 
-    use keyferry_core::moment::Moment;
+    use keyferry_api::moment::Moment;
 
     use super::Circuit;
     use crate::ports::HubError;

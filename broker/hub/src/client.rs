@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use keyferry_core::foreign_text;
+use keyferry_api::foreign_text;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Serialize;
@@ -626,10 +626,10 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
     use std::time::Duration;
 
+    use keyferry_testing::{EmbeddedHub, Fault, HubOptions, Route};
     use secrecy::ExposeSecret;
 
     use super::{CALL_DEADLINE, HubAccess, HubClient};
-    use keyferry_testing::{EmbeddedHub, Fault, HubOptions, Route};
 
     /// The pause and the second call together take longer than one call may; each alone does not.
     #[tokio::test]

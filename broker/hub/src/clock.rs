@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use keyferry_core::moment::Moment;
+use keyferry_api::moment::Moment;
 
 /// A source of the wall clock and the monotonic clock.
 pub trait Clock: Send + Sync {

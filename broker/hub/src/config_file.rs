@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keyferry_core::config::{
+use keyferry_api::config::{
     self, ConfigError, Configuration, MAX_CONFIG_BYTES, Mistake, Overrides, ServerConfiguration,
 };
-use keyferry_core::reason::Reason;
+use keyferry_api::reason::Reason;
 
 use crate::metrics::Metrics;
 use crate::policy_store::PolicyWriter;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use keyferry_core::certificate_names::{self, CertificateNames};
+use keyferry_keys::certificate_names::{self, CertificateNames};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme,
@@ -326,8 +326,9 @@ impl ServerCertVerifier for Witness {
 mod tests {
     use std::sync::Arc;
 
-    use super::{ConnectionFault, ConnectionFaultKind, Endpoint};
     use keyferry_testing::Authority;
+
+    use super::{ConnectionFault, ConnectionFaultKind, Endpoint};
 
     /// Connects with a client that trusts only `authority`, and explains its error.
     async fn fault(url: &str, authority: &Authority) -> ConnectionFault {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_core::condition::Finding;
-use keyferry_core::foreign_text;
-use keyferry_core::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::condition::Finding;
+use keyferry_api::foreign_text;
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use serde_json::{Value, json};
 
 use crate::ports::HubObjects;

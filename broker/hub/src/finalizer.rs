@@ -1,7 +1,7 @@
 //! Adds and removes Keyferry's finalizer. Finalizers of others are read only when needed and never
 //! stored: there may be many.
 
-use keyferry_core::config::{FINALIZER, Record};
+use keyferry_api::config::{FINALIZER, Record};
 use serde_json::{Value, json};
 
 use crate::ports::{HubError, HubObjects};

@@ -1,7 +1,7 @@
 //! Asks the hub about itself: which audiences it accepts, and which user this client is there.
 
 use futures::future::BoxFuture;
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::service_account::ServiceAccount;
 use serde::Deserialize;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 
 use futures::future::{BoxFuture, join_all};
 use http::Uri;
-use keyferry_core::config::HubEndpoint;
+use keyferry_api::config::HubEndpoint;
 
 use super::client::{HubAccess, HubClient};
 use super::endpoint_slice;

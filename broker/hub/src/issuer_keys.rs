@@ -4,8 +4,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
-use keyferry_core::managed_issuer;
-use keyferry_core::name::{Namespace, ObjectName};
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_keys::managed_issuer;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use keyferry_core::key_journal::{JournalError, KeyJournal, SealKey};
-use keyferry_core::name::ObjectName;
-use keyferry_core::reason::Reason;
+use keyferry_api::name::ObjectName;
+use keyferry_api::reason::Reason;
+use keyferry_keys::key_journal::{JournalError, KeyJournal, SealKey};
 use zeroize::Zeroizing;
 
 use crate::ports::{HubError, SecretData, SecretStore};

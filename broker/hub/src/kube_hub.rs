@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use keyferry_core::audience::Audience;
-use keyferry_core::bound_token::MintAnswer;
+use keyferry_api::audience::Audience;
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
-use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
+use keyferry_keys::bound_token::MintAnswer;
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
 

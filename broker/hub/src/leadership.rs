@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use keyferry_core::moment::Moment;
+use keyferry_api::moment::Moment;
 use tokio::sync::watch;
 
 /// After how long without a leader this is reported.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_core::name::Namespace;
+use keyferry_api::name::Namespace;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use keyferry_api::config::ObjectSource;
+use keyferry_api::moment::Moment;
+use keyferry_api::name::Namespace;
+use keyferry_api::service_account::{ServiceAccount, Uid};
 use keyferry_core::authorise::HubView;
-use keyferry_core::config::ObjectSource;
-use keyferry_core::moment::Moment;
-use keyferry_core::name::Namespace;
-use keyferry_core::service_account::{ServiceAccount, Uid};
 
 type Labels = Arc<BTreeMap<String, String>>;
 
@@ -227,7 +227,7 @@ impl HubView for LiveObjects {
 mod tests {
     use std::time::Duration;
 
-    use keyferry_core::service_account::{ServiceAccount, Uid};
+    use keyferry_api::service_account::{ServiceAccount, Uid};
 
     use super::LiveObjects;
 

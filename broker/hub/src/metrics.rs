@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
-use keyferry_core::name::AccessName;
-use keyferry_core::reason::Reason;
+use keyferry_api::name::AccessName;
+use keyferry_api::reason::Reason;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

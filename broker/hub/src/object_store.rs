@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use keyferry_core::access_status;
-use keyferry_core::config::{
+use keyferry_api::config::{
     Assembled, DrainingTarget, Policy, Record, ServerConfiguration, StoredAccess, StoredObjects,
     StoredTarget,
 };
-use keyferry_core::name::{AccessName, ObjectName};
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_core::access_status;
 use serde_json::Value;
 use tokio::sync::watch;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use keyferry_core::config::Policy;
+use keyferry_api::config::Policy;
 use tokio::sync::watch;
 
 /// Reads the active policy.

@@ -1,6 +1,6 @@
 //! SelfSubjectAccessReview (authorization.k8s.io/v1): what Keyferry's own account may do.
 
-use keyferry_core::name::Namespace;
+use keyferry_api::name::Namespace;
 use serde::Deserialize;
 use serde_json::json;
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use keyferry_core::key_journal::{KeyJournal, MAX_JOURNAL_BYTES};
+use keyferry_keys::key_journal::{KeyJournal, MAX_JOURNAL_BYTES};
 
 const FILE: &str = "keys.json";
 const NEXT: &str = "keys.json.next";

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use keyferry_core::config::{Generation, TargetCluster};
-use keyferry_core::name::ObjectName;
-use keyferry_core::reason::Reason;
+use keyferry_api::config::{Generation, TargetCluster};
+use keyferry_api::name::ObjectName;
+use keyferry_api::reason::Reason;
 
 /// The state of one target.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use keyferry_core::name::Namespace;
+use keyferry_api::name::Namespace;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The maximum number of concurrent reviews of one namespace.
@@ -51,7 +51,7 @@ impl TenantLimit {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_core::name::Namespace;
+    use keyferry_api::name::Namespace;
 
     use super::{LANES, PER_NAMESPACE, TenantLimit};
 

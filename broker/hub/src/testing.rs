@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use keyferry_core::moment::Moment;
-use keyferry_core::name::ObjectName;
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::moment::Moment;
+use keyferry_api::name::ObjectName;
+use keyferry_api::service_account::ServiceAccount;
 
 use crate::clock::Clock;
 use crate::ports::{HubError, SecretData, SecretStore, StoredSecret};

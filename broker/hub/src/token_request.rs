@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use keyferry_core::audience::Audience;
-use keyferry_core::bound_token::MintAnswer;
-use keyferry_core::service_account::{ServiceAccount, Uid};
+use keyferry_api::audience::Audience;
+use keyferry_api::service_account::{ServiceAccount, Uid};
+use keyferry_keys::bound_token::MintAnswer;
 use secrecy::SecretString;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};

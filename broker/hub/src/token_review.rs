@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use keyferry_core::audience::Audience;
+use keyferry_api::audience::Audience;
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};

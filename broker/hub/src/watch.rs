@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1;
-use keyferry_core::config::selects_by;
-use keyferry_core::name::{Namespace, ObjectName};
-use keyferry_core::service_account::{ServiceAccount, Uid};
+use keyferry_api::config::selects_by;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::service_account::{ServiceAccount, Uid};
 use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};

@@ -37,7 +37,7 @@ fn cause(error: &kube::Error) -> String {
 
 /// The hub's own message concerns only what Keyferry asked for. It is shortened to one line.
 fn answer(status: &Status) -> String {
-    let text = keyferry_core::foreign_text::one_line(&status.message, LONGEST);
+    let text = keyferry_api::foreign_text::one_line(&status.message, LONGEST);
     format!("the hub answered {}: {text}", status.code)
 }
 

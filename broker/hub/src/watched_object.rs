@@ -125,7 +125,7 @@ impl Resource for WatchedObject {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_core::config::StoredAccess;
+    use keyferry_api::config::StoredAccess;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! Explains a refusal to an authorised caller: what blocks the request, and what its admin can do.
 
+use keyferry_api::name::Namespace;
+use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Pair;
-use keyferry_core::name::Namespace;
-use keyferry_core::reason::Reason;
 
 use crate::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 

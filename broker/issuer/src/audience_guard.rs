@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use keyferry_core::audience::Audience;
+use keyferry_api::audience::Audience;
+use keyferry_api::moment::Deadline;
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::authorise::HubView;
-use keyferry_core::bound_token::BoundToken;
-use keyferry_core::moment::Deadline;
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
-use moka::sync::Cache;
-
-use crate::bound_request::{self, TokenPurpose};
-use crate::publication::Publisher;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::ports::Hub;
 use keyferry_hub::single_flight::SingleFlight;
+use keyferry_keys::bound_token::BoundToken;
+use moka::sync::Cache;
+
+use crate::bound_request::{self, TokenPurpose};
+use crate::publication::Publisher;
 
 /// How long a verdict is cached: the hub's flags change only with a restart of its apiserver.
 const FINDING_LIFETIME: Duration = Duration::from_secs(3600);

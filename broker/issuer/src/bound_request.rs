@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use keyferry_core::audience::Audience;
+use keyferry_api::audience::Audience;
+use keyferry_api::lifetime;
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccountIdentity;
 use keyferry_core::authorise::Grant;
-use keyferry_core::bound_token::{self, BoundToken, MintExpectation};
-use keyferry_core::lifetime;
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::ServiceAccountIdentity;
-use keyferry_core::tracked_keys::KeyActivation;
-
-use crate::publication::Publisher;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::Hub;
+use keyferry_keys::bound_token::{self, BoundToken, MintExpectation};
+use keyferry_keys::tracked_keys::KeyActivation;
+
+use crate::publication::Publisher;
 
 /// The purpose of a TokenRequest. Only [`TokenPurpose::Granted`], with the authoriser's proof, gives a
 /// token that may be issued.

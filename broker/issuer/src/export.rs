@@ -15,12 +15,12 @@ mod folder;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keyferry_core::issuer::PublicUrl;
+use keyferry_api::issuer::PublicUrl;
+use keyferry_keys::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
 use serde::{Deserialize, Serialize};
 
 use self::folder::Folder;
 use crate::publication::{Document, Published};
-use keyferry_core::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
 
 /// The file name of the manifest.
 pub const MANIFEST: &str = "manifest.json";

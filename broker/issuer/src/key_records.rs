@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use keyferry_core::reason::Reason;
-
-use crate::publication::Publisher;
+use keyferry_api::reason::Reason;
 use keyferry_hub::key_record_store::RecordError;
 use keyferry_hub::ports::HubError;
+
+use crate::publication::Publisher;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 /// The pause while the hub is unreachable or rejects our token. Half a minute without the journal

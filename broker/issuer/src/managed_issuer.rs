@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use keyferry_core::issuer::Issuer;
-use keyferry_core::jwks::PublicKeySet;
-use keyferry_core::managed_issuer::READING_GOOD_FOR;
-use keyferry_core::moment::Moment;
-use keyferry_core::name::ObjectName;
-use keyferry_core::reason::Reason;
+use keyferry_api::issuer::Issuer;
+use keyferry_api::moment::Moment;
+use keyferry_api::name::ObjectName;
+use keyferry_api::reason::Reason;
+use keyferry_keys::jwks::PublicKeySet;
+use keyferry_keys::managed_issuer::READING_GOOD_FOR;
 
 use crate::publication::Document;
 

@@ -6,16 +6,21 @@ mod cached_token;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_core::audience::Audience;
+use keyferry_api::audience::Audience;
+use keyferry_api::config::TokenIssuer;
+use keyferry_api::issuer::Issuer;
+use keyferry_api::lifetime;
+use keyferry_api::moment::{Deadline, Moment};
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::{ServiceAccountIdentity, Uid};
 use keyferry_core::authorise::{Grant, Requester};
-use keyferry_core::bound_token::BoundToken;
-use keyferry_core::config::TokenIssuer;
-use keyferry_core::issuer::Issuer;
-use keyferry_core::lifetime;
-use keyferry_core::moment::{Deadline, Moment};
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::{ServiceAccountIdentity, Uid};
-use keyferry_core::tracked_keys::KeyActivation;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::Hub;
+use keyferry_hub::random::Random;
+use keyferry_hub::single_flight::SingleFlight;
+use keyferry_keys::bound_token::BoundToken;
+use keyferry_keys::tracked_keys::KeyActivation;
 use moka::sync::Cache;
 
 use self::cached_token::{CachedToken, CachedTokens};
@@ -23,11 +28,6 @@ use crate::audience_guard::AudienceGuard;
 use crate::bound_request::{self, TokenPurpose};
 use crate::managed_issuer::OwnMint;
 use crate::publication::{Published, Publisher};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::ports::Hub;
-use keyferry_hub::random::Random;
-use keyferry_hub::single_flight::SingleFlight;
 
 /// How long a failed mint is cached for the caller that met it.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);

@@ -13,18 +13,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::Guard;
-use keyferry_core::discovery::{self, ProviderMetadata};
-use keyferry_core::issuer::{Issuer, PublicUrl};
-use keyferry_core::json::{self, JsonLimits};
-use keyferry_core::jwks::{KeySetLimits, PublicKeySet};
-use keyferry_core::moment::Moment;
-use keyferry_core::reason::Reason;
-use keyferry_core::tracked_keys::{KeyActivation, KeyEvent, Reading, TrackedKeys};
-
+use keyferry_api::issuer::{Issuer, PublicUrl};
+use keyferry_api::moment::Moment;
+use keyferry_api::reason::Reason;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
 use keyferry_hub::single_flight::SingleFlight;
+use keyferry_keys::discovery::{self, ProviderMetadata};
+use keyferry_keys::json::{self, JsonLimits};
+use keyferry_keys::jwks::{KeySetLimits, PublicKeySet};
+use keyferry_keys::tracked_keys::{KeyActivation, KeyEvent, Reading, TrackedKeys};
 
 pub use document::Document;
 pub use fault::PublishError;
@@ -342,7 +341,7 @@ impl Publisher {
     pub fn revoke_for_test(&self, kid: &str) {
         self.change(EventSource::Record, |book, now| {
             let journal = book.snapshot().with_revoked(kid, now.wall).unwrap();
-            book.adopt(&journal, keyferry_core::tracked_keys::Origin::Sealed, now)
+            book.adopt(&journal, keyferry_keys::tracked_keys::Origin::Sealed, now)
         });
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keyferry_core::audience::Audience;
-use keyferry_core::config::NewCallerLimits;
+use keyferry_api::audience::Audience;
+use keyferry_api::config::NewCallerLimits;
 
 /// The requirements on all callers.
 #[derive(Clone, Debug)]

@@ -5,12 +5,12 @@ pub mod managed_issuers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_core::audience::Audience;
+use keyferry_api::audience::Audience;
+use keyferry_api::config::{self, DeliveryType, NewCallerLimits, Policy};
+use keyferry_api::issuer::PublicUrl;
+use keyferry_api::name::{AccessName, Namespace};
+use keyferry_api::service_account::Uid;
 use keyferry_core::authorise::{self, Grant, Requester, Review};
-use keyferry_core::config::{self, DeliveryType, NewCallerLimits, Policy};
-use keyferry_core::issuer::PublicUrl;
-use keyferry_core::name::{AccessName, Namespace};
-use keyferry_core::service_account::Uid;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::clock::Clock;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
@@ -196,7 +196,7 @@ impl SmallWorld {
 
 /// The activation delay of keys in a [`SmallWorld`].
 pub fn activation_delay() -> Duration {
-    keyferry_core::lifetime::activation_delay(Duration::from_secs(60))
+    keyferry_api::lifetime::activation_delay(Duration::from_secs(60))
 }
 
 fn mint(

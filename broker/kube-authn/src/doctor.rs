@@ -17,14 +17,13 @@ pub use evidence::{
     Asked, ConfigurationFile, Evidence, Fetched, FluxReady, HttpResponse, Identity,
     MistakenBinding, Problem, Review, Target, TokenEvidence,
 };
+use keyferry_api::reason::Reason;
 pub use name::name_fault;
 pub(crate) use prediction::well_known;
 pub use prediction::{Entry, Prediction, entry_for, predict};
 use prediction::{hash_of, issuers_of};
 pub use report::{Mode, Report, ReportedHop};
 use review::cause_of;
-
-use keyferry_core::reason::Reason;
 use serde::{Serialize, Serializer};
 
 use crate::Code;

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use keyferry_core::audit::AuditRecord;
+use keyferry_hub::ports::{AuditSink, Recording};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use self::file::LogFile;
-use keyferry_hub::ports::{AuditSink, Recording};
 
 /// The maximum number of waiting lines, some 12 MB; a longer queue means that the log is blocked.
 /// Even many callers that waited for one mint submit their lines within a tenth of a second.

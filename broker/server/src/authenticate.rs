@@ -6,20 +6,20 @@ mod review;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
+use keyferry_api::issuer::Issuer;
+use keyferry_api::reason::Reason;
 use keyferry_core::caller::{CallerRules, PresentedToken, VerifiedCaller};
-use keyferry_core::issuer::Issuer;
-use keyferry_core::reason::Reason;
-
-use self::review::{CachedReview, Failure, Reviewer};
-use crate::new_callers::NewCallers;
-use crate::source::Source;
-use crate::view::LastReviewed;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::Hub;
 use keyferry_hub::single_flight::SingleFlight;
 use keyferry_issuer::publication::Publisher;
 use keyferry_issuer::settings::CallerSettings;
+
+use self::review::{CachedReview, Failure, Reviewer};
+use crate::new_callers::NewCallers;
+use crate::source::Source;
+use crate::view::LastReviewed;
 
 /// The cache key of a token: a keyed hash, so that no cache contains the token.
 pub type TokenKey = [u8; 32];

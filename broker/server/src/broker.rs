@@ -9,23 +9,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::config::{DeliveryType, Policy, TargetCluster};
+use keyferry_api::lifetime;
+use keyferry_api::moment::Moment;
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::reason::Reason;
 use keyferry_core::audit::{AuditRecord, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review, Via};
-use keyferry_core::bound_token::BoundToken;
 use keyferry_core::caller::PresentedToken;
-use keyferry_core::config::{DeliveryType, Policy, TargetCluster};
-use keyferry_core::lifetime;
-use keyferry_core::moment::Moment;
-use keyferry_core::name::{AccessName, ObjectName};
-use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
-
-use crate::authenticate::{Authentication, Authenticator};
-use crate::delegate::Delegations;
-use crate::in_time::in_time;
-use crate::refusal_summary::RefusalSummary;
-use crate::source::Source;
-use crate::view::{ReviewedPair, View};
 use keyferry_hub::clock::Clock;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::metrics::Metrics;
@@ -37,6 +29,14 @@ use keyferry_issuer::advice;
 use keyferry_issuer::mint::{FromCache, Mint, Minted};
 use keyferry_issuer::publication::PublicationReader;
 use keyferry_issuer::settings::{CallerSettings, MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
+use keyferry_keys::bound_token::BoundToken;
+
+use crate::authenticate::{Authentication, Authenticator};
+use crate::delegate::Delegations;
+use crate::in_time::in_time;
+use crate::refusal_summary::RefusalSummary;
+use crate::source::Source;
+use crate::view::{ReviewedPair, View};
 
 /// The deadline of a decision. Each call that it waits for has a shorter limit of its own, but
 /// several in sequence may exceed this one.

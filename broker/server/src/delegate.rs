@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
+use keyferry_api::moment::Deadline;
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::authorise::Review;
-use keyferry_core::moment::Deadline;
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::ServiceAccount;
-use moka::sync::Cache;
-
-use crate::authenticate::{Authentication, TokenKey};
 use keyferry_hub::clock::Clock;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{Hub, HubError};
 use keyferry_hub::single_flight::SingleFlight;
+use moka::sync::Cache;
+
+use crate::authenticate::{Authentication, TokenKey};
 
 /// How long a SubjectAccessReview is cached.
 pub const REVIEW_LIFETIME: Duration = Duration::from_secs(10);

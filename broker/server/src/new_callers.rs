@@ -8,9 +8,9 @@ use std::num::NonZeroU32;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use keyferry_core::config::NewCallerLimits;
-use keyferry_core::name::Namespace;
-use keyferry_core::reason::Reason;
+use keyferry_api::config::NewCallerLimits;
+use keyferry_api::name::Namespace;
+use keyferry_api::reason::Reason;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 
@@ -146,9 +146,9 @@ mod tests {
     use std::time::Duration;
 
     use futures::future::join_all;
-    use keyferry_core::config::NewCallerLimits;
-    use keyferry_core::name::Namespace;
-    use keyferry_core::reason::Reason;
+    use keyferry_api::config::NewCallerLimits;
+    use keyferry_api::name::Namespace;
+    use keyferry_api::reason::Reason;
 
     use super::{HELD_BACK, MOST_HELD_BACK, NewCallers};
     use crate::source::Source;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use keyferry_api::reason::Reason;
 use keyferry_core::audit::AuditRecord;
-use keyferry_core::reason::Reason;
-
-use crate::source::Source;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::AuditSink;
 use keyferry_hub::random::Random;
+
+use crate::source::Source;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// How many sources are counted individually in a second.

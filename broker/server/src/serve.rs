@@ -11,7 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keyferry_core::config::{Configuration, Overrides};
+use keyferry_api::config::{Configuration, Overrides};
+use keyferry_hub::client::HubAccess;
+use keyferry_hub::config_file;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::AuditSink;
+use keyferry_hub::reload_signal::ReloadSignal;
 use tokio::task::JoinSet;
 
 use self::shared::Shared;
@@ -19,11 +24,6 @@ use crate::audit::AuditLog;
 use crate::http::health::{self, HealthParts};
 use crate::http::listener::{Bounds, DRAIN, PlainListener, TlsListener};
 use crate::http::{discovery, token_api};
-use keyferry_hub::client::HubAccess;
-use keyferry_hub::config_file;
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::ports::AuditSink;
-use keyferry_hub::reload_signal::ReloadSignal;
 
 pub use self::error::ServeError;
 

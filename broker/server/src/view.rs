@@ -6,11 +6,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use keyferry_api::config::{DeliveryType, Policy};
+use keyferry_api::moment::{Deadline, Moment};
+use keyferry_api::name::AccessName;
 use keyferry_core::authorise::{Pair, Review};
-use keyferry_core::config::{DeliveryType, Policy};
-use keyferry_core::moment::{Deadline, Moment};
-use keyferry_core::name::AccessName;
-
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::policy_store::PolicyReader;
 

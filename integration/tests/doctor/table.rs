@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use Says::{Broken, Undetermined, Well};
 use keyferry_integration::control_plane::ControlPlaneSpec;
 use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::{Value, json};
 
 use super::cases::{Case, Says};
 use super::federation::{AUDIENCE, Federation};
-use Says::{Broken, Undetermined, Well};
 
 /// What is broken, the target's file, the URL of its issuer's document with the CA trusted there,
 /// and the expected report of each mode.

@@ -9,7 +9,6 @@ mod stage;
 mod stolen;
 
 use keyferry_integration::runner::Suite;
-
 use stage::Stage;
 
 /// The tests, with the longest first.

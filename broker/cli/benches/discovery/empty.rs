@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Response;
 use axum::routing::any;
-use keyferry_core::config::{Listener, TlsFiles};
+use keyferry_api::config::{Listener, TlsFiles};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_server::http::listener::{Bounds, TlsListener};

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use keyferry_core::audience::Audience;
+use keyferry_api::audience::Audience;
+use keyferry_api::moment::Moment;
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::audit::AuditRecord;
-use keyferry_core::bound_token::MintAnswer;
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
-use keyferry_core::jwt::UnverifiedJwt;
-use keyferry_core::moment::Moment;
-use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::{AuditSink, Hub, HubError, Recording};
+use keyferry_keys::bound_token::MintAnswer;
+use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::stage::Ground;

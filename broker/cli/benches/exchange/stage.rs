@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use keyferry_core::config::Overrides;
+use keyferry_api::config::Overrides;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
 use keyferry_hub::client::HubAccess;
 use keyferry_hub::reload_signal::ReloadSignal;

@@ -4,19 +4,19 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keyferry_core::config::Overrides;
-use secrecy::{ExposeSecret, SecretString};
-use tempfile::TempDir;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-
-use super::DemoError;
+use keyferry_api::config::Overrides;
 use keyferry_hub::client::HubAccess;
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_server::serve::{ServeError, ServeOptions, Server};
 use keyferry_testing::{
     Authority, DiscoveryAccess, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions,
 };
+use secrecy::{ExposeSecret, SecretString};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::DemoError;
 
 /// The hub's issuer. No server has this name: the target reads the keys from Keyferry.
 const ISSUER: &str = "https://hub.example.internal";

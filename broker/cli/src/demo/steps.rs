@@ -1,14 +1,14 @@
 //! The steps of the demo. They show what each side sends, decoded and without signatures.
 
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
-use keyferry_core::jwt::UnverifiedJwt;
+use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_testing::FetchedDocument;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use super::DemoError;
 use super::screen::Screen;
 use super::stage::Stage;
-use keyferry_testing::FetchedDocument;
 
 /// Runs all steps once.
 pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {

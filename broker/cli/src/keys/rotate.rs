@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_core::name::ObjectName;
-
-use crate::{HUB, HubArgs, ui};
+use keyferry_api::name::ObjectName;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::ports::HubError;
+
+use crate::{HUB, HubArgs, ui};
 
 #[derive(Args)]
 pub(crate) struct RotateArgs {

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use keyferry_core::issuer::Issuer;
-use keyferry_core::jwks::PublicKey;
-use keyferry_core::key_journal::Revocation;
+use keyferry_api::issuer::Issuer;
+use keyferry_keys::jwks::PublicKey;
+use keyferry_keys::key_journal::Revocation;
 
 use super::*;
 

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use keyferry_api::config::StoredAccess;
+use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_core::access_status;
-use keyferry_core::config::StoredAccess;
-use keyferry_core::name::{AccessName, ObjectName};
 use serde_json::Value;
 
 use super::NotProven;

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use keyferry_core::audience::Audience;
-use keyferry_core::issuer::Issuer;
-use keyferry_core::jwt::{MAX_JWT_BYTES, UnverifiedJwt};
+use keyferry_api::audience::Audience;
+use keyferry_api::issuer::Issuer;
+use keyferry_client::target_key_refresh::TargetRefresh;
+use keyferry_hub::ports::ProbeAnswer;
+use keyferry_keys::jwt::{MAX_JWT_BYTES, UnverifiedJwt};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::NotProven;
-use keyferry_client::target_key_refresh::TargetRefresh;
-use keyferry_hub::ports::ProbeAnswer;
 
 /// The fix that makes any kube-apiserver forget a key.
 pub(super) const RELOAD: &str =
@@ -232,10 +232,11 @@ impl TargetCase {
 mod tests {
     use std::time::Duration;
 
-    use super::*;
     use keyferry_hub::clock::{Clock, SystemClock};
     use keyferry_hub::ports::ProbedTarget;
     use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
+
+    use super::*;
 
     const AUDIENCE: &str = "target-a";
 

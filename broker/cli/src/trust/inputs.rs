@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use keyferry_core::audience::Audience;
-use keyferry_core::ca_bundle::{CaBundle, MAX_CA_BUNDLE_BYTES};
-use keyferry_core::config::{AllowRule, Configuration, NamespaceRule, ObjectSource, TargetCluster};
-use keyferry_core::issuer::Issuer;
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::audience::Audience;
+use keyferry_api::config::{AllowRule, Configuration, NamespaceRule, ObjectSource, TargetCluster};
+use keyferry_api::issuer::Issuer;
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_keys::ca_bundle::{CaBundle, MAX_CA_BUNDLE_BYTES};
 
 use super::target_rules::{TargetRules, check_prefix};
 use super::{TrustArgs, local_file};
-use keyferry_hub::clock::{Clock, SystemClock};
 
 /// The default of `tokenLifetime.max`.
 const MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);

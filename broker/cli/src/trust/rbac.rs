@@ -1,6 +1,6 @@
 //! Renders RBAC for the users that the target rules admit. Nothing is bound unless it is requested.
 
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::service_account::ServiceAccount;
 
 use super::target_rules::TargetRules;
 use super::{indented, quoted};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::service_account::ServiceAccount;
 
 use super::{indented, quoted};
 

@@ -4,11 +4,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
+use keyferry_hub::regular_file;
 use keyferry_kube_authn::batch::Batch;
 
 use super::ui;
 use crate::local_file::with_fix;
-use keyferry_hub::regular_file;
 
 /// The longest line: enough for a configuration, a token and a few key sets.
 const MAX_LINE: u64 = 16 << 20;

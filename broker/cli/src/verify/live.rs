@@ -1,10 +1,9 @@
 //! `--live`: fetches the keys from where the target would.
 
+use keyferry_client::trusted_issuer::TrustedIssuer;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::config::{Issuer, Undetermined};
 use keyferry_kube_authn::verify::Keys;
-
-use keyferry_client::trusted_issuer::TrustedIssuer;
 
 pub(super) use keyferry_client::trusted_issuer::MAX_BODY;
 

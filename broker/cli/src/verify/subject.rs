@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_kube_authn::config::{Loaded, Undetermined};
 use keyferry_kube_authn::token::{MAX_BYTES, ServiceAccountToken, Token};
 

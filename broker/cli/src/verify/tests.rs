@@ -220,9 +220,8 @@ fn what_is_open_about_a_signature_is_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn live_keys_are_those_of_the_issuer() {
-    use secrecy::ExposeSecret;
-
     use keyferry_testing::{Authority, EmbeddedHub, HubOptions};
+    use secrecy::ExposeSecret;
 
     let authority = Authority::new("test CA").unwrap();
     let options = HubOptions {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use keyferry_hub::regular_file;
 use keyferry_kube_authn::doctor::Asked;
 use keyferry_kube_authn::rights::{ManifestKind, NeededRight, Served, defined, kind_of, needs};
 use serde_json::{Value, json};
 
 use super::target_calls::TargetCalls;
-use keyferry_hub::regular_file;
 
 const MAX_FILES: usize = 10_000;
 const MAX_FILE_BYTES: u64 = 16 << 20;

@@ -1,10 +1,9 @@
 //! Finds bindings of a target that were meant for a user of the hub but name another subject.
 
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_hub::client::HubClient;
 use keyferry_kube_authn::doctor::MistakenBinding;
 use serde_json::Value;
-
-use keyferry_hub::client::HubClient;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// Bindings per page of a list.

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
 use keyferry_kube_authn::doctor::{Fetched, HttpResponse};
 
 use super::DoctorError;
-use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 1 << 20;

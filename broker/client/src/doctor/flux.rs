@@ -1,8 +1,9 @@
 //! Reads Flux objects: which target their `spec.kubeConfig` leads to, and with which identity.
 
-use keyferry_core::audience::Audience;
-use keyferry_core::name::{Namespace, ObjectName};
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::audience::Audience;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::FluxReady;
 use serde::Deserialize;
@@ -11,7 +12,6 @@ use serde_json::Value;
 use super::start::{Plan, TokenOrder, hub_client, problem, read_secret};
 use super::{TargetAddress, inventory};
 use crate::checked_mint::issuer_of;
-use keyferry_hub::client::{HubAccess, HubClient};
 
 /// A Flux kind that applies objects at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

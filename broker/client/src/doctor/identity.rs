@@ -1,6 +1,7 @@
 //! Which user a token is at a target, compared with the prediction.
 
-use keyferry_core::reason::Reason;
+use keyferry_api::reason::Reason;
+use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_kube_authn::doctor::{
     Cause, Fetched, Identity, Prediction, Problem, TokenEvidence, entry_for, name_fault, predict,
 };
@@ -12,7 +13,6 @@ use serde_json::Value;
 use super::fetch::{Fetcher, jwks_uri};
 use super::start::Plan;
 use super::target_calls::TargetCalls;
-use keyferry_hub::clock::{Clock, SystemClock};
 
 /// The target's responses about a token.
 pub struct Answered {
@@ -261,11 +261,11 @@ mod embedded_tests {
     use std::time::Duration;
 
     use keyferry_kube_authn::Code;
+    use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
     use secrecy::ExposeSecret;
 
     use super::super::TargetAddress;
     use super::*;
-    use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
 
     /// What a target with this prefix answers to a token of its hub. The embedded target ignores
     /// impersonation, like one behind a proxy that drops the header.

@@ -6,21 +6,21 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use keyferry_core::audience::Audience;
-use keyferry_core::ca_bundle::CaBundle;
-use keyferry_core::config::{
+use keyferry_api::audience::Audience;
+use keyferry_api::config::{
     CertificateSource, ObjectSource, Overrides, ServerConfiguration, StoredTarget, TargetCluster,
 };
-use keyferry_core::name::Namespace;
+use keyferry_api::name::Namespace;
 use keyferry_core::public_cluster::{ClaimedCluster, PublicCluster};
-use serde_json::Value;
-
-use super::TargetAddress;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file;
 use keyferry_hub::ports::{CertificateSecrets, HubError};
+use keyferry_keys::ca_bundle::CaBundle;
+use serde_json::Value;
+
+use super::TargetAddress;
 
 const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
 /// Objects per page of a list. Each may have 64 KiB of certificates, and the client reads at most 3

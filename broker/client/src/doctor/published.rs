@@ -40,9 +40,9 @@ async fn one(place: Option<&PublishedDocuments>) -> Published {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use keyferry_kube_authn::doctor::HttpResponse;
+    use keyferry_testing::{Authority, EmbeddedHub, HubOptions};
 
     use super::*;
-    use keyferry_testing::{Authority, EmbeddedHub, HubOptions};
 
     #[tokio::test]
     async fn both_documents_are_read_by_the_entrys_own_authority() {

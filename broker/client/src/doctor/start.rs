@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use keyferry_core::audience::Audience;
-use keyferry_core::config::CertificateSource;
-use keyferry_core::name::{AccessName, Namespace, ObjectName};
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::ServiceAccount;
+use keyferry_api::audience::Audience;
+use keyferry_api::config::CertificateSource;
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_hub::certificate_secret::KubeCertificateSecrets;
+use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_hub::ports::CertificateSecrets;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{
     Cause, Entry, Evidence, FluxReady, Problem, Target, TokenEvidence, entry_for,
@@ -21,9 +24,6 @@ use super::{TargetAddress, found_kubeconfig, secret_of};
 use crate::ClientError;
 use crate::checked_mint::{self, issuer_of};
 use crate::direct::Direct;
-use keyferry_hub::certificate_secret::KubeCertificateSecrets;
-use keyferry_hub::client::{HubAccess, HubClient};
-use keyferry_hub::ports::CertificateSecrets;
 
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 
@@ -125,7 +125,7 @@ impl Plan {
             return None;
         };
         let text = std::str::from_utf8(bytes).ok()?;
-        let jwt = keyferry_core::jwt::UnverifiedJwt::parse(text).ok()?;
+        let jwt = keyferry_keys::jwt::UnverifiedJwt::parse(text).ok()?;
         Some(jwt.claims().get(name)?.as_str()?.to_owned())
     }
 

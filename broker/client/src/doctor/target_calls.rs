@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, fmt::rfc2822};
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::connection_fault::Endpoint;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::doctor::{Asked, Fetched, HttpResponse, Identity};
 use secrecy::{ExposeSecret, SecretString};
@@ -10,8 +12,6 @@ use serde_json::{Value, json};
 
 use super::fetch::{ConnectionTo, authorities, bounded, exchange, fault};
 use super::{DoctorError, TargetAddress};
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::connection_fault::Endpoint;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The largest metrics response that is read: more than a large apiserver has.

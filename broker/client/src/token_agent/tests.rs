@@ -7,18 +7,18 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
-use keyferry_core::moment::Moment;
-use keyferry_core::name::AccessName;
+use keyferry_api::moment::Moment;
+use keyferry_api::name::AccessName;
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::received_kubeconfig::ReceivedKubeconfig;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::random::Random;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 
 use super::{AgentParts, AgentUpdateError, expiry, keep, pause, write};
 use crate::ClientError;
 use crate::token_directory::{Rights, TokenDirectory, read_token};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::random::Random;
 
 const START: i64 = 1_790_000_000;
 

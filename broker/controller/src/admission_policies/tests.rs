@@ -2,21 +2,21 @@
 use std::sync::Mutex;
 
 use futures::future::BoxFuture;
-use keyferry_core::audience::Audience;
-use keyferry_core::bound_token::MintAnswer;
+use keyferry_api::audience::Audience;
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
-use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 use keyferry_core::{admission_policy, pairing};
-use secrecy::SecretString;
-use serde_json::json;
-
-use super::*;
-use crate::installed_policies::{self, InstalledPolicies};
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::ports::Hub;
 use keyferry_issuer::testing::{FakeClock, FakeObjects, account_of};
+use keyferry_keys::bound_token::MintAnswer;
+use secrecy::SecretString;
+use serde_json::json;
+
+use super::*;
+use crate::installed_policies::{self, InstalledPolicies};
 
 const POLICY: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/keyferry-pairing";

@@ -4,13 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_core::config::{self, ObjectSource, Policy};
-use keyferry_core::name::AccessName;
-use serde_json::json;
-
-use super::{
-    AT_ONCE, BETWEEN, DeliverParts, OF_ONE_NAMESPACE, QueueEntry, due as to_start, notice, sees,
-};
+use keyferry_api::config::{self, ObjectSource, Policy};
+use keyferry_api::name::AccessName;
 use keyferry_hub::admission_policy::AdmissionPolicyWriter;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipWriter;
@@ -20,6 +15,11 @@ use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_hub::targets::TargetReader;
 use keyferry_issuer::publication::PublicationReader;
 use keyferry_issuer::testing::FakeClock;
+use serde_json::json;
+
+use super::{
+    AT_ONCE, BETWEEN, DeliverParts, OF_ONE_NAMESPACE, QueueEntry, due as to_start, notice, sees,
+};
 
 fn name(text: &str) -> AccessName {
     AccessName::parse(text).unwrap()

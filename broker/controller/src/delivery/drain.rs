@@ -5,16 +5,16 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use keyferry_api::config::{DeletionPolicy, Delivery, DeliveryType, StoredAccess, TargetAccess};
+use keyferry_api::lifetime;
+use keyferry_api::name::AccessName;
 use keyferry_core::authorise::{self, HubView};
-use keyferry_core::config::{DeletionPolicy, Delivery, DeliveryType, StoredAccess, TargetAccess};
 use keyferry_core::delivery::{self, DeliveredObject, ObjectPlace, ReadObject};
-use keyferry_core::lifetime;
-use keyferry_core::name::AccessName;
+use keyferry_hub::finalizer::{self, FinalizerState};
+use keyferry_hub::ports::HubError;
 
 use super::remove::Removal;
 use super::{Deliveries, Next, Reconciliation, report};
-use keyferry_hub::finalizer::{self, FinalizerState};
-use keyferry_hub::ports::HubError;
 
 /// How long Flux may use a token that it minted itself: it requests the hub's default lifetime.
 pub(super) const FLUX_TOKEN: Duration = Duration::from_secs(3600);

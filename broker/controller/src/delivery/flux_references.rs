@@ -1,12 +1,12 @@
 //! Checks whether Flux still uses an object of a deleted access. If so, the object stays: a
 //! Kustomization that is being deleted needs it to prune.
 
-use keyferry_core::config::{DeliveryType, TargetAccess};
+use keyferry_api::config::{DeliveryType, TargetAccess};
 use keyferry_core::delivery::{ObjectPlace, ReadObject};
+use keyferry_hub::ports::HubError;
 use serde_json::Value;
 
 use super::Deliveries;
-use keyferry_hub::ports::HubError;
 
 /// Flux's kinds that refer to a kubeconfig in their own namespace, by API group and version.
 const KINDS: [&str; 2] = [

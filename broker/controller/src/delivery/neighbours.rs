@@ -1,10 +1,10 @@
 //! Finds foreign objects that a consumer would mistake for one of ours; if there is one, ours is
 //! not written.
 
+use keyferry_api::config::{Delivery, DeliveryType, TargetAccess, TargetCluster};
+use keyferry_api::reason::Reason;
 use keyferry_core::authorise;
-use keyferry_core::config::{Delivery, DeliveryType, TargetAccess, TargetCluster};
 use keyferry_core::delivery::{self, ObjectPlace};
-use keyferry_core::reason::Reason;
 
 use super::write::{Hindrance, refusal};
 use super::{Deliveries, Reconciliation};
@@ -68,7 +68,7 @@ impl Deliveries {
         round: &Reconciliation<'_>,
         delivery: &Delivery,
         target: &TargetCluster,
-    ) -> Option<keyferry_core::name::AccessName> {
+    ) -> Option<keyferry_api::name::AccessName> {
         let seniority = |name| {
             self.parts
                 .store
@@ -76,7 +76,7 @@ impl Deliveries {
                 .map(|stored| (stored.record.created, stored.record.uid.as_str().to_owned()))
         };
         let own = seniority(round.name)?;
-        let same_server = |name: &keyferry_core::name::ObjectName| {
+        let same_server = |name: &keyferry_api::name::ObjectName| {
             round
                 .policy
                 .targets

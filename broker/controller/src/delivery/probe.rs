@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use keyferry_api::condition::Finding;
+use keyferry_api::config::{Delivery, Generation, Probe, TargetCluster};
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::reason::Reason;
 use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::authorise::{self, Pair, Requester, Review};
-use keyferry_core::condition::Finding;
-use keyferry_core::config::{Delivery, Generation, Probe, TargetCluster};
-use keyferry_core::name::{AccessName, ObjectName};
-use keyferry_core::reason::Reason;
-
-use super::{Deliveries, Reconciliation};
 use keyferry_hub::ports::{ProbeAnswer, ProbedTarget};
 use keyferry_hub::targets::Readiness;
+
+use super::{Deliveries, Reconciliation};
 
 /// How long an accepting answer is cached.
 const WELL: Duration = Duration::from_secs(600);

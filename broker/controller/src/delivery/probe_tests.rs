@@ -8,15 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use keyferry_api::config;
+use keyferry_api::name::AccessName;
 use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::audit::AuditRecord;
-use keyferry_core::config;
 use keyferry_core::delivery::{ObjectBody, ReadObject};
-use keyferry_core::name::AccessName;
-use secrecy::SecretString;
-use serde_json::{Value, json};
-
-use super::{Deliveries, DeliveryParts};
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::object_store::{Collection, Faults, ObjectStore};
@@ -27,6 +23,10 @@ use keyferry_hub::ports::{
 use keyferry_hub::random::SystemRandomness;
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_issuer::testing::{FakeClock, SmallWorld};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use super::{Deliveries, DeliveryParts};
 
 /// What the fakes have seen.
 #[derive(Default)]

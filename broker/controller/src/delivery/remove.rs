@@ -2,17 +2,17 @@
 //! only in the version that was read.
 
 use jiff::Timestamp;
+use keyferry_api::config::{Delivery, StoredAccess};
+use keyferry_api::name::AccessName;
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::Uid;
 use keyferry_core::access_status::{self, DeliveryReport, TokenReport};
-use keyferry_core::config::{Delivery, StoredAccess};
 use keyferry_core::delivery::{self, DeliveredObject, ObjectBody, ObjectPlace, ReadObject};
-use keyferry_core::name::AccessName;
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::Uid;
+use keyferry_hub::ports::HubError;
 use serde_json::Value;
 
 use super::write::Written;
 use super::{Deliveries, Reconciliation};
-use keyferry_hub::ports::HubError;
 
 /// The result of deleting an object.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,20 +1,20 @@
 //! Reports the state of an access in its status, its Events and the metrics.
 
 use jiff::Timestamp;
+use keyferry_api::condition::{Finding, conditions, seconds, standing};
+use keyferry_api::config::{Policy, StoredAccess};
+use keyferry_api::name::AccessName;
+use keyferry_api::reason::Reason;
+use keyferry_api::summary;
 use keyferry_core::access_status::{self, AccessReport};
 use keyferry_core::authorise::Pair;
-use keyferry_core::condition::{Finding, conditions, seconds, standing};
-use keyferry_core::config::{Policy, StoredAccess};
 use keyferry_core::delivery::ObjectPlace;
-use keyferry_core::name::AccessName;
-use keyferry_core::reason::Reason;
-use keyferry_core::summary;
-use serde_json::{Value, json};
-
-use super::{Deliveries, Next};
 use keyferry_hub::event::{self, Subject};
 use keyferry_hub::ports::HubError;
 use keyferry_hub::targets::Readiness;
+use serde_json::{Value, json};
+
+use super::{Deliveries, Next};
 
 /// Returns the access's path in the hub's API.
 pub(super) fn path(name: &AccessName) -> String {

@@ -5,16 +5,16 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use keyferry_api::condition::{Finding, seconds};
+use keyferry_api::config::{Delivery, DeliveryType, DrainingTarget, Policy, TargetAccess};
+use keyferry_api::reason::Reason;
 use keyferry_core::access_status::{AccessReport, DeliveryReport, TokenReport};
 use keyferry_core::authorise;
-use keyferry_core::condition::{Finding, seconds};
-use keyferry_core::config::{Delivery, DeliveryType, DrainingTarget, Policy, TargetAccess};
 use keyferry_core::delivery::{self, DeliveredObject, ObjectPlace, ReadObject};
-use keyferry_core::reason::Reason;
+use keyferry_hub::ports::HubError;
 
 use super::write::token_report;
 use super::{Deliveries, LOOK_AGAIN, Next, Reconciliation, drain, report};
-use keyferry_hub::ports::HubError;
 
 /// An object that stays for now, at most until `until`.
 struct Standing<'a> {

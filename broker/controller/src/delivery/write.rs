@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use keyferry_api::config::{Delivery, DeliveryType, Probe, TargetCluster, TokenIssuer};
+use keyferry_api::lifetime;
+use keyferry_api::reason::Reason;
 use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::{AuditRecord, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
-use keyferry_core::bound_token::BoundToken;
-use keyferry_core::config::{Delivery, DeliveryType, Probe, TargetCluster, TokenIssuer};
 use keyferry_core::delivery::{self, Bearer, ObjectBody, ObjectPlace, OwnedObject, Snapshot, Step};
-use keyferry_core::jwt::MAX_KID_BYTES;
-use keyferry_core::lifetime;
-use keyferry_core::reason::Reason;
+use keyferry_hub::ports::HubError;
+use keyferry_hub::targets::Readiness;
+use keyferry_issuer::advice;
+use keyferry_keys::bound_token::BoundToken;
+use keyferry_keys::jwt::MAX_KID_BYTES;
 
 use super::probe::LastProbe;
 use super::remove::{Removal, earlier_token};
 use super::{Deliveries, Reconciliation};
-use keyferry_hub::ports::HubError;
-use keyferry_hub::targets::Readiness;
-use keyferry_issuer::advice;
 
 /// The shortest time between two writes of a token.
 const LEAST_REST: Duration = Duration::from_secs(60);

@@ -3,14 +3,14 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use futures::future::BoxFuture;
-use keyferry_core::config;
-
-use super::*;
+use keyferry_api::config;
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::object_store::Collection;
 use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_issuer::testing::{FakeClock, FakeObjects, SmallWorld, account_of};
+
+use super::*;
 
 const OBJECT: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
 const TARGET: &str = "https://prod.example.test";

@@ -5,15 +5,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use keyferry_core::condition::{Finding, seconds};
-use keyferry_core::config::{DeletionPolicy, Record};
-use keyferry_core::name::{AccessName, ObjectName};
-use keyferry_core::reason::Reason;
-use keyferry_core::summary;
-
-use super::{TargetStatusParts, write};
+use keyferry_api::condition::{Finding, seconds};
+use keyferry_api::config::{DeletionPolicy, Record};
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::reason::Reason;
+use keyferry_api::summary;
 use keyferry_hub::finalizer::{self, FinalizerState};
 use keyferry_hub::ports::HubError;
+
+use super::{TargetStatusParts, write};
 
 /// The pause after the hub refused the finalizer.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);

@@ -1,12 +1,12 @@
 //! Reports what a missing admission policy of the hub means for one target. This blocks nothing; it
 //! informs readers of the target.
 
-use keyferry_core::condition::Finding;
-use keyferry_core::config::{AllowRule, TargetCluster, TokenIssuer};
-use keyferry_core::reason::Reason;
+use keyferry_api::condition::Finding;
+use keyferry_api::config::{AllowRule, TargetCluster, TokenIssuer};
+use keyferry_api::reason::Reason;
+use keyferry_hub::admission_policy::AdmissionPolicyReader;
 
 use crate::pairing::UnlistedAudiences;
-use keyferry_hub::admission_policy::AdmissionPolicyReader;
 
 /// Returns a finding if nothing on the hub reserves the target's audience for its grants. This does
 /// not matter for a target that trusts a managed issuer.
@@ -70,11 +70,12 @@ pub(super) fn others_may_be_selected(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_core::reason::Reason;
-    use keyferry_core::{admission_policy, config};
+    use keyferry_api::config;
+    use keyferry_api::reason::Reason;
+    use keyferry_core::admission_policy;
+    use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 
     use super::*;
-    use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 
     fn target(further: &str) -> TargetCluster {
         let text = format!(

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use keyferry_api::audience::Audience;
+
 use super::HubSite;
-use crate::audience::Audience;
 
 /// Keyferry's namespace in the shipped manifests.
 pub(super) const NAMESPACE: &str = "keyferry-system";

@@ -3,9 +3,9 @@
 
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
+use keyferry_api::name::{Namespace, ObjectName};
 use serde::Serialize;
 
-use crate::name::{Namespace, ObjectName};
 use crate::request_id::RequestId;
 
 /// The initial capacity: more than most lines need.
@@ -151,11 +151,11 @@ fn is_plain(text: &str) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use jiff::Timestamp;
+    use keyferry_api::name::{Namespace, ObjectName};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::Object;
-    use crate::name::{Namespace, ObjectName};
 
     fn read(object: Object) -> Value {
         let line = object.line();

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{HubView, Live, Pair, Paired, Requester, Via};
-use crate::config::{
+use keyferry_api::config::{
     AllowRule, Delivery, DeliveryType, NamespaceRule, Policy, TargetAccess, TargetCluster,
 };
-use crate::name::{AccessName, Namespace, ObjectName};
-use crate::service_account::{ServiceAccount, ServiceAccountIdentity};
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
+
+use super::{HubView, Live, Pair, Paired, Requester, Via};
 
 /// The lifetime of a token in an object, unless the access or the target sets a shorter one.
 const AT_REST: Duration = Duration::from_secs(12 * 3600);

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use keyferry_api::config::{DeliveryType, Policy, TargetCluster, TokenIssuer, read};
+use keyferry_api::issuer::Issuer;
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::{ServiceAccount, Uid};
+
 use super::{
     Grant, HubView, Pair, Requester, Review, Via, grant, issuer_collides, pair, still_holds,
 };
 use crate::caller::tests::verified;
-use crate::config::{DeliveryType, Policy, TargetCluster, TokenIssuer, read};
-use crate::issuer::Issuer;
-use crate::name::{AccessName, Namespace, ObjectName};
-use crate::reason::Reason;
-use crate::service_account::{ServiceAccount, Uid};
 
 mod matrix;
 

@@ -1,15 +1,15 @@
 #![allow(clippy::unwrap_used)]
 
 use jiff::Timestamp;
+use keyferry_api::audience::Audience;
+use keyferry_api::issuer::Issuer;
+use keyferry_api::reason::Reason;
+use keyferry_keys::claims::ServiceAccountClaims;
+use keyferry_keys::jwt::SigningAlgorithm;
+use keyferry_keys::testing::{NOW, claims, key};
 use serde_json::{Value, json};
 
 use super::{CallerRules, ReviewedUser, TokenReviewAnswer, VerifiedCaller, accept, read};
-use crate::audience::Audience;
-use crate::claims::ServiceAccountClaims;
-use crate::issuer::Issuer;
-use crate::jwks::test_keys::{NOW, claims, key};
-use crate::jwt::SigningAlgorithm;
-use crate::reason::Reason;
 
 /// The rules that the tests' tokens meet.
 pub(crate) fn rules() -> CallerRules {

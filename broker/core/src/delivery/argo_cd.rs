@@ -3,12 +3,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_api::config::Delivery;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::Snapshot;
-use crate::config::Delivery;
 
 /// Renders its fields: `name`, `server`, `project` and `config`, a JSON text.
 pub(super) fn secret(

@@ -1,5 +1,7 @@
 //! A rendered object, and the metadata that every delivered object carries.
 
+use keyferry_api::config::Delivery;
+use keyferry_api::name;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use zeroize::Zeroize;
@@ -8,8 +10,6 @@ use super::form::Form;
 use super::ownership::{DIGEST, EXPIRES_AT, KEY_ID, OwnedObject, RENEW_AT, TARGET, TOKEN_ID};
 use super::place::ObjectPlace;
 use super::{Bearer, Snapshot};
-use crate::config::Delivery;
-use crate::name;
 
 /// An object ready to be sent. It may contain a token, so it cannot be printed, and its secret data
 /// is wiped on drop.

@@ -8,10 +8,9 @@ use std::collections::BTreeSet;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use keyferry_keys::jwt::{MAX_JWT_BYTES, UnverifiedJwt};
 use serde_json::Value;
 use zeroize::Zeroizing;
-
-use crate::jwt::{MAX_JWT_BYTES, UnverifiedJwt};
 
 /// The largest value of `data` that is searched. A kubeconfig with its CA certificates is smaller.
 const MAX_VALUE_BYTES: usize = 512 * 1024;

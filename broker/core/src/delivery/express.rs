@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::config::{DeliveryType, TargetCluster, TokenIssuer};
+use keyferry_api::config::{DeliveryType, TargetCluster, TokenIssuer};
 
 /// A field of a target that a delivery type cannot carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

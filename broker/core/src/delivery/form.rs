@@ -3,11 +3,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use keyferry_api::config::{Delivery, canonical};
 use serde_json::{Value, json};
 
 use super::Snapshot;
 use super::ownership::{EXPIRES_AT, KEY_ID, RENEW_AT, TARGET, TOKEN_ID};
-use crate::config::{Delivery, canonical};
 
 /// The inputs of an object apart from its token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

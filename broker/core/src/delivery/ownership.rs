@@ -1,10 +1,10 @@
 //! Decides who owns an object. Labels prove nothing: a user who can write one label can write any.
 
 use jiff::Timestamp;
+use keyferry_api::service_account::Uid;
 use serde_json::Value;
 
 use super::delivered_token::{self, DeliveredTokens};
-use crate::service_account::Uid;
 
 /// The field manager of everything that the controller writes.
 pub const FIELD_MANAGER: &str = "keyferry";

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::config::{Delivery, DeliveryType, TargetAccess};
-use crate::name::{Namespace, ObjectName};
+use keyferry_api::config::{Delivery, DeliveryType, TargetAccess};
+use keyferry_api::name::{Namespace, ObjectName};
 
 /// The kinds of objects that deliveries write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,12 +3,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_api::name::ObjectName;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use super::Snapshot;
 use crate::kubeconfig::{self, KubeconfigError, KubeconfigParts};
-use crate::name::ObjectName;
 
 /// Renders a Secret of type `Opaque`.
 pub(super) fn kubeconfig(

@@ -3,6 +3,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use keyferry_api::config::{
+    self, Delivery, DeliveryType, StoredAccess, StoredTarget, TargetAccess, TargetCluster,
+};
+use keyferry_api::service_account::Uid;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -10,10 +14,6 @@ use super::{
     Bearer, DeliveredObject, Field, Snapshot, Step, cluster_profile_status, express, found, plan,
     render,
 };
-use crate::config::{
-    self, Delivery, DeliveryType, StoredAccess, StoredTarget, TargetAccess, TargetCluster,
-};
-use crate::service_account::Uid;
 
 const CA: &str = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
 

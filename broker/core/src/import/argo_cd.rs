@@ -1,9 +1,9 @@
 //! Reads a cluster Secret of Argo CD (argo-cd docs, operator-manual/declarative-setup, "Clusters").
 
+use keyferry_keys::json::{JsonLimits, read_object};
 use serde_json::Value;
 
 use super::{ImportError, Imported, entry, field, insecure, optional, plain};
-use crate::json::{JsonLimits, read_object};
 
 const LABEL: &str = "/metadata/labels/argocd.argoproj.io~1secret-type";
 const LIMITS: JsonLimits = JsonLimits {

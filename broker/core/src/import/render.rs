@@ -3,13 +3,13 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use keyferry_api::audience::Audience;
+use keyferry_api::config;
+use keyferry_api::name::ObjectName;
+use keyferry_keys::ca_bundle::CaBundle;
 use serde::Serialize;
 
 use super::{ImportError, Imported, field};
-use crate::audience::Audience;
-use crate::ca_bundle::CaBundle;
-use crate::config;
-use crate::name::ObjectName;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

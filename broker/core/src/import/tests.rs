@@ -4,13 +4,13 @@ use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_api::audience::Audience;
+use keyferry_api::config::{self, CertificateSource, TargetCluster};
 use proptest::prelude::*;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 
 use super::{Choice, ImportError, read};
-use crate::audience::Audience;
-use crate::config::{self, CertificateSource, TargetCluster};
 
 const NOW: i64 = 1_790_000_000;
 

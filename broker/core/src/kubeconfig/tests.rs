@@ -2,12 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_api::config::{self, TargetCluster};
+use keyferry_api::name::AccessName;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use super::{KubeconfigParts, render};
-use crate::config::{self, TargetCluster};
-use crate::name::AccessName;
 
 const TOKEN: &str = "header.claims.signature";
 

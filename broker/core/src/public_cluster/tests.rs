@@ -2,10 +2,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_api::name::ObjectName;
 use proptest::prelude::*;
 
 use super::{ClaimedCluster, OtherCluster, PublicCluster};
-use crate::name::ObjectName;
 
 fn pem(bytes: &[u8]) -> String {
     format!(

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use keyferry_core::config::{StoredAccess, StoredTarget};
-use keyferry_core::name::{AccessName, ObjectName};
+use keyferry_api::config::{StoredAccess, StoredTarget};
+use keyferry_api::name::{AccessName, ObjectName};
 
 use super::Collection;
 

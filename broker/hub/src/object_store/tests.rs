@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use keyferry_core::config;
+use keyferry_api::config;
 use serde_json::json;
 
 use super::*;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::future::BoxFuture;
+use keyferry_hub::clock::SystemClock;
+use keyferry_hub::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
 
 use super::*;
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
-use keyferry_hub::clock::SystemClock;
-use keyferry_hub::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
 
 const MAX_AGE: Duration = Duration::from_secs(60);
 
@@ -60,7 +60,7 @@ async fn published(hub: Hub) -> Arc<Published> {
         source: Arc::new(hub),
         public_url: public_url(),
         pinned: None,
-        activation_delay: keyferry_core::lifetime::activation_delay(MAX_AGE),
+        activation_delay: keyferry_api::lifetime::activation_delay(MAX_AGE),
         records: KeyRecords::none(),
         clock: Arc::new(SystemClock::start()),
         metrics: keyferry_hub::metrics::Metrics::default(),

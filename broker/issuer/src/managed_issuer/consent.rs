@@ -3,17 +3,17 @@
 
 use std::time::Duration;
 
-use keyferry_core::audience::{Audience, AudienceError};
+use keyferry_api::audience::{Audience, AudienceError};
+use keyferry_api::moment::{Deadline, Moment};
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccountIdentity;
 use keyferry_core::authorise::Grant;
-use keyferry_core::managed_issuer::INERT_AUDIENCE;
-use keyferry_core::moment::{Deadline, Moment};
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::ServiceAccountIdentity;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::ports::Hub;
+use keyferry_keys::managed_issuer::INERT_AUDIENCE;
 
 use crate::bound_request::{self, TokenPurpose};
 use crate::publication::Publisher;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::ports::Hub;
 
 /// How old the consent may be when a token is signed.
 const GOOD_FOR: Duration = Duration::from_secs(10);

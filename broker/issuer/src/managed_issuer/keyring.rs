@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
-use keyferry_core::discovery;
-use keyferry_core::managed_issuer::{self, Binding, KeySet, PrivateKey, RotationPolicy, Sightings};
-use keyferry_core::moment::Moment;
-use keyferry_core::reason::Reason;
+use keyferry_api::moment::Moment;
+use keyferry_api::reason::Reason;
+use keyferry_keys::discovery;
+use keyferry_keys::managed_issuer::{self, Binding, KeySet, PrivateKey, RotationPolicy, Sightings};
 use zeroize::Zeroizing;
 
 use super::{ManagedIssuer, OwnDocuments};

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::{self, StreamExt};
-use keyferry_core::config::{Policy, TargetCluster, TokenIssuer};
-use keyferry_core::issuer::PublicUrl;
-use keyferry_core::managed_issuer::{self, Binding, Change, KeySet, ReadyChange, RotationPolicy};
-use keyferry_core::name::ObjectName;
-use keyferry_core::reason::Reason;
-
-use super::ManagedIssuers;
-use super::keyring::{Keyring, fresh_key};
+use keyferry_api::config::{Policy, TargetCluster, TokenIssuer};
+use keyferry_api::issuer::PublicUrl;
+use keyferry_api::name::ObjectName;
+use keyferry_api::reason::Reason;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{HubError, IssuerKeyStore, StoredKeys, StoredObject};
+use keyferry_keys::managed_issuer::{self, Binding, Change, KeySet, ReadyChange, RotationPolicy};
+
+use super::ManagedIssuers;
+use super::keyring::{Keyring, fresh_key};
 
 /// How many key sets are read at once.
 const AT_ONCE: usize = 8;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use keyferry_api::issuer::Issuer;
+use keyferry_api::name::ObjectName;
+use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Grant;
-use keyferry_core::bound_token::{self, BoundToken, MintExpectation};
-use keyferry_core::issuer::Issuer;
-use keyferry_core::name::ObjectName;
-use keyferry_core::reason::Reason;
+use keyferry_keys::bound_token::{self, BoundToken, MintExpectation};
 
 use super::consent::inert_audience;
 use super::{HubsConsent, ManagedIssuer, ManagedIssuers, Signer};

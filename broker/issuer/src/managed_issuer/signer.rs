@@ -6,15 +6,15 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Grant;
-use keyferry_core::bound_token::MintAnswer;
-use keyferry_core::managed_issuer::{ClaimsOfToken, signing_input};
-use keyferry_core::reason::Reason;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::random::Random;
+use keyferry_keys::bound_token::MintAnswer;
+use keyferry_keys::managed_issuer::{ClaimsOfToken, signing_input};
 use secrecy::SecretString;
 
 use super::{HubsConsent, ManagedIssuers};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::random::Random;
 
 /// Signs for a managed issuer. The key set defines the audience; no caller can name another.
 pub trait Signer: Send + Sync {

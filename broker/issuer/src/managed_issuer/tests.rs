@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use keyferry_core::config::TokenIssuer;
-use keyferry_core::managed_issuer::{self, KeySet};
-use keyferry_core::reason::Reason;
+use keyferry_api::config::TokenIssuer;
+use keyferry_api::reason::Reason;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::ports::HubError;
+use keyferry_keys::managed_issuer::{self, KeySet};
 
 use super::*;
 use crate::testing::SmallWorld;
 use crate::testing::managed_issuers::{MONTH, Replica, WAIT, world};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::ports::HubError;
 
 mod replicas;
 mod tokens;

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use keyferry_api::reason::Reason;
 use keyferry_core::authorise;
-use keyferry_core::reason::Reason;
 
 use super::FromCache;
 use crate::testing::SmallWorld;

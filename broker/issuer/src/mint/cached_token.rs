@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
+use keyferry_api::lifetime;
+use keyferry_api::moment::Moment;
+use keyferry_api::name::Namespace;
+use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Grant;
-use keyferry_core::bound_token::BoundToken;
-use keyferry_core::lifetime;
-use keyferry_core::moment::Moment;
-use keyferry_core::name::Namespace;
-use keyferry_core::reason::Reason;
+use keyferry_keys::bound_token::BoundToken;
 use moka::notification::RemovalCause;
 use moka::sync::Cache;
 

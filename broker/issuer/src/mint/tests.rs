@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
+use keyferry_api::reason::Reason;
 use keyferry_core::authorise;
-use keyferry_core::reason::Reason;
+use keyferry_hub::clock::Clock;
+use keyferry_testing::{Fault, Route};
 use secrecy::ExposeSecret;
 
 use super::FromCache;
 use crate::testing::{SmallWorld, account_of};
-use keyferry_hub::clock::Clock;
-use keyferry_testing::{Fault, Route};
 
 const NOTHING: Duration = Duration::ZERO;
 

@@ -1,7 +1,7 @@
 //! Reports key events to the log and as alarms.
 
-use keyferry_core::reason::Reason;
-use keyferry_core::tracked_keys::KeyEvent;
+use keyferry_api::reason::Reason;
+use keyferry_keys::tracked_keys::KeyEvent;
 
 /// Returns the alarm for an unexpected event, one that no rotation causes.
 pub(super) fn alarm(event: &KeyEvent) -> Option<Reason> {

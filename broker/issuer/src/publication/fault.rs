@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use keyferry_core::discovery::DiscoveryError;
-use keyferry_core::issuer::IssuerError;
-use keyferry_core::jwks::JwksError;
-use keyferry_core::reason::Reason;
-
+use keyferry_api::issuer::IssuerError;
+use keyferry_api::reason::Reason;
 use keyferry_hub::ports::HubError;
+use keyferry_keys::discovery::DiscoveryError;
+use keyferry_keys::jwks::JwksError;
 
 /// Why a reading of the hub's documents was not published.
 #[derive(Clone, Debug, thiserror::Error)]

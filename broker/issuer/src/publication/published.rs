@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
-use keyferry_core::issuer::Issuer;
-use keyferry_core::jwks::PublicKeySet;
-use keyferry_core::moment::Moment;
+use keyferry_api::issuer::Issuer;
+use keyferry_api::moment::Moment;
+use keyferry_keys::jwks::PublicKeySet;
 
 use super::Document;
 

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use keyferry_core::key_journal::KeyJournal;
-use keyferry_core::reason::Reason;
-use keyferry_core::tracked_keys::{Draft, Origin, TrackedKeys};
-
-use super::{EventSource, Publisher};
+use keyferry_api::reason::Reason;
 use keyferry_hub::key_record_store::{ATTEMPTS, KeyRecordStore, RecordError, StoredRecord};
 use keyferry_hub::state_directory::StateDirectory;
+use keyferry_keys::key_journal::KeyJournal;
+use keyferry_keys::tracked_keys::{Draft, Origin, TrackedKeys};
+
+use super::{EventSource, Publisher};
 
 /// Where the key journal is stored.
 #[derive(Default)]

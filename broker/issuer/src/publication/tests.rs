@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use keyferry_core::issuer::PublicUrl;
-use keyferry_core::lifetime;
-use keyferry_core::tracked_keys::KeyActivation;
-
-use super::{KeyRecords, Publisher, PublisherParts};
-use crate::key_records;
-use crate::testing::{FakeClock, ISSUER, MemorySecrets};
+use keyferry_api::issuer::PublicUrl;
+use keyferry_api::lifetime;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::key_record_store::KeyRecordStore;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{EndpointAnswer, HubError, IssuerDocuments, UpstreamDocuments};
 use keyferry_hub::random::SystemRandomness;
+use keyferry_keys::tracked_keys::KeyActivation;
 use keyferry_testing::{EmbeddedHub, HubOptions};
+
+use super::{KeyRecords, Publisher, PublisherParts};
+use crate::key_records;
+use crate::testing::{FakeClock, ISSUER, MemorySecrets};
 
 /// The hub's documents as last copied.
 #[derive(Default)]

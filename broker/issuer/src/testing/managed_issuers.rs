@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use keyferry_core::config::{Policy, TokenIssuer};
-use keyferry_core::issuer::PublicUrl;
-use keyferry_core::managed_issuer::{self, KeySet, RotationPolicy};
-use keyferry_core::name::ObjectName;
-use keyferry_core::reason::Reason;
+use keyferry_api::config::{Policy, TokenIssuer};
+use keyferry_api::issuer::PublicUrl;
+use keyferry_api::name::ObjectName;
+use keyferry_api::reason::Reason;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{HubError, IssuerKeyStore, StoredKeys, StoredObject};
+use keyferry_keys::managed_issuer::{self, KeySet, RotationPolicy};
 use zeroize::Zeroizing;
 
 use super::{FakeClock, SmallWorld};

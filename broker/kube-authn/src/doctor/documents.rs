@@ -1,7 +1,7 @@
 //! The hops with public documents: the discovery document, the keys, and the token's key among
 //! them.
 
-use keyferry_core::reason::Reason;
+use keyferry_api::reason::Reason;
 use serde_json::Value;
 
 use super::token::ParsedToken;

@@ -1,7 +1,7 @@
 //! Checks that a user name at a target is one of the hub's. It must begin with the hub's name and a
 //! colon; otherwise a user of the hub could be one of the target's own.
 
-use keyferry_core::reason::Reason;
+use keyferry_api::reason::Reason;
 
 use super::Cause;
 use crate::Code;

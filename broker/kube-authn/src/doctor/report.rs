@@ -90,5 +90,5 @@ impl Report {
 }
 
 fn plain(text: &str) -> String {
-    keyferry_core::foreign_text::one_line(text, 1000)
+    keyferry_api::foreign_text::one_line(text, 1000)
 }

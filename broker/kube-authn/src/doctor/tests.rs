@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
-use keyferry_core::reason::Reason;
+use keyferry_api::reason::Reason;
 use serde_json::{Value, json};
 
 use super::*;

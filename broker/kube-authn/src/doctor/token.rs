@@ -1,7 +1,7 @@
 //! The hops that the token itself shows: its source, its issuer, its claims, and the clocks.
 
 use jiff::{SignedDuration, Timestamp};
-use keyferry_core::reason::Reason;
+use keyferry_api::reason::Reason;
 
 use super::{Evidence, Finding, Hop, TokenEvidence};
 use crate::Code;

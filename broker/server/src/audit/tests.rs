@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
+use keyferry_api::reason::Reason;
 use keyferry_core::audit::AuditRecord;
-use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
+use keyferry_hub::ports::{AuditError, AuditSink};
 
 use super::{AuditLog, PATIENCE, QUEUE, STRANGERS};
-use keyferry_hub::ports::{AuditError, AuditSink};
 
 /// The id of the record that follows a failure.
 const AFTER: u64 = 7;

@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
+use keyferry_api::moment::{Deadline, Moment};
+use keyferry_api::reason::Reason;
 use keyferry_core::caller::{self, CallerRules, VerifiedCaller};
-use keyferry_core::jwt::UnverifiedJwt;
-use keyferry_core::moment::{Deadline, Moment};
-use keyferry_core::reason::Reason;
-use keyferry_core::verify;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::{Hub, HubError};
+use keyferry_hub::tenant_limit::TenantLimit;
+use keyferry_issuer::publication::Publisher;
+use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_keys::verify;
 use moka::sync::Cache;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::TokenKey;
 use crate::new_callers::NewCallers;
 use crate::view::LastReviewed;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::ports::{Hub, HubError};
-use keyferry_hub::tenant_limit::TenantLimit;
-use keyferry_issuer::publication::Publisher;
 
 /// How long an accepted TokenReview is cached.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(10);

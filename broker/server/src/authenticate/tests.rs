@@ -5,19 +5,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::config::DeliveryType;
+use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Review;
 use keyferry_core::caller::PresentedToken;
-use keyferry_core::config::DeliveryType;
-use keyferry_core::reason::Reason;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::policy_store::PolicyWriter;
+use keyferry_issuer::testing::{FakeClock, SmallWorld};
+use keyferry_testing::{Fault, Route};
 use secrecy::ExposeSecret;
 
 use super::Authenticator;
 use crate::source::Source;
 use crate::view::{LastReviewed, ReviewedPair, View};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::policy_store::PolicyWriter;
-use keyferry_issuer::testing::{FakeClock, SmallWorld};
-use keyferry_testing::{Fault, Route};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -9,15 +9,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{self, BoxFuture};
-use keyferry_core::audience::Audience;
+use keyferry_api::audience::Audience;
+use keyferry_api::config::{DeliveryType, NewCallerLimits, TargetCluster};
+use keyferry_api::name::AccessName;
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::authorise::HubView;
-use keyferry_core::bound_token::MintAnswer;
 use keyferry_core::caller::{PresentedToken, ReviewedUser, TokenReviewAnswer};
-use keyferry_core::config::{DeliveryType, NewCallerLimits, TargetCluster};
-use keyferry_core::name::AccessName;
-use keyferry_core::reason::Reason;
-use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
+use keyferry_hub::clock::Clock;
+use keyferry_hub::policy_store::PolicyWriter;
+use keyferry_hub::ports::{AuditSink, Hub, HubError, Recording};
+use keyferry_hub::random::SystemRandomness;
+use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
+use keyferry_issuer::settings::CallerSettings;
+use keyferry_issuer::testing::{FakeClock, SmallWorld, account_of};
+use keyferry_keys::bound_token::MintAnswer;
+use keyferry_testing::{Grant, Subject};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
@@ -26,14 +34,6 @@ use crate::authenticate::Authenticator;
 use crate::delegate::Delegations;
 use crate::source::Source;
 use crate::view::View;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::policy_store::PolicyWriter;
-use keyferry_hub::ports::{AuditSink, Hub, HubError, Recording};
-use keyferry_hub::random::SystemRandomness;
-use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
-use keyferry_issuer::settings::CallerSettings;
-use keyferry_issuer::testing::{FakeClock, SmallWorld, account_of};
-use keyferry_testing::{Grant, Subject};
 
 const MAX_STALE: Duration = Duration::from_secs(300);
 

@@ -5,17 +5,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Review;
 use keyferry_core::caller::PresentedToken;
-use keyferry_core::reason::Reason;
+use keyferry_hub::clock::Clock;
+use keyferry_issuer::testing::{FakeClock, SmallWorld, account_of};
+use keyferry_testing::{Fault, Grant, Route, Subject};
 use secrecy::ExposeSecret;
 
 use super::Delegations;
 use crate::authenticate::{Authentication, Authenticator};
 use crate::source::Source;
-use keyferry_hub::clock::Clock;
-use keyferry_issuer::testing::{FakeClock, SmallWorld, account_of};
-use keyferry_testing::{Fault, Grant, Route, Subject};
 
 async fn authenticated(world: &SmallWorld, account: &str) -> Authentication {
     let clock: Arc<dyn Clock> = Arc::<FakeClock>::clone(&world.clock);

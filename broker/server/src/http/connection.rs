@@ -285,6 +285,7 @@ mod tests {
 
     use axum::body::Body;
     use axum::http::Response;
+    use keyferry_hub::metrics::Metrics;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::Instant;
 
@@ -292,7 +293,6 @@ mod tests {
     use crate::http::connection_requests::ConnectionRequests;
     use crate::http::gate::{ConnectionLimits, Gate};
     use crate::source::Source;
-    use keyferry_hub::metrics::Metrics;
 
     const TIMES: Times = Times::USUAL;
 

@@ -10,14 +10,13 @@ use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use axum::routing::any;
 use axum::{BoxError, Router};
 use futures::future::Either;
+use keyferry_issuer::managed_issuer::ManagedIssuers;
+use keyferry_issuer::publication::{Document, PublicationReader, Published};
+use keyferry_keys::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
 use tower::{ServiceExt, service_fn};
-
-use keyferry_core::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
 
 use super::listener::HttpService;
 use super::managed_issuers;
-use keyferry_issuer::managed_issuer::ManagedIssuers;
-use keyferry_issuer::publication::{Document, PublicationReader, Published};
 
 struct Shared {
     published: PublicationReader,

@@ -10,14 +10,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Request, Response, StatusCode, Version, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use keyferry_core::bound_token::BoundToken;
-use keyferry_core::config::DeliveryType;
+use keyferry_api::config::DeliveryType;
+use keyferry_api::reason::Reason;
 use keyferry_core::exchange::{
     self, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT,
 };
 use keyferry_core::public_cluster::PublicCluster;
-use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
+use keyferry_keys::bound_token::BoundToken;
 use secrecy::ExposeSecret;
 
 use super::bodies::{Bodies, Full, Share};

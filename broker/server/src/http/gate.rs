@@ -3,9 +3,10 @@
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use keyferry_hub::metrics::Metrics;
+
 use super::shares::{Limits, Pool, PoolUsage, Sources};
 use crate::source::Source;
-use keyferry_hub::metrics::Metrics;
 
 /// Sources with at most this many connections may use the places that are reserved for small
 /// sources.
@@ -199,9 +200,10 @@ mod tests {
     use std::num::NonZeroU32;
     use std::sync::Arc;
 
+    use keyferry_hub::metrics::Metrics;
+
     use super::{ConnectionLimits, Gate, Refused};
     use crate::source::Source;
-    use keyferry_hub::metrics::Metrics;
 
     fn gate(connections: u32, handshakes: u32, per_source: u32) -> Arc<Gate> {
         Gate::new(

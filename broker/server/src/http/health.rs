@@ -8,7 +8,6 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::metrics::Metrics;
 use keyferry_issuer::publication::PublicationReader;

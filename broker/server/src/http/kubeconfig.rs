@@ -7,11 +7,11 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, Method, Response, StatusCode, header};
+use keyferry_api::config::DeliveryType;
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::reason::Reason;
 use keyferry_core::caller::PresentedToken;
-use keyferry_core::config::DeliveryType;
 use keyferry_core::kubeconfig::{self, KubeconfigParts};
-use keyferry_core::name::{AccessName, Namespace, ObjectName};
-use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
 use secrecy::ExposeSecret;
 

@@ -15,8 +15,11 @@ use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioTimer;
 use jiff::Timestamp;
-use keyferry_core::config::{Listener, TlsFiles};
-use keyferry_core::reason::Reason;
+use keyferry_api::config::{Listener, TlsFiles};
+use keyferry_api::reason::Reason;
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::reload_signal::ReloadSignal;
 use rustls::SupportedProtocolVersion;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -29,9 +32,6 @@ use super::gate::{ConnectionLimits, Gate};
 use super::serving_certificate::{
     Files, Requirements, ServingCertificate, ServingCertificateError,
 };
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::reload_signal::ReloadSignal;
 
 /// How many bytes a client may send over HTTP/2 before they are read. It is the protocol's default
 /// and about as much as one form. Each waiting frame costs some hundred bytes beside its content.

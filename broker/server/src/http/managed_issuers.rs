@@ -7,10 +7,10 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, Response, StatusCode};
 use axum::routing::any;
-
-use super::discovery;
 use keyferry_issuer::managed_issuer::{ManagedIssuers, OwnDocuments};
 use keyferry_issuer::publication::Document;
+
+use super::discovery;
 
 #[derive(Clone)]
 struct Shared {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use keyferry_core::reason::Reason;
+use keyferry_api::reason::Reason;
 use serde_json::json;
 
 use crate::broker::Refusal;

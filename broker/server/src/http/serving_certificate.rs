@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use keyferry_core::config::TlsFiles;
-use keyferry_core::reason::Reason;
-use keyferry_core::serving_certificate;
+use keyferry_api::config::TlsFiles;
+use keyferry_api::reason::Reason;
+use keyferry_keys::serving_certificate;
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
@@ -174,12 +174,12 @@ fn bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
 mod tests {
     use std::time::Duration;
 
-    use keyferry_core::config::TlsFiles;
+    use keyferry_api::config::TlsFiles;
+    use keyferry_hub::clock::{Clock, SystemClock};
+    use keyferry_testing::Authority;
     use secrecy::ExposeSecret;
 
     use super::{Files, Requirements, ServingCertificate};
-    use keyferry_hub::clock::{Clock, SystemClock};
-    use keyferry_testing::Authority;
 
     #[test]
     fn each_fault_is_named_with_its_file_and_its_fix() {

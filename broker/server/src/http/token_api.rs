@@ -10,7 +10,7 @@ use axum::routing::any;
 use futures::FutureExt;
 use futures::future::Either;
 use hyper::body::Incoming;
-use keyferry_core::reason::Reason;
+use keyferry_api::reason::Reason;
 use tower::{ServiceExt, service_fn};
 
 use super::bodies::Bodies;

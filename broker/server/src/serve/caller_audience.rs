@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use keyferry_core::config::ServerConfiguration;
-use keyferry_core::reason::Reason;
-
-use super::ServeError;
+use keyferry_api::config::ServerConfiguration;
+use keyferry_api::reason::Reason;
 use keyferry_hub::live::LiveObjects;
 use keyferry_issuer::audience_guard::AudienceGuard;
 use keyferry_issuer::publication::PublicationReader;
+
+use super::ServeError;
 
 /// The pause between attempts while the hub is unreachable.
 const RETRY: Duration = Duration::from_secs(1);

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use keyferry_core::reason::Reason;
-
-use crate::http::listener::ListenError;
+use keyferry_api::reason::Reason;
 use keyferry_hub::client::ClientError;
 use keyferry_hub::config_file;
+
+use crate::http::listener::ListenError;
 
 /// Why the server could not start or had to stop.
 #[derive(Debug, thiserror::Error)]

@@ -6,18 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keyferry_core::config::{ObjectSource, Policy, ServerConfiguration};
-use keyferry_core::lifetime;
-use keyferry_core::managed_issuer::RotationPolicy;
-use keyferry_core::service_account::ServiceAccount;
-use tokio::sync::watch as watch_channel;
-use tokio::task::JoinSet;
-
-use self::on_hub::OnHub;
-use super::{ServeError, ServeOptions};
-use crate::authenticate::Authenticator;
-use crate::broker::{Broker, BrokerParts};
-use crate::delegate::Delegations;
+use keyferry_api::config::{ObjectSource, Policy, ServerConfiguration};
+use keyferry_api::lifetime;
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_controller::objects as controller_objects;
 use keyferry_controller::{canary, certificates, issuer_keys, lead, publish, renew, self_check};
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
@@ -48,6 +39,15 @@ use keyferry_issuer::managed_issuer::{
 use keyferry_issuer::mint::{Mint, MintParts};
 use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
 use keyferry_issuer::settings::CallerSettings;
+use keyferry_keys::managed_issuer::RotationPolicy;
+use tokio::sync::watch as watch_channel;
+use tokio::task::JoinSet;
+
+use self::on_hub::OnHub;
+use super::{ServeError, ServeOptions};
+use crate::authenticate::Authenticator;
+use crate::broker::{Broker, BrokerParts};
+use crate::delegate::Delegations;
 
 /// How long a start waits for the first check of the key sets of managed issuers.
 const FIRST_ROUND: Duration = Duration::from_secs(10);

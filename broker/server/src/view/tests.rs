@@ -5,17 +5,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use keyferry_api::config::DeliveryType;
+use keyferry_api::moment::Deadline;
+use keyferry_api::name::{AccessName, Namespace};
+use keyferry_api::service_account::Uid;
 use keyferry_core::authorise::{self, Requester, Review};
-use keyferry_core::config::DeliveryType;
-use keyferry_core::moment::Deadline;
-use keyferry_core::name::{AccessName, Namespace};
-use keyferry_core::service_account::Uid;
-
-use super::{LastReviewed, ReviewedPair, View};
 use keyferry_hub::clock::Clock;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_issuer::testing::{SmallWorld, account_of};
+
+use super::{LastReviewed, ReviewedPair, View};
 
 const HTTP: &[DeliveryType] = &[DeliveryType::HTTP];
 const EITHER: &[DeliveryType] = &[DeliveryType::HTTP, DeliveryType::Exec];

@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::*;
 use keyferry_testing::{Authority, EmbeddedHub, HubOptions};
+
+use super::*;
 
 const AUDIENCE: &str = "https://prod.example.com";
 const ADDRESS: &str = "https://prod.example.com:6443";

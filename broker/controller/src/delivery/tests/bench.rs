@@ -5,13 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use keyferry_api::config;
+use keyferry_api::name::AccessName;
 use keyferry_core::audit::AuditRecord;
-use keyferry_core::config;
-use keyferry_core::name::AccessName;
-use secrecy::SecretString;
-use serde_json::{Value, json};
-
-use crate::delivery::{Deliveries, DeliveryParts, Next};
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::metrics::Metrics;
@@ -23,6 +19,10 @@ use keyferry_hub::ports::{
 use keyferry_hub::random::SystemRandomness;
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_issuer::testing::{CONFIGURATION, FakeObjects, SmallWorld, activation_delay};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use crate::delivery::{Deliveries, DeliveryParts, Next};
 
 /// The path of the access.
 pub(super) const ACCESS: &str =

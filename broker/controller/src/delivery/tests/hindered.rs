@@ -1,10 +1,10 @@
 //! Tests that each obstacle has its reason, costs no token, and can pass.
 
+use keyferry_hub::admission_policy::Standing;
+use keyferry_issuer::testing::Failing;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, SECRET, secret};
-use keyferry_hub::admission_policy::Standing;
-use keyferry_issuer::testing::Failing;
 
 #[tokio::test]
 async fn what_cannot_be_read_is_not_written_over() {

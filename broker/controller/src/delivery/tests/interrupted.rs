@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
+use keyferry_issuer::testing::Failing;
 use serde_json::json;
 
 use super::bench::{ACCESS, Bench, SECRET, annotation, secret};
 use crate::delivery::Next;
-use keyferry_issuer::testing::Failing;
 
 /// Asserts that there is one object, of this access, that its token is recorded, and that the
 /// status covers all exposed tokens.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::config::Policy;
 use keyferry_core::access_status::TargetIdentity;
-use keyferry_core::config::Policy;
+use keyferry_hub::ports::ProbeAnswer;
+use keyferry_issuer::testing::Failing;
 use serde_json::json;
 
 use super::bench::{ACCESS, Bench, SECRET, secret};
-use keyferry_hub::ports::ProbeAnswer;
-use keyferry_issuer::testing::Failing;
 
 #[tokio::test]
 async fn no_token_before_the_finalizer() {

@@ -1,10 +1,10 @@
 //! Tests of STATUS, the one-line summary of an access.
 
 use keyferry_core::access_status::TargetIdentity;
+use keyferry_hub::ports::ProbeAnswer;
 use serde_json::{Value, json};
 
 use super::bench::{ACCESS, Bench};
-use keyferry_hub::ports::ProbeAnswer;
 
 fn probed() -> Value {
     json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "probe": "Report" })

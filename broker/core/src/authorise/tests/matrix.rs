@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use keyferry_api::config::{DeliveryType, Policy, read};
+use keyferry_api::name::AccessName;
+
 use super::{BY_LABEL, HEAD, Hub, access, target};
 use crate::authorise::{Requester, Review, Via, grant, pair};
 use crate::caller::tests::verified;
-use crate::config::{DeliveryType, Policy, read};
-use crate::name::AccessName;
 
 const NAMESPACES: [&str; 4] = ["tenant-a", "tenant-b", "kube-system", "keyferry-system"];
 const NAMES: [&str; 3] = ["reconciler", "notifier", "stranger"];

@@ -170,7 +170,7 @@ async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
     let before = store.set();
     // Foreign keys, backdated by a day, replace all others.
     let now = world.clock.now();
-    let yesterday = keyferry_core::moment::Moment {
+    let yesterday = keyferry_api::moment::Moment {
         wall: now.wall - jiff::SignedDuration::from_hours(24),
         ..now
     };
@@ -241,7 +241,7 @@ async fn a_set_made_for_another_audience_signs_nothing() {
     let published = replica.jwks();
     let name = ObjectName::new("prod").unwrap();
     let target = world.policy.targets.get_mut(&name).unwrap();
-    target.audience = keyferry_core::audience::Audience::new("https://other.example.test").unwrap();
+    target.audience = keyferry_api::audience::Audience::new("https://other.example.test").unwrap();
     replica.keeper.round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),

@@ -1,10 +1,11 @@
 //! Tests of tokens of a managed issuer: how they are minted and cached.
 
+use keyferry_api::config::DeliveryType;
+use keyferry_api::name::AccessName;
 use keyferry_core::authorise::{self, Requester, Review};
-use keyferry_core::claims::ServiceAccountClaims;
-use keyferry_core::config::DeliveryType;
-use keyferry_core::jwt::UnverifiedJwt;
-use keyferry_core::name::AccessName;
+use keyferry_hub::random::SystemRandomness;
+use keyferry_keys::claims::ServiceAccountClaims;
+use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::ExposeSecret;
 
 use super::*;
@@ -12,7 +13,6 @@ use crate::audience_guard::AudienceGuard;
 use crate::managed_issuer::Signer;
 use crate::mint::{FromCache, Mint, MintParts};
 use crate::testing::{FakeClock, account_of};
-use keyferry_hub::random::SystemRandomness;
 
 const NOTHING: Duration = Duration::ZERO;
 
@@ -40,12 +40,12 @@ fn mint(world: &SmallWorld, replica: &Replica) -> (Mint, Arc<LocalSigner>) {
         clock,
         random,
         metrics: world.metrics.clone(),
-        activation_delay: keyferry_core::lifetime::activation_delay(Duration::from_secs(60)),
+        activation_delay: keyferry_api::lifetime::activation_delay(Duration::from_secs(60)),
     });
     (mint, signer)
 }
 
-fn claims(token: &keyferry_core::bound_token::BoundToken) -> ServiceAccountClaims {
+fn claims(token: &keyferry_keys::bound_token::BoundToken) -> ServiceAccountClaims {
     ServiceAccountClaims::read(&UnverifiedJwt::parse(token.secret().expose_secret()).unwrap())
         .unwrap()
 }
@@ -157,7 +157,7 @@ async fn a_grant_for_another_audience_is_not_signed() {
         .targets
         .get_mut(&ObjectName::new("prod").unwrap())
         .unwrap();
-    target.audience = keyferry_core::audience::Audience::new("https://other.example.test").unwrap();
+    target.audience = keyferry_api::audience::Audience::new("https://other.example.test").unwrap();
     let grant = world.grant("tenant-a/prod");
     let consent = HubsConsent::ask(&*world.port, &world.publisher, &*world.clock, &grant)
         .await
@@ -195,7 +195,7 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
     replica.keeper.round(&world.policy).await;
     world.clock.advance(Duration::from_secs(3));
     let rotated = mint.token(&fresh, NOTHING).await.unwrap();
-    let kid = |token: &keyferry_core::bound_token::BoundToken| {
+    let kid = |token: &keyferry_keys::bound_token::BoundToken| {
         UnverifiedJwt::parse(token.secret().expose_secret())
             .unwrap()
             .kid()

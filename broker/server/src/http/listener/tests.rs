@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
-use keyferry_core::config::{Listener, TlsFiles};
+use keyferry_api::config::{Listener, TlsFiles};
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::reload_signal::ReloadSignal;
+use keyferry_testing::Authority;
 use rustls::SupportedProtocolVersion;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -20,9 +23,6 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::{Bounds, PlainListener, TlsListener};
 use crate::http::connection::Times;
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_testing::Authority;
 
 /// Longer than any wait in these tests takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);

@@ -2,17 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use axum::body::{Body, to_bytes};
-use axum::http::{Method, Request, Response, StatusCode, header};
-use tower::ServiceExt;
-
 use std::sync::Arc;
-
 use std::time::Duration;
 
-use keyferry_core::config::TokenIssuer;
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request, Response, StatusCode, header};
+use keyferry_api::config::TokenIssuer;
 use keyferry_issuer::testing::SmallWorld;
 use keyferry_issuer::testing::managed_issuers::{Replica, world};
+use tower::ServiceExt;
 
 use crate::http::discovery;
 

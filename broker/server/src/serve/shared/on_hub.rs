@@ -5,11 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_core::admission_policy::HubSite;
-use keyferry_core::lifetime;
-use keyferry_core::service_account::ServiceAccount;
-
-use super::Shared;
+use keyferry_api::lifetime;
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_controller::admission_policies::{
     self, AdmissionPolicyChecks, KnownSite, OtherAdmissionPolicies,
 };
@@ -20,6 +17,7 @@ use keyferry_controller::pairing::{self, PairingParts, UnlistedAudiences};
 use keyferry_controller::pairing_trial::PairingTrial;
 use keyferry_controller::target_probe::HttpsProbe;
 use keyferry_controller::target_status::{self, TargetStatusParts};
+use keyferry_core::admission_policy::HubSite;
 use keyferry_hub::admission_policy::AdmissionPolicyWriter;
 use keyferry_hub::hub_facts::KubeHubFacts;
 use keyferry_hub::object_store::{Faults, ObjectStore};
@@ -27,6 +25,8 @@ use keyferry_hub::objects::KubeObjects;
 use keyferry_hub::ports::{AuditSink, HubObjects, TargetProbe};
 use keyferry_hub::random::{Random, SystemRandomness};
 use keyferry_issuer::mint::Mint;
+
+use super::Shared;
 
 /// The state of the hub's TargetClusters and TargetAccesses, if policy comes from them.
 pub(super) struct OnHub {

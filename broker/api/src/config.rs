@@ -1,0 +1,333 @@
+//! The configuration: a YAML stream with a `ServerConfiguration` first, followed by the same
+//! `TargetCluster` and `TargetAccess` objects that the CRDs define.
+//!
+//! [`read`] takes the file's text and returns the configuration, or every mistake in it with path,
+//! line and fix. The result is typed, so that nothing has to be checked a second time.
+
+mod access;
+mod address;
+mod allow;
+mod check;
+mod document;
+mod mistake;
+mod node;
+mod selector;
+mod server;
+mod span;
+mod stored;
+mod strict;
+mod target;
+mod typed;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::name::{AccessName, ObjectName};
+use crate::service_account::Uid;
+
+pub use access::{ArgoCd, ArgoCdForm, DeletionPolicy, Delivery, DeliveryType, Probe, TargetAccess};
+pub use address::{proxy as proxy_address, server as server_address, server_name};
+pub use allow::{AllowRule, NamespaceRule};
+pub use document::MAX_CONFIG_BYTES;
+pub use mistake::{ConfigError, Mistake};
+pub use selector::{NamespaceSelector, selects_by};
+pub use server::{
+    HubEndpoint, Listener, ManagedIssuers, NewCallerLimits, ObjectSource, ServerConfiguration,
+    TlsFiles,
+};
+pub use stored::{
+    Assembled, DrainingTarget, FINALIZER, Finalizers, ObjectFault, Record, StoredAccess,
+    StoredObjects, StoredTarget,
+};
+pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
+
+use document::Document;
+
+/// The checked content of one configuration file.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The settings of this process.
+    pub server: ServerConfiguration,
+    /// Which callers may use which targets.
+    pub policy: Policy,
+}
+
+/// The targets and accesses. Apart from the hub's live objects, they are the authoriser's only
+/// input.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Every TargetCluster by name. No two have the same audience.
+    pub targets: BTreeMap<ObjectName, TargetCluster>,
+    /// Every TargetAccess by namespace and name.
+    pub accesses: BTreeMap<AccessName, TargetAccess>,
+    /// The namespace of Keyferry and of the Secrets that targets name. No tokens are minted for its
+    /// ServiceAccounts.
+    pub own_namespace: Option<crate::name::Namespace>,
+}
+
+impl Policy {
+    /// The accesses whose target does not exist, each with the target's name. This is not a
+    /// mistake: the two can be created in either order.
+    pub fn dangling(&self) -> Vec<(AccessName, ObjectName)> {
+        let missing = |access: &&TargetAccess| !self.targets.contains_key(&access.target);
+        self.accesses
+            .values()
+            .filter(missing)
+            .map(|access| (access.name.clone(), access.target.clone()))
+            .collect()
+    }
+
+    /// Returns the mistake of a target whose audience is the running process's active audience for
+    /// callers' tokens.
+    pub fn mistake_of_caller_audience(
+        &self,
+        in_force: &crate::audience::Audience,
+    ) -> Option<Mistake> {
+        let target = self
+            .targets
+            .values()
+            .find(|target| target.audience == *in_force)?;
+        Some(Mistake {
+            object: format!("TargetCluster/{}", target.name),
+            path: "spec.audience".to_owned(),
+            line: 0,
+            problem: "is the callerAudience that the running process still has, so a target could \
+                use its tokens to call Keyferry"
+                .to_owned(),
+            fix: "restart Keyferry with the new callerAudience first, or choose another audience"
+                .to_owned(),
+        })
+    }
+}
+
+/// A hash of an object's spec, or of its UID and `metadata.generation` on the hub. It changes
+/// whenever the spec changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Generation(u64);
+
+impl Generation {
+    /// The generation of a parsed `spec`, so comments and layout do not count.
+    pub(crate) fn of(spec: &serde_json::Value) -> Self {
+        Self::hash(&canonical(spec))
+    }
+
+    /// The generation of an object of the hub. An object recreated under the same name has another
+    /// one.
+    pub(crate) fn of_object(uid: &Uid, generation: i64) -> Self {
+        Self::hash(&format!("{uid} {generation}"))
+    }
+
+    fn hash(text: &str) -> Self {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+        let first = digest
+            .as_ref()
+            .first_chunk::<8>()
+            .copied()
+            .unwrap_or_default();
+        Self(u64::from_be_bytes(first))
+    }
+}
+
+/// Writes JSON with sorted members, whatever map `serde_json` was built with.
+pub fn canonical(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Object(members) => {
+            let sorted: BTreeMap<&String, String> = members
+                .iter()
+                .map(|(key, value)| (key, canonical(value)))
+                .collect();
+            let members: Vec<String> = sorted
+                .into_iter()
+                .map(|(key, value)| format!("{key:?}:{value}"))
+                .collect();
+            format!("{{{}}}", members.join(","))
+        }
+        serde_json::Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(canonical).collect::<Vec<_>>().join(",")
+        ),
+        scalar => scalar.to_string(),
+    }
+}
+
+/// Settings of the command line or the environment, which override the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `--enable-keyferry-issuer`: whether targets may have `issuer: Keyferry`.
+    pub enable_managed_issuers: Option<bool>,
+    /// `--cluster-resource-namespace`: the namespace of the Secrets that cluster-scoped objects
+    /// name.
+    pub cluster_resource_namespace: Option<crate::name::Namespace>,
+}
+
+impl Overrides {
+    /// Overrides for commands that only read a server's file: they accept managed issuers.
+    pub fn of_a_reader() -> Self {
+        Self {
+            enable_managed_issuers: Some(true),
+            cluster_resource_namespace: None,
+        }
+    }
+}
+
+/// Reads a configuration file's text.
+///
+/// # Errors
+/// [`ConfigError`] lists every mistake that could be found, each with its location and its fix.
+pub fn read(text: &str) -> Result<Configuration, ConfigError> {
+    read_with(text, Overrides::default())
+}
+
+/// Reads a configuration file's text with settings that override it.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, ConfigError> {
+    let documents = document::documents(text)?;
+    let mut mistakes = Vec::new();
+    let mut server = None;
+    let mut policy = Policy::default();
+    check_heads(&documents, &mut mistakes);
+    for document in &documents {
+        match (document.api_version(), document.kind()) {
+            (server::API_VERSION, "ServerConfiguration") => {
+                let read = server::read(document, &overrides, &mut mistakes);
+                server = server.or(read);
+            }
+            (target::API_VERSION, "TargetCluster") => {
+                target::read(document, &mut policy, &mut mistakes)
+            }
+            (target::API_VERSION, "TargetAccess") => {
+                access::read(document, &mut policy, &mut mistakes)
+            }
+            _ => mistakes.push(unknown_kind(document)),
+        }
+    }
+    check_names(&documents, &mut mistakes);
+    target::check_audiences(
+        &documents,
+        server::caller_audience_of(&documents),
+        &mut mistakes,
+    );
+    target::check_issuers(&documents, server.as_ref(), &mut mistakes);
+    check_place(&documents, server.as_ref(), &mut mistakes);
+    match server {
+        Some(server)
+            if mistakes.is_empty()
+                && target::leave_room(&documents, &policy, server.max_age, &mut mistakes) =>
+        {
+            policy.own_namespace = Some(server.cluster_resource_namespace.clone());
+            Ok(Configuration { server, policy })
+        }
+        _ => Err(ConfigError { mistakes }),
+    }
+}
+
+/// Checks that there is exactly one ServerConfiguration and that it is the first document.
+fn check_heads(documents: &[Document], mistakes: &mut Vec<Mistake>) {
+    let heads: Vec<usize> = documents
+        .iter()
+        .enumerate()
+        .filter(|(_, document)| document.kind() == "ServerConfiguration")
+        .map(|(index, _)| index)
+        .collect();
+    match heads.as_slice() {
+        [] => mistakes.push(Mistake::whole_file(
+            "the file holds no ServerConfiguration",
+            "add one as its first document",
+        )),
+        [0] => {}
+        [first, others @ ..] => {
+            if *first != 0 {
+                mistakes.extend(documents.get(*first).map(|it| {
+                    it.mistake(
+                        "kind",
+                        "the ServerConfiguration is not the first document",
+                        "move it up",
+                    )
+                }));
+            }
+            let others = others.iter().filter_map(|index| documents.get(*index));
+            mistakes.extend(others.map(|it| {
+                it.mistake(
+                    "kind",
+                    "the file has a second ServerConfiguration",
+                    "keep one, as the first document",
+                )
+            }));
+        }
+    }
+}
+
+/// Refuses objects in the file if the hub's custom resources are used: they would be ignored
+/// silently.
+fn check_place(
+    documents: &[Document],
+    server: Option<&ServerConfiguration>,
+    mistakes: &mut Vec<Mistake>,
+) {
+    if server.is_none_or(|server| server.objects == ObjectSource::File) {
+        return;
+    }
+    for document in documents
+        .iter()
+        .filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess"))
+    {
+        let problem = "is in the file, but the ServerConfiguration has objects: CustomResources";
+        mistakes.push(document.mistake(
+            "",
+            problem,
+            "apply it to the hub with kubectl and remove it here, or write objects: File",
+        ));
+    }
+}
+
+fn unknown_kind(document: &Document) -> Mistake {
+    let (version, kind) = (document.api_version(), document.kind());
+    if !document.value().is_object() {
+        return document.mistake(
+            "",
+            "the document is not a mapping",
+            "write an object with apiVersion and kind",
+        );
+    }
+    let expected = match kind {
+        "ServerConfiguration" => server::API_VERSION,
+        "TargetCluster" | "TargetAccess" => target::API_VERSION,
+        _ => {
+            let fix = "use ServerConfiguration first, then TargetCluster and TargetAccess";
+            return document.mistake(
+                "kind",
+                format!("{kind:?} is not an object that this file may hold"),
+                fix,
+            );
+        }
+    };
+    document.mistake(
+        "apiVersion",
+        format!("{version:?} has no {kind}"),
+        format!("write {expected}"),
+    )
+}
+
+/// Refuses two objects of one name, since the intended one cannot be guessed.
+fn check_names(documents: &[Document], mistakes: &mut Vec<Mistake>) {
+    let mut known = BTreeSet::new();
+    for document in documents
+        .iter()
+        .filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess"))
+    {
+        let name = document.text("/metadata/name");
+        if !name.is_empty()
+            && !known.insert((document.kind(), document.text("/metadata/namespace"), name))
+        {
+            mistakes.push(document.mistake(
+                "metadata.name",
+                format!("a second {} has this name", document.kind()),
+                "rename or remove one of them",
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! What must hold for any bytes. The fuzz targets call these functions, and so does
+//! `tests/fuzz_smoke.rs` with the stable compiler.
+
+use jiff::{SignedDuration, Timestamp};
+use keyferry_api::audience::Audience;
+use keyferry_api::issuer::Issuer;
+use keyferry_keys::ca_bundle::{CaBundle, MAX_CA_BUNDLE_BYTES, MAX_CERTIFICATES};
+use keyferry_keys::claims::ServiceAccountClaims;
+use keyferry_keys::discovery::{ProviderMetadata, render};
+use keyferry_keys::jwks::{KeySetLimits, PublicKeySet};
+use keyferry_keys::jwt::{MAX_JWT_BYTES, MAX_KID_BYTES, UnverifiedJwt};
+use keyferry_keys::verify::{Expected, check_claims, verify};
+
+/// The issuer of the seeds.
+pub(crate) const ISSUER: &str = "https://hub.example.com";
+
+/// The audience of the seeds.
+pub(crate) const AUDIENCE: &str = "keyferry.dev";
+
+/// The key of the token among the seeds.
+pub(crate) const KEYS: &[u8] = include_bytes!("corpus/jwks/plain.json");
+
+/// A time at which the seeds are valid: 2026-09-21T13:20:00Z.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_second(1_789_996_800).expect("a time")
+}
+
+/// A token that comes apart keeps the limits; one that verifies says what the seed says, for nobody
+/// has its private key any more.
+pub(crate) fn jwt(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let Ok(jwt) = UnverifiedJwt::parse(text) else {
+        return;
+    };
+    assert!(text.len() <= MAX_JWT_BYTES);
+    assert!(
+        jwt.kid()
+            .is_none_or(|kid| (1..=MAX_KID_BYTES).contains(&kid.len()))
+    );
+    assert!(!format!("{jwt:?}").contains(text));
+    let (keys, _) =
+        PublicKeySet::from_upstream(KEYS, KeySetLimits::default()).expect("the seed is a key set");
+    let signed = |token: &str| token.rsplit_once('.').map(|(input, _)| input.to_owned());
+    // Not the whole text: of an ECDSA signature (r, s) anyone can make (r, -s).
+    assert!(
+        verify(&jwt, &keys).is_err() || signed(text) == signed(include_str!("corpus/jwt/plain"))
+    );
+    let Ok(claims) = ServiceAccountClaims::read(&jwt) else {
+        return;
+    };
+    assert!(!claims.issuer.is_empty() && !claims.audiences.is_empty());
+    assert!(claims.expires_at >= Timestamp::UNIX_EPOCH);
+    let (issuer, audience) = (
+        Issuer::new(ISSUER).expect("an issuer"),
+        Audience::new(AUDIENCE).expect("an audience"),
+    );
+    let expected = Expected {
+        issuer: &issuer,
+        audience: &audience,
+        now: now(),
+        longest_life: Some(SignedDuration::from_hours(24)),
+    };
+    if check_claims(&claims, &expected).is_ok() {
+        assert_eq!(
+            (claims.issuer.as_str(), claims.audiences.as_slice()),
+            (ISSUER, &[AUDIENCE.to_owned()][..])
+        );
+        assert!(claims.expires_at > now());
+    }
+}
+
+/// A set that is accepted leaves without private members, in one spelling, and comes back the same.
+pub(crate) fn jwks(data: &[u8]) {
+    let Ok((set, rejected)) = PublicKeySet::from_upstream(data, KeySetLimits::default()) else {
+        return;
+    };
+    assert!(!set.is_empty() && set.len() + rejected.len() <= KeySetLimits::default().keys);
+    let bytes = set.to_bytes();
+    let (again, none) = PublicKeySet::from_upstream(&bytes, KeySetLimits::default())
+        .expect("what leaves can be read");
+    assert!(none.is_empty());
+    assert_eq!(again, set);
+    assert_eq!(again.to_bytes(), bytes);
+    let document: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+    for key in document["keys"].as_array().expect("an array") {
+        for member in key.as_object().expect("an object").keys() {
+            assert!(
+                ["kty", "use", "alg", "kid", "n", "e", "crv", "x", "y"].contains(&member.as_str())
+            );
+        }
+    }
+}
+
+/// A document that is accepted names the issuer that was expected, and so does ours for that
+/// issuer.
+pub(crate) fn discovery(data: &[u8]) {
+    if let Ok(metadata) = ProviderMetadata::from_upstream(data, ISSUER) {
+        assert_eq!(metadata.issuer(), ISSUER);
+    }
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if text.len() > 1024 {
+        return;
+    }
+    let (keys, _) =
+        PublicKeySet::from_upstream(KEYS, KeySetLimits::default()).expect("the seed is a key set");
+    let ours = render(text, text, &keys);
+    let metadata = ProviderMetadata::from_upstream(&ours, text).expect("what we write can be read");
+    assert!(
+        metadata
+            .signing_algorithms()
+            .iter()
+            .eq(keys.algorithms().iter())
+    );
+}
+
+/// A bundle that is accepted leaves as certificates only, and comes back the same.
+pub(crate) fn ca_bundle(data: &[u8]) {
+    let Ok(bundle) = CaBundle::from_pem(data, now()) else {
+        return;
+    };
+    assert!(data.len() <= MAX_CA_BUNDLE_BYTES);
+    assert!((1..=MAX_CERTIFICATES).contains(&bundle.certificates().len()));
+    assert!(bundle.earliest_expiry() >= now());
+    let pem = bundle.to_pem();
+    // The markers, not the text: base64 spells any word of letters by chance.
+    let marker = |line: &str| {
+        matches!(
+            line,
+            "-----BEGIN CERTIFICATE-----" | "-----END CERTIFICATE-----"
+        )
+    };
+    assert!(pem.lines().filter(|line| line.contains('-')).all(marker));
+    let again = CaBundle::from_pem(pem.as_bytes(), now()).expect("what leaves can be read");
+    assert_eq!(again.certificates(), bundle.certificates());
+    assert_eq!(again.to_pem(), pem);
+    assert_eq!(again.ignored_blocks(), 0);
+}

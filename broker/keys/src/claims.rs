@@ -1,0 +1,201 @@
+//! The typed claims that kube-apiserver writes into a bound ServiceAccount token.
+
+use jiff::Timestamp;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
+use serde_json::{Map, Value};
+
+use crate::jwt::UnverifiedJwt;
+
+/// The unverified claims of a bound ServiceAccount token; [`crate::verify`] checks them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceAccountClaims {
+    /// `iss`, byte for byte.
+    pub issuer: String,
+    /// `aud`: at least one entry, none empty; a single string reads as one entry.
+    pub audiences: Vec<String>,
+    /// `exp`, whole seconds.
+    pub expires_at: Timestamp,
+    /// `iat`, whole seconds.
+    pub issued_at: Timestamp,
+    /// `nbf`, whole seconds.
+    pub not_before: Option<Timestamp>,
+    /// `jti`: Kubernetes 1.32 and later always write one.
+    pub token_id: Option<String>,
+    /// The namespace and ServiceAccount of `kubernetes.io`; `sub` names the same.
+    pub identity: ServiceAccountIdentity,
+    /// `kubernetes.io.pod`: the token is invalid once this Pod is gone.
+    pub pod: Option<BoundObject>,
+    /// `kubernetes.io.node`: the Node of the Pod, or the Node to which the token is bound.
+    pub node: Option<BoundObject>,
+    /// `kubernetes.io.secret`: the token is invalid once this Secret is gone.
+    pub secret: Option<BoundObject>,
+}
+
+/// An object that a token names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundObject {
+    /// Its name.
+    pub name: ObjectName,
+    /// Its UID; kube-apiserver omits a Node's if it does not know it.
+    pub uid: Option<Uid>,
+}
+
+/// Why claims are not those of a bound ServiceAccount token. Names the claim, never its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimsFormError {
+    /// A required claim is missing. Without `kubernetes.io` it is not a bound token, but perhaps a
+    /// legacy one.
+    #[error("token has no claim {0}")]
+    Missing(&'static str),
+    /// A claim has another JSON type, is an empty string where a value is needed, or is longer than
+    /// any real one.
+    #[error("token has a claim {0} of the wrong form")]
+    WrongForm(&'static str),
+    /// A time that is not a whole number of seconds, or lies outside the years 1970 to 9999.
+    #[error("token has a claim {0} that is no whole number of seconds between 1970 and 9999")]
+    NotATime(&'static str),
+    /// `sub` names a ServiceAccount other than the one in `kubernetes.io`, or none.
+    #[error("token has a sub that disagrees with its kubernetes.io claim")]
+    SubjectDisagrees,
+}
+
+impl ServiceAccountClaims {
+    /// Reads the claims of a token, verified or not.
+    ///
+    /// # Errors
+    /// [`ClaimsFormError`] names the first claim that is not as kube-apiserver writes it.
+    pub fn read(jwt: &UnverifiedJwt) -> Result<Self, ClaimsFormError> {
+        Self::from_members(jwt.claims())
+    }
+
+    /// Reads claims that were parsed with [`crate::json`].
+    ///
+    /// # Errors
+    /// [`ClaimsFormError`] names the first claim that is not as kube-apiserver writes it.
+    pub fn from_members(claims: &Map<String, Value>) -> Result<Self, ClaimsFormError> {
+        let bound = object(claims, "kubernetes.io", "kubernetes.io")?
+            .ok_or(ClaimsFormError::Missing("kubernetes.io"))?;
+        let identity = identity(bound)?;
+        let subject = required(text(claims, "sub", "sub")?, "sub")?;
+        if subject != identity.account.username() {
+            return Err(ClaimsFormError::SubjectDisagrees);
+        }
+        Ok(Self {
+            issuer: required(text(claims, "iss", "iss")?, "iss")?.to_owned(),
+            audiences: audiences(claims)?,
+            expires_at: required(time(claims, "exp")?, "exp")?,
+            issued_at: required(time(claims, "iat")?, "iat")?,
+            not_before: time(claims, "nbf")?,
+            token_id: text(claims, "jti", "jti")?.map(str::to_owned),
+            identity,
+            pod: bound_object(bound, "pod", "kubernetes.io.pod")?,
+            node: bound_object(bound, "node", "kubernetes.io.node")?,
+            secret: bound_object(bound, "secret", "kubernetes.io.secret")?,
+        })
+    }
+}
+
+fn identity(bound: &Map<String, Value>) -> Result<ServiceAccountIdentity, ClaimsFormError> {
+    const NAMESPACE: &str = "kubernetes.io.namespace";
+    const ACCOUNT: &str = "kubernetes.io.serviceaccount";
+    const NAME: &str = "kubernetes.io.serviceaccount.name";
+    const UID: &str = "kubernetes.io.serviceaccount.uid";
+    let namespace = required(text(bound, "namespace", NAMESPACE)?, NAMESPACE)?;
+    let account =
+        object(bound, "serviceaccount", ACCOUNT)?.ok_or(ClaimsFormError::Missing(ACCOUNT))?;
+    let name = required(text(account, "name", NAME)?, NAME)?;
+    let uid = required(text(account, "uid", UID)?, UID)?;
+    Ok(ServiceAccountIdentity {
+        account: ServiceAccount {
+            namespace: Namespace::new(namespace)
+                .map_err(|_| ClaimsFormError::WrongForm(NAMESPACE))?,
+            name: ObjectName::new(name).map_err(|_| ClaimsFormError::WrongForm(NAME))?,
+        },
+        uid: Uid::new(uid).map_err(|_| ClaimsFormError::WrongForm(UID))?,
+    })
+}
+
+fn bound_object(
+    bound: &Map<String, Value>,
+    member: &str,
+    claim: &'static str,
+) -> Result<Option<BoundObject>, ClaimsFormError> {
+    let Some(named) = object(bound, member, claim)? else {
+        return Ok(None);
+    };
+    let name = required(text(named, "name", claim)?, claim)?;
+    let uid = text(named, "uid", claim)?.map(Uid::new).transpose();
+    Ok(Some(BoundObject {
+        name: ObjectName::new(name).map_err(|_| ClaimsFormError::WrongForm(claim))?,
+        uid: uid.map_err(|_| ClaimsFormError::WrongForm(claim))?,
+    }))
+}
+
+fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, ClaimsFormError> {
+    const WRONG: ClaimsFormError = ClaimsFormError::WrongForm("aud");
+    let entry = |value: &Value| match value {
+        Value::String(audience) if !audience.is_empty() => Ok(audience.clone()),
+        _ => Err(WRONG),
+    };
+    match claims.get("aud") {
+        None => Err(ClaimsFormError::Missing("aud")),
+        Some(Value::Array(entries)) if entries.is_empty() => Err(WRONG),
+        Some(Value::Array(entries)) => entries.iter().map(entry).collect(),
+        Some(single) => Ok(vec![entry(single)?]),
+    }
+}
+
+/// Reads a NumericDate (RFC 7519 section 2). Kubernetes uses whole seconds only.
+fn time(
+    claims: &Map<String, Value>,
+    claim: &'static str,
+) -> Result<Option<Timestamp>, ClaimsFormError> {
+    let Some(value) = claims.get(claim) else {
+        return Ok(None);
+    };
+    let seconds = value
+        .as_i64()
+        .filter(|seconds| *seconds >= 0)
+        .ok_or(ClaimsFormError::NotATime(claim))?;
+    Timestamp::from_second(seconds)
+        .map(Some)
+        .map_err(|_| ClaimsFormError::NotATime(claim))
+}
+
+fn object<'a>(
+    members: &'a Map<String, Value>,
+    member: &str,
+    claim: &'static str,
+) -> Result<Option<&'a Map<String, Value>>, ClaimsFormError> {
+    match members.get(member) {
+        None => Ok(None),
+        Some(Value::Object(object)) => Ok(Some(object)),
+        Some(_) => Err(ClaimsFormError::WrongForm(claim)),
+    }
+}
+
+fn text<'a>(
+    members: &'a Map<String, Value>,
+    member: &str,
+    claim: &'static str,
+) -> Result<Option<&'a str>, ClaimsFormError> {
+    match members.get(member) {
+        None => Ok(None),
+        Some(Value::String(text)) if !text.is_empty() && text.len() <= MAX_CLAIM_BYTES => {
+            Ok(Some(text))
+        }
+        Some(_) => Err(ClaimsFormError::WrongForm(claim)),
+    }
+}
+
+/// Longer than any issuer (600), subject (338) or UID. It bounds the audit record; it is not a rule
+/// of Kubernetes.
+const MAX_CLAIM_BYTES: usize = 1024;
+
+fn required<T>(value: Option<T>, claim: &'static str) -> Result<T, ClaimsFormError> {
+    value.ok_or(ClaimsFormError::Missing(claim))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! The public keys that targets verify with: read from an untrusted hub and published in one
+//! canonical form.
+//!
+//! A hub's answer (RFC 7517) is parsed into typed public keys and written again from them, so
+//! nothing else in it is published. Key types that old verifiers do not support are left out,
+//! because a single one makes them drop the whole set.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::json::{JsonError, JsonLimits, MAX_JSON_DEPTH, read_object};
+use crate::jwt::SigningAlgorithm;
+
+pub use key::{Curve, KeyMaterial, PublicKey};
+pub use rejection::{RejectReason, RejectedKey};
+pub use rsa::RsaFault;
+
+mod key;
+mod rejection;
+pub(crate) mod rsa;
+
+/// Limits on an upstream key set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySetLimits {
+    /// Maximum size of the answer in bytes.
+    pub bytes: usize,
+    /// Maximum number of entries in `keys`, including unusable ones.
+    pub keys: usize,
+}
+
+impl Default for KeySetLimits {
+    /// 1 MiB and 200 keys; a hub has two or three.
+    fn default() -> Self {
+        Self {
+            bytes: 1 << 20,
+            keys: 200,
+        }
+    }
+}
+
+/// Why an answer is refused as a whole. No part of it is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JwksError {
+    /// Not a strict JSON object.
+    #[error("key set cannot be read")]
+    Json(#[source] JsonError),
+    /// `keys` is missing or not an array.
+    #[error("key set has no array `keys`")]
+    NoKeysArray,
+    /// More entries than allowed.
+    #[error("key set has {found} keys, more than the {limit} allowed")]
+    TooManyKeys {
+        /// The number of entries in `keys`.
+        found: usize,
+        /// The maximum number of entries.
+        limit: usize,
+    },
+    /// A key has a private member, so the server has published a private key. The whole set is
+    /// refused.
+    #[error("key set holds a private key")]
+    PrivateKeyInSet,
+    /// Two different usable keys have the same `kid`.
+    #[error("key set has two different keys under one kid")]
+    KidClash,
+    /// No key remains that a target could verify with.
+    #[error("key set has no usable key among its {0}")]
+    NoUsableKey(usize),
+}
+
+/// Public keys, each under its own `kid`. Only [`PublicKeySet::revoked_whole`] makes an empty set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKeySet {
+    keys: BTreeMap<String, PublicKey>,
+}
+
+impl PublicKeySet {
+    /// Reads an upstream's answer. Unusable keys are left out and reported; an unsafe answer is
+    /// refused as a whole.
+    ///
+    /// # Errors
+    /// [`JwksError`] says why no part of the answer is used.
+    pub fn from_upstream(
+        bytes: &[u8],
+        limits: KeySetLimits,
+    ) -> Result<(Self, Vec<RejectedKey>), JwksError> {
+        let document = read_object(
+            bytes,
+            JsonLimits {
+                bytes: limits.bytes,
+                depth: MAX_JSON_DEPTH,
+            },
+        )
+        .map_err(JwksError::Json)?;
+        let entries = document
+            .get("keys")
+            .and_then(Value::as_array)
+            .ok_or(JwksError::NoKeysArray)?;
+        if entries.iter().any(holds_private_member) {
+            return Err(JwksError::PrivateKeyInSet);
+        }
+        if entries.len() > limits.keys {
+            return Err(JwksError::TooManyKeys {
+                found: entries.len(),
+                limit: limits.keys,
+            });
+        }
+        let mut usable = Vec::new();
+        let mut rejected = Vec::new();
+        for entry in entries {
+            match PublicKey::from_entry(entry) {
+                Ok(key) => usable.push(key),
+                Err(why) => rejected.push(RejectedKey::new(entry, why)),
+            }
+        }
+        let set = collect(usable, entries.len())?;
+        Ok((set, rejected))
+    }
+
+    /// Makes a set of keys that were read before. Equal keys are merged.
+    ///
+    /// # Errors
+    /// [`JwksError::KidClash`] or [`JwksError::NoUsableKey`].
+    pub fn from_keys(keys: impl IntoIterator<Item = PublicKey>) -> Result<Self, JwksError> {
+        collect(keys, 0)
+    }
+
+    /// The empty set, for when every key was revoked by hand. Nothing else makes an empty set.
+    pub fn revoked_whole() -> Self {
+        Self {
+            keys: BTreeMap::new(),
+        }
+    }
+
+    /// Encodes the set as in RFC 7517 section 5, sorted by `kid`: the same bytes for the same keys.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let keys: Vec<String> = self.keys.values().map(PublicKey::to_json).collect();
+        format!("{{\"keys\":[{}]}}", keys.join(",")).into_bytes()
+    }
+
+    /// The keys, sorted by `kid`.
+    pub fn keys(&self) -> impl Iterator<Item = &PublicKey> {
+        self.keys.values()
+    }
+
+    /// The `kid` of every key, sorted.
+    pub fn kids(&self) -> impl Iterator<Item = &str> {
+        self.keys.keys().map(String::as_str)
+    }
+
+    /// The key with exactly this `kid`.
+    pub fn get(&self, kid: &str) -> Option<&PublicKey> {
+        self.keys.get(kid)
+    }
+
+    /// Whether the set contains this `kid` with the same key and the same `alg`. Another key under
+    /// a known `kid` is a replacement, which no rotation causes.
+    pub fn contains_same_key(&self, key: &PublicKey) -> bool {
+        self.get(key.kid()) == Some(key)
+    }
+
+    /// The algorithms of the keys, sorted.
+    pub fn algorithms(&self) -> BTreeSet<SigningAlgorithm> {
+        self.keys.values().map(PublicKey::algorithm).collect()
+    }
+
+    /// Whether the set is empty because every key was revoked.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The number of keys.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+}
+
+/// The private members of RFC 7518 section 6 and of RFC 9964 (`priv`).
+const PRIVATE_MEMBERS: [&str; 9] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
+
+fn holds_private_member(entry: &Value) -> bool {
+    PRIVATE_MEMBERS
+        .iter()
+        .any(|member| entry.get(member).is_some())
+}
+
+fn collect(
+    keys: impl IntoIterator<Item = PublicKey>,
+    seen: usize,
+) -> Result<PublicKeySet, JwksError> {
+    let mut by_kid: BTreeMap<String, PublicKey> = BTreeMap::new();
+    for key in keys {
+        match by_kid.get(key.kid()) {
+            Some(present) if *present != key => return Err(JwksError::KidClash),
+            Some(_) => {}
+            None => {
+                by_kid.insert(key.kid().to_owned(), key);
+            }
+        }
+    }
+    if by_kid.is_empty() {
+        Err(JwksError::NoUsableKey(seen))
+    } else {
+        Ok(PublicKeySet { keys: by_kid })
+    }
+}
+#[cfg(test)]
+mod tests;
