@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
 use keyferry_client::doctor::identity::{calls, ignored};
 use keyferry_client::doctor::start::Plan;
@@ -13,6 +13,7 @@ use keyferry_kube_authn::doctor::{Asked, Identity};
 use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};
 use serde_json::{Value, json};
 
+use super::output_format::OutputFormat;
 use super::target_way::{StartArg, WayArgs, attributes};
 use super::{TARGET, ui};
 
@@ -53,16 +54,8 @@ pub(super) struct CanIArgs {
     #[command(flatten)]
     way: WayArgs,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// yes or no; for `apply`, Roles with what is missing and their bindings.
-    Text,
-    /// A JSON object.
-    Json,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 pub(super) async fn run(args: CanIArgs) -> ExitCode {
@@ -117,16 +110,16 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
         }
     };
     let text = match args.output {
-        Output::Json => {
+        OutputFormat::Json => {
             let document = json!({
                 "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": (word != "yes").then_some(&detail), "user": user, "target": target,
             });
             document.to_string()
         }
-        Output::Text => format!("{word}: {detail}"),
+        OutputFormat::Text => format!("{word}: {detail}"),
     };
     let printed = ui::result(&text);
-    if let (Output::Text, Asked::No(_)) = (args.output, &asked) {
+    if let (OutputFormat::Text, Asked::No(_)) = (args.output, &asked) {
         let text = |name: &str| wanted[name].as_str().unwrap_or_default();
         let resource = [text("resource"), text("subresource")]
             .into_iter()
@@ -237,7 +230,7 @@ async fn can_apply(
         (true, false) => ExitCode::from(UNDETERMINED),
         (true, true) => ExitCode::SUCCESS,
     };
-    if args.output == Output::Json {
+    if args.output == OutputFormat::Json {
         return Ok(ui::finish_json(&document(&applied, &user), code));
     }
     let printed = ui::result(&text(&applied, &user, &plan.target_in_words()));

@@ -5,11 +5,12 @@ mod next;
 
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use keyferry_client::doctor::gather;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{Identity, Mode, Report, ReportedHop, Status, Verdict, examine};
 
+use super::output_format::OutputFormat;
 use super::target_way::{StartArg, WayArgs};
 use super::{TARGET, ui};
 
@@ -45,16 +46,8 @@ pub(super) struct DoctorArgs {
     #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
     target_namespace: Option<String>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// A line for each hop.
-    Table,
-    /// A JSON object.
-    Json,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 /// The exit code if it is unknown whether, or where, the path is broken.
@@ -121,15 +114,15 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), String> {
     Ok((report, yaml))
 }
 
-fn print(report: &Report, yaml: Option<&str>, output: Output) -> ExitCode {
+fn print(report: &Report, yaml: Option<&str>, output: OutputFormat) -> ExitCode {
     let code = match report.verdict {
         Verdict::Well => 0,
         Verdict::Broken => 1,
         Verdict::Undetermined => UNDETERMINED,
     };
     match output {
-        Output::Json => ui::finish_json(report, ExitCode::from(code)),
-        Output::Table => ui::finish_with(&table(report, yaml), code),
+        OutputFormat::Json => ui::finish_json(report, ExitCode::from(code)),
+        OutputFormat::Text => ui::finish_with(&table(report, yaml), code),
     }
 }
 

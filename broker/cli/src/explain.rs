@@ -3,9 +3,10 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 
+use super::output_format::OutputFormat;
 use super::ui;
 
 const DOCUMENT: &str = include_str!("../../../docs/troubleshooting.md");
@@ -17,16 +18,8 @@ pub(super) struct ExplainArgs {
     #[arg(value_name = "REASON")]
     reason: Option<String>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Output {
-    /// For people.
-    Text,
-    /// A JSON object, or an array of all of them.
-    Json,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 /// The document's section on a code.
@@ -42,8 +35,8 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     let all: Vec<Explanation> = all().collect();
     let Some(asked) = &args.reason else {
         return match args.output {
-            Output::Text => ui::finish(&listed(&all)),
-            Output::Json => ui::finish_json(&all, ExitCode::SUCCESS),
+            OutputFormat::Text => ui::finish(&listed(&all)),
+            OutputFormat::Json => ui::finish_json(&all, ExitCode::SUCCESS),
         };
     };
     match (
@@ -51,14 +44,14 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
             .find(|explanation| explanation.reason.eq_ignore_ascii_case(asked.trim())),
         args.output,
     ) {
-        (Some(found), Output::Text) => ui::finish(&text(found)),
-        (Some(found), Output::Json) => ui::finish_json(found, ExitCode::SUCCESS),
+        (Some(found), OutputFormat::Text) => ui::finish(&text(found)),
+        (Some(found), OutputFormat::Json) => ui::finish_json(found, ExitCode::SUCCESS),
         (None, output) => {
             let found = mentioning(asked, &all);
             if !found.is_empty() {
                 return match output {
-                    Output::Text => ui::finish(&mentions(&found)),
-                    Output::Json => ui::finish_json(&found, ExitCode::SUCCESS),
+                    OutputFormat::Text => ui::finish(&mentions(&found)),
+                    OutputFormat::Json => ui::finish_json(&found, ExitCode::SUCCESS),
                 };
             }
             let near = near(asked, &all);

@@ -38,8 +38,8 @@ pub(super) struct KeysArgs {
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(short, long, value_enum, default_value_t = KeysOutput::Table)]
+    output: KeysOutput,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -52,7 +52,7 @@ enum KeysCommand {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Output {
+enum KeysOutput {
     /// Columns.
     Table,
     /// Events, oldest first.
@@ -137,9 +137,9 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         now,
     );
     match args.output {
-        Output::Table => ui::finish(&ui::table(&table(&rows, &journal, now))),
-        Output::Timeline => ui::finish(&timeline(&rows, &journal, now)),
-        Output::Json => {
+        KeysOutput::Table => ui::finish(&ui::table(&table(&rows, &journal, now))),
+        KeysOutput::Timeline => ui::finish(&timeline(&rows, &journal, now)),
+        KeysOutput::Json => {
             let revoked: Vec<_> = journal
                 .revoked
                 .iter()

@@ -24,6 +24,7 @@ mod kubeconfig;
 mod lint;
 mod local_file;
 mod minor;
+mod output_format;
 mod revoke;
 mod serve;
 mod target_way;

@@ -32,12 +32,12 @@ pub(super) struct LintArgs {
     #[arg(long)]
     network: bool,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[arg(short, long, value_enum, default_value_t = LintOutput::Text)]
+    output: LintOutput,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Output {
+enum LintOutput {
     /// For people.
     Text,
     /// A JSON array with one object per file.
@@ -78,9 +78,9 @@ pub(super) fn run(args: &LintArgs) -> ExitCode {
     }
     let code = code(&linted);
     match args.output {
-        Output::Text => ui::finish_with(&text(&linted, args.minor), code),
-        Output::Json => ui::finish_json(&json(&linted, minor), ExitCode::from(code)),
-        Output::Sarif => ui::finish_json(&sarif(&linted), ExitCode::from(code)),
+        LintOutput::Text => ui::finish_with(&text(&linted, args.minor), code),
+        LintOutput::Json => ui::finish_json(&json(&linted, minor), ExitCode::from(code)),
+        LintOutput::Sarif => ui::finish_json(&sarif(&linted), ExitCode::from(code)),
     }
 }
 

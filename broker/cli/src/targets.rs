@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use keyferry_api::config::{Configuration, ObjectSource, Overrides, Policy};
 use keyferry_client::objects_of_hub::with_all_objects;
 use keyferry_core::static_verdict::StaticVerdict;
@@ -13,6 +13,7 @@ use keyferry_hub::client::HubClient;
 use keyferry_hub::config_file;
 use serde::Serialize;
 
+use super::output_format::OutputFormat;
 use super::{HubArgs, ui};
 
 #[derive(Args)]
@@ -25,18 +26,10 @@ pub(super) struct TargetsArgs {
     #[arg(short, long)]
     namespace: Option<String>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
     #[command(flatten)]
     hub: HubArgs,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Output {
-    /// Columns.
-    Table,
-    /// A JSON array.
-    Json,
 }
 
 #[derive(Serialize)]
@@ -67,8 +60,8 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
         })
         .collect();
     match args.output {
-        Output::Json => ui::finish_json(&rows, ExitCode::SUCCESS),
-        Output::Table => {
+        OutputFormat::Json => ui::finish_json(&rows, ExitCode::SUCCESS),
+        OutputFormat::Text => {
             let head = [
                 "NAMESPACE",
                 "ACCESS",

@@ -9,7 +9,7 @@ mod text;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_hub::clock::{Clock, SystemClock};
@@ -24,6 +24,7 @@ use keyferry_kube_authn::verify::{Keys, Outcome, verify};
 use subject::Subject;
 
 use super::minor::MinorArgs;
+use super::output_format::OutputFormat;
 use super::{local_file, ui};
 
 #[derive(Args)]
@@ -81,16 +82,8 @@ pub(super) struct VerifyArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     batch: Option<PathBuf>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Output {
-    /// For people.
-    Text,
-    /// A JSON object with a stable schema.
-    Json,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 pub(super) fn run(args: &VerifyArgs) -> ExitCode {
@@ -111,8 +104,8 @@ pub(super) fn run(args: &VerifyArgs) -> ExitCode {
                 code(report.verdict).max(1)
             };
             match args.output {
-                Output::Json => ui::finish_json(&report, ExitCode::from(code)),
-                Output::Text => ui::finish_with(&text::of(&report, &about), code),
+                OutputFormat::Json => ui::finish_json(&report, ExitCode::from(code)),
+                OutputFormat::Text => ui::finish_with(&text::of(&report, &about), code),
             }
         }
         Err(problem) => ui::misuse(&problem, None),

@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use keyferry_client::doctor::identity::{Answered, ask};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{Identity, Prediction, Problem};
 use serde_json::{Value, json};
 
+use super::output_format::OutputFormat;
 use super::target_way::{StartArg, WayArgs, file};
 use super::{TARGET, ui};
 
@@ -28,16 +29,8 @@ pub(super) struct WhoamiArgs {
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<PathBuf>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// Columns.
-    Table,
-    /// A JSON object.
-    Json,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 pub(super) async fn run(args: WhoamiArgs) -> ExitCode {
@@ -101,7 +94,7 @@ fn document(answered: &Answered) -> Value {
     })
 }
 
-fn print(answered: &Answered, output: Output) -> ExitCode {
+fn print(answered: &Answered, output: OutputFormat) -> ExitCode {
     let document = document(answered);
     let same = answered
         .differences()
@@ -110,8 +103,8 @@ fn print(answered: &Answered, output: Output) -> ExitCode {
     let code =
         u8::from(!(answered.user.is_ok() && impersonated && same && answered.problems.is_empty()));
     match output {
-        Output::Json => ui::finish_json(&document, ExitCode::from(code)),
-        Output::Table => ui::finish_with(&table(&document), code),
+        OutputFormat::Json => ui::finish_json(&document, ExitCode::from(code)),
+        OutputFormat::Text => ui::finish_with(&table(&document), code),
     }
 }
 

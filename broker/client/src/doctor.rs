@@ -154,7 +154,7 @@ async fn ask_target(
         return;
     }
     if means.auth_config.is_some() {
-        target.in_force = calls.hashes_in_force().await;
+        target.in_force = calls.active_hashes().await;
     }
     let user = plan.impersonated_user();
     if let Some((namespace, name)) = &plan.impersonate {

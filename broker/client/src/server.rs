@@ -10,6 +10,7 @@ use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::received_kubeconfig;
 use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
+use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, read_body};
 use keyferry_hub::regular_file;
 use keyferry_keys::ca_bundle::MAX_CA_BUNDLE_BYTES;
 use keyferry_keys::jwt::UnverifiedJwt;
@@ -184,24 +185,15 @@ impl ServerAddress {
         })
     }
 
-    /// Builds an HTTPS client that sends the caller's token only to this origin: https only, no
-    /// redirects, no proxy from the environment.
+    /// Builds an HTTPS client that sends the caller's token only to this origin.
     fn client(&self) -> Result<reqwest::Client, ClientError> {
         self.address()?;
-        let mut builder = reqwest::Client::builder()
-            .https_only(true)
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(DEADLINE)
-            .connect_timeout(Duration::from_secs(5));
+        let mut builder =
+            HttpsClientBuilder::new(DEADLINE).connecting_within(Duration::from_secs(5));
         if let Some(path) = &self.certificate_authority {
             let wrong = || ClientError::CertificateAuthority(path.clone());
             let pem = regular_file::read(path, MAX_CA_BUNDLE_BYTES as u64).map_err(|_| wrong())?;
-            let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(|_| wrong())?;
-            if certificates.is_empty() {
-                return Err(wrong());
-            }
-            builder = builder.tls_certs_only(certificates);
+            builder = builder.trusting_only(&pem).map_err(|_| wrong())?;
         }
         builder.build().map_err(|_| {
             self.problem(
@@ -225,15 +217,12 @@ impl ServerAddress {
             body: Vec::new(),
             request_id,
         };
-        loop {
-            match response.chunk().await {
-                Ok(Some(chunk)) if answer.body.len() + chunk.len() <= MAX_ANSWER_BYTES => {
-                    answer.body.extend_from_slice(&chunk)
-                }
-                Ok(Some(_)) => return Err(self.problem_of(&answer, "its answer is too large")),
-                Ok(None) => break,
-                Err(error) => return Err(self.fault(&error).await),
+        match read_body(&mut response, MAX_ANSWER_BYTES).await {
+            Ok(body) => answer.body = body,
+            Err(BodyError::TooLong(_)) => {
+                return Err(self.problem_of(&answer, "its answer is too large"));
             }
+            Err(BodyError::Connection(error)) => return Err(self.fault(&error).await),
         }
         if status.is_success() {
             return Ok(answer);
@@ -276,13 +265,9 @@ impl ServerAddress {
         else {
             return false;
         };
-        let mut body = Vec::new();
-        while let Ok(Some(chunk)) = response.chunk().await {
-            body.extend_from_slice(&chunk);
-            if body.len() > MAX_ANSWER_BYTES {
-                return false;
-            }
-        }
+        let Ok(body) = read_body(&mut response, MAX_ANSWER_BYTES).await else {
+            return false;
+        };
         let document: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
         response.status().is_success()
             && document["issuer"].is_string()

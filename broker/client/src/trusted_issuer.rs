@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use keyferry_hub::connection_fault::{ConnectionFault, Endpoint};
+use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, read_body};
 use serde::Deserialize;
 
 /// The timeout that kube-apiserver sets for such a request.
@@ -108,14 +109,11 @@ impl TrustedIssuer<'_> {
 
     fn client(&self) -> Result<reqwest::Client, FetchError> {
         let wrong = || FetchError::Authority(self.url.to_owned());
-        let mut builder = reqwest::Client::builder()
-            .https_only(true)
-            .timeout(DEADLINE);
+        let mut builder = HttpsClientBuilder::new(DEADLINE).following_redirects();
         if !self.certificate_authority.is_empty() {
-            let roots =
-                reqwest::Certificate::from_pem_bundle(self.certificate_authority.as_bytes())
-                    .map_err(|_| wrong())?;
-            builder = builder.tls_certs_only(roots);
+            builder = builder
+                .trusting_only(self.certificate_authority.as_bytes())
+                .map_err(|_| wrong())?;
         }
         builder.build().map_err(|_| wrong())
     }
@@ -136,21 +134,11 @@ async fn get(client: &reqwest::Client, url: &str) -> Result<Vec<u8>, FetchError>
             answer.status().as_u16()
         )));
     }
-    let mut body = Vec::new();
-    loop {
-        let piece = match answer.chunk().await {
-            Ok(Some(piece)) => piece,
-            Ok(None) => break,
-            Err(error) => return Err(no_answer(url, &error).await),
-        };
-        if body.len() + piece.len() > MAX_BODY {
-            return Err(useless(format!(
-                "the answer is longer than {MAX_BODY} bytes"
-            )));
-        }
-        body.extend_from_slice(&piece);
+    match read_body(&mut answer, MAX_BODY).await {
+        Ok(body) => Ok(body),
+        Err(BodyError::Connection(error)) => Err(no_answer(url, &error).await),
+        Err(error @ BodyError::TooLong(_)) => Err(useless(error.to_string())),
     }
-    Ok(body)
 }
 
 /// Describes the failure in terms that a user can act on.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use keyferry_api::foreign_text;
 use keyferry_core::access_status::TargetIdentity;
+use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, addresses_of, read_body};
 use keyferry_hub::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -60,7 +61,12 @@ async fn ask(target: &ProbedTarget, token: &SecretString) -> Result<ProbeAnswer,
     let body = if status == 401 {
         Vec::new()
     } else {
-        body(&mut response).await?
+        read_body(&mut response, MAX_ANSWER_BYTES)
+            .await
+            .map_err(|error| match error {
+                BodyError::TooLong(_) => "its answer is too long",
+                BodyError::Connection(error) => fault(&error),
+            })?
     };
     judged(status, &body)
 }
@@ -103,32 +109,21 @@ async fn client(target: &ProbedTarget) -> Result<(reqwest::Client, String), &'st
         return Err("it cannot be called with a tlsServerName through a proxyURL");
     }
     let mut url = url::Url::parse(&target.address).map_err(|_| UNUSABLE)?;
-    let mut builder = reqwest::Client::builder()
-        .https_only(true)
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .timeout(DEADLINE)
-        .pool_max_idle_per_host(0);
+    let mut builder = HttpsClientBuilder::new(DEADLINE).without_reuse();
     if let Some(pem) = &target.ca_pem {
-        builder = builder.tls_certs_only(
-            reqwest::Certificate::from_pem_bundle(pem.as_bytes()).map_err(|_| UNUSABLE)?,
-        );
+        builder = builder
+            .trusting_only(pem.as_bytes())
+            .map_err(|_| UNUSABLE)?;
     }
     if let Some(proxy) = &target.proxy_url {
-        builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(|_| UNUSABLE)?);
+        builder = builder.through(proxy).map_err(|_| UNUSABLE)?;
     }
     if let Some(name) = &target.tls_server_name {
-        let host = url
-            .host_str()
-            .ok_or(UNUSABLE)?
-            .trim_matches(['[', ']'])
-            .to_owned();
-        let port = url.port_or_known_default().ok_or(UNUSABLE)?;
-        let found: Vec<_> = tokio::net::lookup_host((host.as_str(), port))
-            .await
-            .map_err(|_| "its name does not resolve")?
-            .collect();
-        builder = builder.resolve_to_addrs(name, &found);
+        let addresses = addresses_of(&url).await;
+        if addresses.is_empty() {
+            return Err("its name does not resolve");
+        }
+        builder = builder.resolving(name, &addresses);
         url.set_host(Some(name)).map_err(|_| UNUSABLE)?;
     }
     Ok((
@@ -175,17 +170,6 @@ struct Forbidden {
     api_version: String,
     reason: String,
     message: String,
-}
-
-async fn body(response: &mut reqwest::Response) -> Result<Vec<u8>, &'static str> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| fault(&error))? {
-        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-            return Err("its answer is too long");
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
 }
 
 fn identity(body: &[u8]) -> Result<TargetIdentity, &'static str> {

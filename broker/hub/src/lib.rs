@@ -16,6 +16,7 @@ pub mod connection_fault;
 pub mod endpoint_slice;
 pub mod event;
 pub mod finalizer;
+pub mod https_client;
 pub mod hub_facts;
 pub mod issuer_documents;
 pub mod issuer_keys;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use keyferry_api::config::Overrides;
 use keyferry_hub::client::HubAccess;
+use keyferry_hub::https_client::HttpsClientBuilder;
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_server::serve::{ServeError, ServeOptions, Server};
 use keyferry_testing::{
@@ -92,7 +93,7 @@ impl Stage {
         }));
         let http = client(&authority)?;
         tokio::select! {
-            ready = until_ready(&http, ports.health) => ready?,
+            ready = until_ready(ports.health) => ready?,
             ended = &mut server => return Err(match ended {
                 Ok(Err(error)) => error.into(),
                 _ => DemoError::Unexpected("the server ended before it was ready"),
@@ -243,18 +244,18 @@ fn free_ports() -> std::io::Result<(Ports, [TcpListener; 3])> {
 
 fn client(authority: &Authority) -> Result<reqwest::Client, DemoError> {
     let unusable = |_| DemoError::Unexpected("no HTTPS client could be made");
-    let certificate =
-        reqwest::Certificate::from_pem(authority.ca_pem().as_bytes()).map_err(unusable)?;
-    reqwest::Client::builder()
-        .tls_certs_only([certificate])
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .timeout(READY)
-        .build()
+    HttpsClientBuilder::new(READY)
+        .trusting_only(authority.ca_pem().as_bytes())
+        .and_then(HttpsClientBuilder::build)
         .map_err(unusable)
 }
 
-async fn until_ready(http: &reqwest::Client, port: u16) -> Result<(), DemoError> {
+async fn until_ready(port: u16) -> Result<(), DemoError> {
+    // Readiness is served over plain HTTP.
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .build()
+        .map_err(|_| DemoError::Unexpected("no HTTP client could be made"))?;
     let url = format!("http://127.0.0.1:{port}/readyz");
     let ready = async {
         while !http

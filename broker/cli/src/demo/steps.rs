@@ -1,6 +1,7 @@
 //! The steps of the demo. They show what each side sends, decoded and without signatures.
 
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
+use keyferry_hub::https_client::HttpsClientBuilder;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_testing::FetchedDocument;
 use secrecy::{ExposeSecret, SecretString};
@@ -191,12 +192,10 @@ async fn review(
     whom: &'static str,
 ) -> Result<(u16, Value), DemoError> {
     let failed = |_| DemoError::Call(whom);
-    let certificate = reqwest::Certificate::from_pem(ca_pem.as_bytes()).map_err(failed)?;
-    let http = reqwest::Client::builder()
-        .tls_certs_only([certificate])
-        .no_proxy()
-        .build()
-        .map_err(failed)?;
+    let http = HttpsClientBuilder::new(std::time::Duration::from_secs(10))
+        .trusting_only(ca_pem.as_bytes())
+        .and_then(HttpsClientBuilder::build)
+        .map_err(|_| DemoError::Call(whom))?;
     let request = http
         .post(format!(
             "{url}/apis/authentication.k8s.io/v1/selfsubjectreviews"

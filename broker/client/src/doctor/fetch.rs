@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
+use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, read_body};
 use keyferry_kube_authn::doctor::{Fetched, HttpResponse};
 
 use super::DoctorError;
@@ -22,9 +23,11 @@ impl Fetcher {
     /// # Errors
     /// [`DoctorError::Authority`], [`DoctorError::Client`].
     pub fn new(ca_pem: Option<&[u8]>) -> Result<Self, DoctorError> {
-        let mut builder = reqwest::Client::builder().no_proxy().timeout(DEADLINE);
+        let mut builder = HttpsClientBuilder::new(DEADLINE).following_redirects();
         if let Some(pem) = ca_pem {
-            builder = builder.tls_certs_only(authorities(pem, "the discovery document")?);
+            builder = builder
+                .trusting_only(pem)
+                .map_err(|_| DoctorError::Authority("the discovery document"))?;
         }
         Ok(Self {
             client: builder.build().map_err(|_| DoctorError::Client)?,
@@ -34,23 +37,6 @@ impl Fetcher {
     /// Fetches a URL with GET.
     pub async fn get(&self, url: &str) -> Fetched {
         exchange(self.client.get(url), ConnectionTo::AsTheErrorSays).await
-    }
-}
-
-/// Parses CA certificates.
-///
-/// # Errors
-/// [`DoctorError::Authority`].
-pub(super) fn authorities(
-    pem: &[u8],
-    whose: &'static str,
-) -> Result<Vec<reqwest::Certificate>, DoctorError> {
-    let found =
-        reqwest::Certificate::from_pem_bundle(pem).map_err(|_| DoctorError::Authority(whose))?;
-    if found.is_empty() {
-        Err(DoctorError::Authority(whose))
-    } else {
-        Ok(found)
     }
 }
 
@@ -85,20 +71,10 @@ impl ConnectionTo<'_> {
 /// Reads a response body up to the size limit.
 pub(super) async fn bounded(mut response: reqwest::Response, way: ConnectionTo<'_>) -> Fetched {
     let status = response.status().as_u16();
-    let mut body = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_BYTES => {
-                body.extend_from_slice(&chunk)
-            }
-            Ok(Some(_)) => {
-                return Fetched::Unreachable(format!(
-                    "the answer is longer than {MAX_BYTES} bytes"
-                ));
-            }
-            Ok(None) => return Fetched::Response(HttpResponse { status, body }),
-            Err(error) => return way.fault(&error).await,
-        }
+    match read_body(&mut response, MAX_BYTES).await {
+        Ok(body) => Fetched::Response(HttpResponse { status, body }),
+        Err(BodyError::Connection(error)) => way.fault(&error).await,
+        Err(error @ BodyError::TooLong(_)) => Fetched::Unreachable(error.to_string()),
     }
 }
 
@@ -109,7 +85,7 @@ pub(super) async fn fault(error: &reqwest::Error, place: Option<&Endpoint>) -> F
         return Fetched::Unreachable("it did not answer within 10 s".to_owned());
     }
     if error.is_builder() {
-        return Fetched::Unreachable("it is not a URL that can be fetched".to_owned());
+        return Fetched::Unreachable("it is not an https URL that can be fetched".to_owned());
     }
     if error.is_redirect() {
         return Fetched::Unreachable("it redirects without end".to_owned());

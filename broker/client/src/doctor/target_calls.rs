@@ -5,12 +5,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, fmt::rfc2822};
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::connection_fault::Endpoint;
+use keyferry_hub::https_client::{HttpsClientBuilder, addresses_of, read_body};
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::doctor::{Asked, Fetched, HttpResponse, Identity};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::fetch::{ConnectionTo, authorities, bounded, exchange, fault};
+use super::fetch::{ConnectionTo, bounded, exchange, fault};
 use super::{DoctorError, TargetAddress};
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -48,33 +49,21 @@ impl TargetCalls {
     ) -> Result<Self, DoctorError> {
         let wrong = || DoctorError::Address(address.url.clone());
         let mut url = url::Url::parse(&address.url).map_err(|_| wrong())?;
-        let mut builder = reqwest::Client::builder()
-            .https_only(true)
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(DEADLINE);
+        let mut builder = HttpsClientBuilder::new(DEADLINE);
         if let Some(pem) = &address.ca_pem {
-            builder = builder.tls_certs_only(authorities(pem, "the target")?);
+            builder = builder
+                .trusting_only(pem)
+                .map_err(|_| DoctorError::Authority("the target"))?;
         }
         if let Some(proxy) = &address.proxy_url {
-            builder = builder.proxy(
-                reqwest::Proxy::all(proxy).map_err(|_| DoctorError::Address(proxy.clone()))?,
-            );
+            builder = builder
+                .through(proxy)
+                .map_err(|_| DoctorError::Address(proxy.clone()))?;
         }
         let mut place = Endpoint::of_url(&url).filter(|_| address.proxy_url.is_none());
         if let Some(name) = &address.tls_server_name {
             place = place.map(|place| place.with_server_name(name));
-            let host = url
-                .host_str()
-                .ok_or_else(wrong)?
-                .trim_matches(['[', ']'])
-                .to_owned();
-            let port = url.port_or_known_default().ok_or_else(wrong)?;
-            let found: Vec<_> = tokio::net::lookup_host((host.as_str(), port))
-                .await
-                .map(Iterator::collect)
-                .unwrap_or_default();
-            builder = builder.resolve_to_addrs(name, &found);
+            builder = builder.resolving(name, &addresses_of(&url).await);
             url.set_host(Some(name)).map_err(|_| wrong())?;
         }
         let client = builder.build().map_err(|_| DoctorError::Client)?;
@@ -294,20 +283,14 @@ impl TargetCalls {
     }
 
     /// Returns the hashes of the active configuration, if the bearer may read metrics.
-    pub async fn hashes_in_force(&self) -> Option<Vec<String>> {
+    pub async fn active_hashes(&self) -> Option<Vec<String>> {
         let request = self.with_token(self.client.get(self.path("/metrics")), None);
         let mut response = request
             .send()
             .await
             .ok()
             .filter(|response| response.status().is_success())?;
-        let mut text = Vec::new();
-        while let Some(chunk) = response.chunk().await.ok()? {
-            text.extend_from_slice(&chunk);
-            if text.len() > MAX_METRICS_BYTES {
-                return None;
-            }
-        }
+        let text = read_body(&mut response, MAX_METRICS_BYTES).await.ok()?;
         Some(hashes(&String::from_utf8_lossy(&text)))
     }
 
