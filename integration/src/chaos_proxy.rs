@@ -8,10 +8,11 @@ mod forward;
 mod rules;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use http::Method;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use rules::{Fault, Rule, RuleId};
@@ -127,13 +128,7 @@ impl ChaosProxy {
 
     /// Breaks every connection that has carried a request, including the watches on it.
     pub fn cut_all(&self) {
-        let connections = std::mem::take(
-            &mut *self
-                .state
-                .connections
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let connections = std::mem::take(&mut *self.state.connections.lock());
         for connection in connections.iter().filter_map(WeakConnection::upgrade) {
             connection.cut();
         }
@@ -168,22 +163,19 @@ struct ProxyState {
 }
 
 impl ProxyState {
-    fn rules(&self) -> std::sync::MutexGuard<'_, Rules> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    fn rules(&self) -> parking_lot::MutexGuard<'_, Rules> {
+        self.rules.lock()
     }
 
     fn remember(&self, connection: &Connection) {
-        let mut connections = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut connections = self.connections.lock();
         connections.retain(|known| known.upgrade().is_some());
         if !connections.iter().any(|known| known.is_of(connection)) {
             connections.push(connection.downgrade());
         }
     }
 
-    fn counts(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), u64>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> parking_lot::MutexGuard<'_, BTreeMap<(String, String), u64>> {
+        self.counts.lock()
     }
 }

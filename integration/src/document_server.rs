@@ -1,12 +1,13 @@
 //! Serves fixed documents over HTTPS, such as an issuer's discovery document and keys.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::control_plane::{ControlPlane, ControlPlaneError};
@@ -104,7 +105,7 @@ struct Place {
 
 impl Shelf {
     fn with<R>(&self, work: impl FnOnce(&mut HashMap<String, Place>) -> R) -> R {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.0.lock())
     }
 }
 

@@ -206,7 +206,7 @@ pub fn shell_commands(text: &str) -> Vec<ShellCommand> {
             }
             continue;
         }
-        let words = words(line);
+        let words = shlex::split(line).unwrap_or_default();
         if let Some(marker) = words.iter().find_map(|word| word.strip_prefix("<<")) {
             end_of_document = Some(
                 marker
@@ -231,28 +231,6 @@ pub fn shell_commands(text: &str) -> Vec<ShellCommand> {
 
 fn command(words: Vec<String>) -> Option<ShellCommand> {
     (!words.is_empty()).then_some(ShellCommand { words })
-}
-
-/// Splits a line into words as a shell does, up to a comment. Standalone operators are words.
-fn words(line: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    for character in line.chars() {
-        match (quote, character) {
-            (Some(open), _) if open == character => quote = None,
-            (Some(_), _) => word.get_or_insert_default().push(character),
-            (None, '\'' | '"') => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (None, '#') if word.is_none() => return words,
-            (None, _) if character.is_whitespace() => words.extend(word.take()),
-            (None, _) => word.get_or_insert_default().push(character),
-        }
-    }
-    words.extend(word);
-    words
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -95,8 +96,8 @@ impl Connections {
         self.present().subscribe()
     }
 
-    fn present(&self) -> std::sync::MutexGuard<'_, watch::Sender<bool>> {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    fn present(&self) -> parking_lot::MutexGuard<'_, watch::Sender<bool>> {
+        self.present.lock()
     }
 }
 

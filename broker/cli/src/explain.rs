@@ -294,7 +294,7 @@ fn near(asked: &str, all: &[Explanation]) -> Vec<&'static str> {
     let mut ranked: Vec<(usize, &'static str)> = Vec::new();
     for Explanation { reason, .. } in all {
         let known = reason.to_ascii_lowercase();
-        let apart = distance(&asked, &known);
+        let apart = strsim::levenshtein(&asked, &known);
         if asked.len() >= 3 && known.contains(&asked) {
             ranked.push((0, reason));
         } else if apart * 2 <= known.len() {
@@ -307,24 +307,6 @@ fn near(asked: &str, all: &[Explanation]) -> Vec<&'static str> {
         .take(3)
         .map(|(_, reason)| reason)
         .collect()
-}
-
-/// Counts the letters to insert, delete or replace (Levenshtein distance).
-fn distance(left: &str, right: &str) -> usize {
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (index, letter) in left.bytes().enumerate() {
-        let mut next = vec![index + 1];
-        for (other, (above, diagonal)) in right.bytes().zip(row.iter().skip(1).zip(&row)) {
-            let beside = next.last().copied().unwrap_or_default();
-            next.push(
-                (diagonal + usize::from(letter != other))
-                    .min(above + 1)
-                    .min(beside + 1),
-            );
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

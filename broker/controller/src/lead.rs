@@ -8,7 +8,7 @@ use keyferry_api::moment::Moment;
 use keyferry_api::reason::Reason;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipWriter;
-use keyferry_hub::lease::{Leader, Lease, TERM};
+use keyferry_hub::lease::{Leader, LeaderLease, TERM};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::HubError;
 use keyferry_issuer::publication::Publisher;
@@ -19,7 +19,7 @@ const CAUTION: Duration = Duration::from_secs(10);
 
 /// Takes and renews the Lease until the task is dropped.
 pub async fn follow(
-    mut lease: Lease,
+    mut lease: LeaderLease,
     publisher: Publisher,
     leadership: LeadershipWriter,
     clock: Arc<dyn Clock>,

@@ -1,10 +1,10 @@
 //! A circuit breaker, so that callers do not wait, one after the other, for a hub that does not
 //! answer.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use keyferry_api::moment::Moment;
+use parking_lot::Mutex;
 
 use crate::ports::HubError;
 
@@ -58,10 +58,7 @@ impl Circuit {
     /// [`HubError::Unreachable`] while the circuit is open. One call a second gets through, whether
     /// or not the one before it has ended.
     pub fn admit(&self, now: Moment) -> Result<(), HubError> {
-        let mut state = self
-            .state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.failures < FAILURES {
             return Ok(());
         }
@@ -76,10 +73,7 @@ impl Circuit {
 
     /// Notes how a call ended.
     pub fn note<T>(&self, result: &Result<T, HubError>, now: Moment) {
-        let mut state = self
-            .state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.state.lock();
         let opens = |error: &HubError| match self.opens {
             Opens::OnSilence => matches!(error, HubError::Unreachable(_)),
             Opens::OnAnyFailure => error.proves_unreachable(),

@@ -5,10 +5,11 @@
 
 use std::error::Error;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_keys::certificate_names::{self, CertificateNames};
+use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme,
@@ -261,11 +262,7 @@ impl Endpoint {
             while !piece.is_empty() {
                 connection.read_tls(&mut piece).ok()?;
                 if connection.process_new_packets().is_err() {
-                    return witness
-                        .leaf
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .take();
+                    return witness.leaf.lock().take();
                 }
             }
         }
@@ -294,7 +291,7 @@ impl ServerCertVerifier for Witness {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        *self.leaf.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_entity.to_vec());
+        *self.leaf.lock() = Some(end_entity.to_vec());
         Err(Self::refusal())
     }
 

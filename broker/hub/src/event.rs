@@ -2,14 +2,17 @@
 //! failed write is not an error.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use keyferry_api::condition::Finding;
 use keyferry_api::foreign_text;
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
-use serde_json::{Value, json};
+use parking_lot::Mutex;
 
 use crate::ports::HubObjects;
 use crate::random::Random;
@@ -33,7 +36,7 @@ pub struct EventBudgets(Mutex<HashMap<Namespace, Duration>>);
 impl EventBudgets {
     /// Takes one Event from the budget, if any is left; `now` is monotonic.
     pub fn take(&self, namespace: &Namespace, now: Duration) -> bool {
-        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spent = self.0.lock();
         if spent.len() >= REMEMBERED {
             spent.retain(|_, until| *until > now);
         }
@@ -50,30 +53,40 @@ impl EventBudgets {
 
 /// The object of an Event.
 pub struct Subject {
-    reference: Value,
+    reference: ObjectReference,
     namespace: String,
 }
 
 impl Subject {
     /// Creates the subject for a TargetAccess.
     pub fn access(name: &AccessName, uid: &str) -> Self {
-        let reference = json!({
-            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": name.name.as_str(), "namespace": name.namespace.as_str(), "uid": uid,
-        });
+        let namespace = name.namespace.to_string();
         Self {
-            reference,
-            namespace: name.namespace.to_string(),
+            reference: ObjectReference {
+                namespace: Some(namespace.clone()),
+                ..reference("TargetAccess", &name.name, uid)
+            },
+            namespace,
         }
     }
 
     /// Creates the subject for a TargetCluster. Events of cluster-scoped objects are in the
     /// namespace `default`.
     pub fn target(name: &ObjectName, uid: &str) -> Self {
-        let reference = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "name": name.as_str(), "uid": uid });
         Self {
-            reference,
+            reference: reference("TargetCluster", name, uid),
             namespace: "default".to_owned(),
         }
+    }
+}
+
+fn reference(kind: &str, name: &ObjectName, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("keyferry.dev/v1alpha1".to_owned()),
+        kind: Some(kind.to_owned()),
+        name: Some(name.to_string()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
     }
 }
 
@@ -90,14 +103,25 @@ pub async fn tell(
     while note.len() > MOST {
         note.pop();
     }
-    let event = json!({
-        "apiVersion": "events.k8s.io/v1", "kind": "Event",
-        "metadata": { "name": name, "namespace": about.namespace },
-        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
-        "reportingController": "keyferry.dev/keyferry", "reportingInstance": "keyferry",
-        "action": "Reconcile", "reason": finding.reason.as_str(), "regarding": about.reference, "note": note,
-        "type": if finding.holds() { "Normal" } else { "Warning" },
-    });
+    let event = Event {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(about.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(now)),
+        reporting_controller: Some("keyferry.dev/keyferry".to_owned()),
+        reporting_instance: Some("keyferry".to_owned()),
+        action: Some("Reconcile".to_owned()),
+        reason: Some(finding.reason.as_str().to_owned()),
+        regarding: Some(about.reference.clone()),
+        note: Some(note),
+        type_: Some(if finding.holds() { "Normal" } else { "Warning" }.to_owned()),
+        ..Event::default()
+    };
+    let Ok(event) = serde_json::to_value(&event) else {
+        return;
+    };
     let collection = format!(
         "/apis/events.k8s.io/v1/namespaces/{}/events",
         about.namespace
@@ -147,6 +171,6 @@ mod tests {
                 Duration::from_secs(10) * number
             ));
         }
-        assert!(budgets.0.lock().unwrap().len() <= REMEMBERED);
+        assert!(budgets.0.lock().len() <= REMEMBERED);
     }
 }

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use keyferry_api::name::Namespace;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Deserialize;
 
 use super::client::HubClient;
 use crate::ports::HubError;
@@ -19,7 +20,7 @@ pub const TERM: Duration = Duration::from_secs(30);
 const LONGEST_TERM: Duration = Duration::from_secs(60);
 
 /// One replica's side of the Lease.
-pub struct Lease {
+pub struct LeaderLease {
     client: HubClient,
     namespace: Namespace,
     holder: String,
@@ -30,31 +31,7 @@ pub struct Lease {
 /// the Lease come from the holder's clock, which may differ.
 #[derive(Default)]
 struct OtherHolder {
-    seen: Option<(Spec, Duration)>,
-}
-
-#[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
-    #[serde(default)]
-    spec: Spec,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    resource_version: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Spec {
-    #[serde(default)]
-    holder_identity: Option<String>,
-    #[serde(default)]
-    lease_duration_seconds: Option<u64>,
-    #[serde(default)]
-    renew_time: Option<Timestamp>,
+    seen: Option<(LeaseSpec, Duration)>,
 }
 
 #[derive(Deserialize)]
@@ -71,7 +48,7 @@ pub enum Leader {
     Unseen,
 }
 
-impl Lease {
+impl LeaderLease {
     /// Creates this replica's side of the Lease in `namespace`; `holder` is the replica's name.
     pub fn new(client: HubClient, namespace: Namespace, holder: String) -> Self {
         Self {
@@ -92,7 +69,7 @@ impl Lease {
             self.namespace
         );
         let path = format!("{collection}/{NAME}");
-        let outcome = match self.client.get_object::<Object>(&path, "Lease").await {
+        let outcome = match self.client.get_object::<Lease>(&path, "Lease").await {
             Err(HubError::NotFound(_)) => {
                 self.client
                     .create::<_, Ignored>(&collection, &self.object(None, wall), "Lease")
@@ -100,10 +77,11 @@ impl Lease {
             }
             Err(error) => return Err(error),
             Ok(object) => {
-                if let Some(leader) = self.other.leader(&self.holder, &object.spec, mono) {
+                let spec = object.spec.unwrap_or_default();
+                if let Some(leader) = self.other.leader(&self.holder, &spec, mono) {
                     return Ok(leader);
                 }
-                let version = Some(object.metadata.resource_version.as_str());
+                let version = object.metadata.resource_version;
                 self.client
                     .replace::<_, Ignored>(&path, &self.object(version, wall), "Lease")
                     .await
@@ -117,24 +95,26 @@ impl Lease {
         }
     }
 
-    fn object(&self, version: Option<&str>, wall: Timestamp) -> serde_json::Value {
-        let mut metadata = json!({ "name": NAME });
-        if let (Some(version), Some(metadata)) = (version, metadata.as_object_mut()) {
-            metadata.insert("resourceVersion".to_owned(), json!(version));
+    fn object(&self, version: Option<String>, wall: Timestamp) -> Lease {
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(NAME.to_owned()),
+                resource_version: version,
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.holder.clone()),
+                lease_duration_seconds: i32::try_from(TERM.as_secs()).ok(),
+                renew_time: Some(MicroTime(wall)),
+                ..LeaseSpec::default()
+            }),
         }
-        let renewed = wall.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-        json!({
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": metadata,
-            "spec": { "holderIdentity": self.holder, "leaseDurationSeconds": TERM.as_secs(), "renewTime": renewed },
-        })
     }
 }
 
 impl OtherHolder {
     /// Returns the leader according to this Lease, or `None` if the Lease is free.
-    fn leader(&mut self, own: &str, spec: &Spec, mono: Duration) -> Option<Leader> {
+    fn leader(&mut self, own: &str, spec: &LeaseSpec, mono: Duration) -> Option<Leader> {
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         if holder.is_empty() || holder == own {
             self.seen = None;
@@ -146,6 +126,7 @@ impl OtherHolder {
                 // after a renewal, even if the Lease states less.
                 let term = spec
                     .lease_duration_seconds
+                    .and_then(|seconds| u64::try_from(seconds).ok())
                     .map_or(TERM, Duration::from_secs)
                     .clamp(TERM, LONGEST_TERM);
                 (mono.saturating_sub(*since) < term).then_some(Leader::Unseen)
@@ -169,26 +150,30 @@ impl OtherHolder {
 mod tests {
     use std::time::Duration;
 
-    use super::{Leader, OtherHolder, Spec};
+    use k8s_openapi::api::coordination::v1::LeaseSpec;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-    fn spec(holder: &str, term: Option<u64>, renewed: i64) -> Spec {
-        let renew_time = jiff::Timestamp::from_second(renewed).ok();
-        Spec {
+    use super::{Leader, OtherHolder};
+
+    fn spec(holder: &str, term: Option<i32>, renewed: i64) -> LeaseSpec {
+        let renew_time = jiff::Timestamp::from_second(renewed).ok().map(MicroTime);
+        LeaseSpec {
             holder_identity: Some(holder.to_owned()),
             lease_duration_seconds: term,
             renew_time,
+            ..LeaseSpec::default()
         }
     }
 
-    fn by(other: &mut OtherHolder, seconds: u64, spec: &Spec) -> Option<Leader> {
+    fn by(other: &mut OtherHolder, seconds: u64, spec: &LeaseSpec) -> Option<Leader> {
         other.leader("us", spec, Duration::from_secs(seconds))
     }
 
     #[test]
     fn a_term_of_years_is_believed_for_a_minute() {
         for (term, taken_after) in [
-            (Some(u64::MAX), 60),
-            (Some(2_147_483_647), 60),
+            (Some(i32::MAX), 60),
+            (Some(-1), 30),
             (Some(45), 45),
             (Some(30), 30),
             (Some(1), 30),

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -13,6 +13,7 @@ use keyferry_api::moment::Moment;
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::{ServiceAccount, Uid};
 use keyferry_core::authorise::HubView;
+use parking_lot::{Mutex, RwLock};
 
 type Labels = Arc<BTreeMap<String, String>>;
 
@@ -119,7 +120,7 @@ impl LiveObjects {
         objects: &RwLock<HashMap<K, V>>,
         all: HashMap<K, V>,
     ) {
-        let mut objects = objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = objects.write();
         if *objects != all {
             self.count();
             *objects = all;
@@ -134,7 +135,7 @@ impl LiveObjects {
         name: K,
         object: Option<V>,
     ) {
-        let mut objects = objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = objects.write();
         if objects.get(&name) == object.as_ref() {
             return;
         }
@@ -189,7 +190,7 @@ impl LiveObjects {
     }
 
     fn with_health(&self, watched: Watched, act: impl FnOnce(&mut Health)) {
-        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = self.watches.lock();
         act(watches.entry(watched).or_default());
         let listed = watches.values().all(|health| health.listed);
         let failing_since = watches
@@ -206,19 +207,11 @@ impl LiveObjects {
 
 impl HubView for LiveObjects {
     fn service_account(&self, account: &ServiceAccount) -> Option<Uid> {
-        self.service_accounts
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(account)
-            .cloned()
+        self.service_accounts.read().get(account).cloned()
     }
 
     fn namespace_labels(&self, namespace: &Namespace) -> Option<Arc<BTreeMap<String, String>>> {
-        self.namespaces
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(namespace)
-            .cloned()
+        self.namespaces.read().get(namespace).cloned()
     }
 }
 
@@ -238,7 +231,7 @@ mod tests {
         let account =
             ServiceAccount::from_username("system:serviceaccount:tenant-a:reconciler").unwrap();
         std::thread::scope(|threads| {
-            let looking = live.service_accounts.read().unwrap();
+            let looking = live.service_accounts.read();
             let change =
                 threads.spawn(|| live.set_service_account(account, Some(Uid::new("one").unwrap())));
             // Long enough for the thread to wait for the lock. If it does not wait yet, the test

@@ -4,7 +4,7 @@
 mod listing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use keyferry_api::config::{
@@ -13,6 +13,7 @@ use keyferry_api::config::{
 };
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_core::access_status;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -271,7 +272,7 @@ impl ObjectStore {
     }
 
     fn objects(&self) -> MutexGuard<'_, StoredObjects> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.objects.lock()
     }
 
     /// Whether a record is older than our last write: the watch may still show an earlier version.
@@ -288,7 +289,7 @@ impl ObjectStore {
     }
 
     fn unseen(&self) -> MutexGuard<'_, HashMap<AccessName, u64>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock()
     }
 
     fn tell(&self) {

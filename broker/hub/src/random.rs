@@ -1,9 +1,8 @@
 //! The source of randomness, injected wherever random numbers are needed.
 
-use std::sync::{Mutex, PoisonError};
-
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use keyferry_core::request_id::RequestId;
+use parking_lot::Mutex;
 
 /// A source of random numbers.
 pub trait Random: Send + Sync {
@@ -45,7 +44,7 @@ impl Random for SystemRandomness {
     }
 
     fn request_id(&self) -> RequestId {
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.lock();
         if ids.is_empty() {
             let mut drawn = [[0; 8]; IDS];
             if self.fill(drawn.as_flattened_mut()) {

@@ -5,9 +5,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use keyferry_keys::key_journal::{KeyJournal, MAX_JOURNAL_BYTES};
+use parking_lot::Mutex;
 
 const FILE: &str = "keys.json";
 const NEXT: &str = "keys.json.next";
@@ -54,7 +54,7 @@ impl StateDirectory {
     /// The error of the operating system.
     pub fn write(&self, journal: &KeyJournal) -> std::io::Result<()> {
         let bytes = journal.to_bytes().map_err(std::io::Error::other)?;
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock();
         if *written == bytes {
             return Ok(());
         }

@@ -2,10 +2,11 @@
 //! itself.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_api::name::Namespace;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The maximum number of concurrent reviews of one namespace.
@@ -35,7 +36,7 @@ impl TenantLimit {
     }
 
     fn lane(&self, namespace: &Namespace) -> Arc<Semaphore> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.lanes.lock();
         if lanes.len() > LANES {
             // A call that waits or runs also holds a reference to its semaphore.
             lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
@@ -86,6 +87,6 @@ mod tests {
                     .unwrap(),
             );
         }
-        assert!(turns.lanes.lock().unwrap().len() <= LANES + 1);
+        assert!(turns.lanes.lock().len() <= LANES + 1);
     }
 }

@@ -2,7 +2,7 @@
 
 mod objects;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use keyferry_api::moment::Moment;
 use keyferry_api::name::ObjectName;
 use keyferry_api::service_account::ServiceAccount;
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::ports::{HubError, SecretData, SecretStore, StoredSecret};
@@ -32,7 +33,7 @@ impl FakeClock {
 
     /// Advances both clocks.
     pub fn advance(&self, span: Duration) {
-        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.0.lock();
         now.wall = now.wall.saturating_add(span).unwrap_or(Timestamp::MAX);
         now.mono += span;
     }
@@ -40,7 +41,7 @@ impl FakeClock {
 
 impl Clock for FakeClock {
     fn now(&self) -> Moment {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 
@@ -66,11 +67,11 @@ impl MemorySecrets {
         self.away.store(away, std::sync::atomic::Ordering::Relaxed);
     }
 
-    fn lock(&self) -> Result<std::sync::MutexGuard<'_, Shelf>, HubError> {
+    fn lock(&self) -> Result<parking_lot::MutexGuard<'_, Shelf>, HubError> {
         if self.away.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(HubError::Unreachable("away".to_owned()));
         }
-        Ok(self.secrets.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.secrets.lock())
     }
 }
 

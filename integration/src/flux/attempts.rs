@@ -1,9 +1,10 @@
 //! Records the result of every reconcile of a Kustomization by a watch, so that none is missed
 //! between two reads.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::Method;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -116,8 +117,8 @@ impl Seen {
     }
 }
 
-fn held(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+fn held(seen: &Mutex<Seen>) -> parking_lot::MutexGuard<'_, Seen> {
+    seen.lock()
 }
 
 #[cfg(test)]

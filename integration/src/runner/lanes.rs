@@ -1,10 +1,11 @@
 //! Lanes: how many suites run at once, and the lines that say how far the run is.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use libtest_mimic::{Completion, Failed};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 
@@ -112,7 +113,7 @@ impl Lane {
             .get_or_init(|| async {
                 self.lanes.parts.prepare(&self.traits.needed).await;
                 let permit = self.lanes.permit(self.traits.exclusive).await;
-                *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                *self.begun.lock() = Some(Instant::now());
                 eprintln!(
                     "suite {} starts ({} of {} ended, {} s)",
                     self.name,
@@ -144,7 +145,7 @@ impl Drop for Lane {
         if !self.traits.exclusive {
             self.lanes.ordinary.send_modify(|count| *count -= 1);
         }
-        let begun = self.begun.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let begun = self.begun.get_mut();
         let Some(begun) = begun else {
             return;
         };

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::configuration::{Access, Target, objects};
@@ -406,8 +407,8 @@ impl Broker {
         )
     }
 
-    fn spec(&self) -> std::sync::MutexGuard<'_, BrokerSpec> {
-        self.spec.lock().unwrap_or_else(PoisonError::into_inner)
+    fn spec(&self) -> parking_lot::MutexGuard<'_, BrokerSpec> {
+        self.spec.lock()
     }
 
     /// Its configuration file.

@@ -2,13 +2,14 @@
 //! worst moment.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::caller_token;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::stage::{Judge, Stage, TENANT, kid};
@@ -34,7 +35,7 @@ pub(super) struct Counts {
 
 impl Tally {
     fn with<R>(&self, change: impl FnOnce(&mut Counts) -> R) -> R {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.lock())
     }
 
     /// Takes the counts so far and resets them.

@@ -1,7 +1,9 @@
 //! Measures one fleet: creates it, watches it, adds accesses, and revokes some.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
+
 use std::time::{Duration, Instant};
 
 use super::calls::{self, Call, Kind};
@@ -83,9 +85,7 @@ async fn rise(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Rise> {
     let made: Mutex<HashMap<String, Instant>> = Mutex::default();
     let begin = now();
     hub.make(&everything, |access| {
-        made.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(access.id(), now());
+        made.lock().insert(access.id(), now());
     })
     .await?;
     let last_made = now();
@@ -97,7 +97,7 @@ async fn rise(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Rise> {
     if let Err(error) = ready {
         return Err(format!("{error}: {:?}", hub.first_unready().await?).into());
     }
-    let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let made = made.into_inner();
     let mut each: Vec<f64> = made
         .iter()
         .filter_map(|(id, at)| {

@@ -1,12 +1,13 @@
 //! Records what a watch of the hub has shown of one kind of objects, and when.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Method;
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::rest::RestClient;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -97,8 +98,8 @@ impl Seen {
         Ok(())
     }
 
-    fn objects(&self) -> std::sync::MutexGuard<'_, HashMap<String, Sighting>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    fn objects(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Sighting>> {
+        self.objects.lock()
     }
 }
 
@@ -160,7 +161,7 @@ fn note(seen: &Mutex<HashMap<String, Sighting>>, event: &Value) {
         "{}/{name}",
         object["metadata"]["namespace"].as_str().unwrap_or_default()
     );
-    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = seen.lock();
     let sighting = seen.entry(id).or_default();
     if event["type"] != "DELETED" && is_ready(object) {
         sighting.ended = None;

@@ -2,7 +2,6 @@
 //! answer.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use keyferry_api::condition::Finding;
@@ -13,6 +12,7 @@ use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::authorise::{self, Pair, Requester, Review};
 use keyferry_hub::ports::{ProbeAnswer, ProbedTarget};
 use keyferry_hub::targets::Readiness;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Deliveries, Reconciliation};
 
@@ -98,7 +98,7 @@ impl Probes {
     }
 
     fn known(&self) -> MutexGuard<'_, ProbeHistory> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -2,10 +2,11 @@
 //! expires, and whether the target accepted one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -109,7 +110,7 @@ impl Accesses {
     }
 
     fn known(&self) -> MutexGuard<'_, AccessSeries> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 //! the bytes that targets fetch.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -76,7 +77,7 @@ impl PublishedKeys {
     /// Reports the keys that are published after a successful reading at `at` (seconds since 1970),
     /// and the hash of the key set's bytes.
     pub(super) fn read<'a>(&self, kids: impl Iterator<Item = &'a str>, now: &str, at: i64) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let State { seen, hash } = &mut *state;
         let mut count = 0;
         for kid in kids {

@@ -2,10 +2,10 @@
 //! the API, and calls that fail when a test wants it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use keyferry_core::delivery::{FIELD_MANAGER, ObjectBody, ReadObject};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use crate::ports::{HubError, HubObjects};
@@ -100,7 +100,7 @@ impl FakeObjects {
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Makes one call: it fails, or changes the store, or both.

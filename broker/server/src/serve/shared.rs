@@ -20,7 +20,7 @@ use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::key_record_store::KeyRecordStore;
 use keyferry_hub::kube_hub::KubeHub;
 use keyferry_hub::leadership::{LeadershipReader, LeadershipWriter};
-use keyferry_hub::lease::Lease;
+use keyferry_hub::lease::LeaderLease;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::object_store::{Faults, ObjectStore};
@@ -113,7 +113,7 @@ impl Shared {
             metrics: metrics.clone(),
         });
         publisher.restore();
-        let lease = Lease::new(client.clone(), namespace, random.request_id().to_string());
+        let lease = LeaderLease::new(client.clone(), namespace, random.request_id().to_string());
         let secrets = Arc::new(KubeCertificateSecrets::new(
             client.clone(),
             server.cluster_resource_namespace.clone(),

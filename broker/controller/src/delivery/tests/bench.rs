@@ -1,7 +1,7 @@
 //! The test bench: one access of tenant-a with its deliveries, and every failure around it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -19,6 +19,7 @@ use keyferry_hub::ports::{
 use keyferry_hub::random::SystemRandomness;
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_issuer::testing::{CONFIGURATION, FakeObjects, SmallWorld, activation_delay};
+use parking_lot::Mutex;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -285,14 +286,13 @@ impl FakeAudit {
     }
 
     pub(super) fn on_record(&self, hook: Option<AuditHook>) {
-        *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = hook;
+        *self.hook.lock() = hook;
     }
 
     /// Returns how many tokens were recorded as issued.
     pub(super) fn tokens(&self) -> usize {
         self.records
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .iter()
             .filter(|record| record["tokenId"].is_string())
             .count()
@@ -302,7 +302,6 @@ impl FakeAudit {
     pub(super) fn knows(&self, token_id: &str) -> bool {
         self.records
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .iter()
             .any(|record| record["tokenId"] == token_id)
     }
@@ -315,9 +314,8 @@ impl AuditSink for FakeAudit {
         }
         self.records
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .push(serde_json::from_slice(&record.line()).unwrap_or_default());
-        if let Some(hook) = &*self.hook.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(hook) = &*self.hook.lock() {
             hook();
         }
         Recording::written()
@@ -341,7 +339,7 @@ impl Default for FakeProbe {
 
 impl FakeProbe {
     pub(super) fn answer(&self, answer: ProbeAnswer) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+        *self.answer.lock() = answer;
     }
 
     pub(super) fn asked(&self) -> usize {
@@ -357,10 +355,7 @@ impl TargetProbe for FakeProbe {
     ) -> BoxFuture<'a, ProbeAnswer> {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::SeqCst);
-            self.answer
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone()
+            self.answer.lock().clone()
         })
     }
 }
