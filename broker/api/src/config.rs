@@ -80,12 +80,12 @@ impl Policy {
     /// callers' tokens.
     pub fn mistake_of_caller_audience(
         &self,
-        in_force: &crate::audience::Audience,
+        active: &crate::audience::Audience,
     ) -> Option<Mistake> {
         let target = self
             .targets
             .values()
-            .find(|target| target.audience == *in_force)?;
+            .find(|target| target.audience == *active)?;
         Some(Mistake {
             object: format!("TargetCluster/{}", target.name),
             path: "spec.audience".to_owned(),

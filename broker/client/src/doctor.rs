@@ -154,7 +154,7 @@ async fn ask_target(
         return;
     }
     if means.auth_config.is_some() {
-        target.in_force = calls.active_hashes().await;
+        target.active = calls.active_hashes().await;
     }
     let user = plan.impersonated_user();
     if let Some((namespace, name)) = &plan.impersonate {
@@ -198,7 +198,7 @@ async fn ask_as_admin(
         evidence.target.own_issuers.push(issuer.to_owned());
     }
     if let Ok(metrics) = client.get("/metrics", "text/plain").await {
-        evidence.target.in_force = Some(target_calls::hashes(&String::from_utf8_lossy(&metrics)));
+        evidence.target.active = Some(target_calls::hashes(&String::from_utf8_lossy(&metrics)));
     }
     if evidence.target.minor.is_none()
         && let Ok(version) = client.get_object::<Value>("/version", "version").await

@@ -150,7 +150,7 @@ impl AdmissionPolicyChecks {
         }
         let compared = self.compared(self.pairing.admission_policy(), &site).await;
         let mut found = compared.as_ref().map(|(found, _)| found.clone());
-        if found == Some(Standing::InForce) && self.leadership.leads(now) {
+        if found == Some(Standing::Active) && self.leadership.leads(now) {
             found = self.trial.standing(&*self.objects, now.mono).await;
         } else {
             self.trial.forget();
@@ -159,7 +159,7 @@ impl AdmissionPolicyChecks {
             self.take(&self.pairing, found, Reason::PairingUnprotected);
         }
         if let Some((_, spared)) = compared {
-            if spared != Standing::InForce {
+            if spared != Standing::Active {
                 self.metrics
                     .admission_policy(self.pairing.admission_policy().name(), false);
             }
@@ -180,7 +180,7 @@ impl AdmissionPolicyChecks {
                 // Both bindings of keyferry-pairing share one policy, so its list is reported only
                 // once.
                 let with_list = *writer.admission_policy() != admission_policy::PAIRING_CLOSED
-                    && found == Standing::InForce;
+                    && found == Standing::Active;
                 self.take(
                     writer,
                     if with_list { spared } else { found },
@@ -192,7 +192,7 @@ impl AdmissionPolicyChecks {
 
     fn take(&self, writer: &AdmissionPolicyWriter, found: Standing, reason: Reason) {
         self.metrics
-            .admission_policy(writer.admission_policy().name(), found == Standing::InForce);
+            .admission_policy(writer.admission_policy().name(), found == Standing::Active);
         report(writer, found, reason, writer.admission_policy().meaning());
     }
 
@@ -206,8 +206,7 @@ impl AdmissionPolicyChecks {
         match read(&*self.objects, admission_policy).await {
             Ok((policy, binding)) => {
                 let standing = |outcome: Result<(), admission_policy::AdmissionPolicyGap>| {
-                    outcome
-                        .map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce)
+                    outcome.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::Active)
                 };
                 Some((
                     standing(admission_policy.check(&policy, &binding, site)),
@@ -220,7 +219,7 @@ impl AdmissionPolicyChecks {
                     "the admission policy {} could not be read: {error}",
                     admission_policy.name()
                 ));
-                Some((gap, Standing::InForce))
+                Some((gap, Standing::Active))
             }
         }
     }
@@ -235,7 +234,7 @@ pub(super) fn report(
     let name = writer.admission_policy().name();
     if writer.set(found.clone()) {
         match found {
-            Standing::InForce => tracing::info!(
+            Standing::Active => tracing::info!(
                 policy = name,
                 "the admission policy of the hub is as shipped"
             ),

@@ -63,9 +63,9 @@ impl InstalledPolicies {
             let checked = policy.check(&policy_object, &binding, &site);
             let checked = checked.and_then(|()| policy.check_hub_audiences(&policy_object, &site));
             let standing =
-                checked.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce);
+                checked.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::Active);
             self.metrics
-                .admission_policy(policy.name(), standing == Standing::InForce);
+                .admission_policy(policy.name(), standing == Standing::Active);
             admission_policies::report(
                 writer,
                 standing,

@@ -65,7 +65,7 @@ impl PairingTrial {
             .held_at
             .is_some_and(|at| now.saturating_sub(at) < TRY_EVERY)
         {
-            return Some(Standing::InForce);
+            return Some(Standing::Active);
         }
         match self.try_it(objects).await {
             Tried::Missed(gap) => {
@@ -78,7 +78,7 @@ impl PairingTrial {
             Tried::OwnedObject | Tried::Undecided => {
                 self.held_at = Some(now);
                 self.misses = 0;
-                Some(Standing::InForce)
+                Some(Standing::Active)
             }
         }
     }

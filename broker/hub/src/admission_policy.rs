@@ -12,7 +12,7 @@ pub enum Standing {
     /// The policy has not been checked yet.
     Unknown,
     /// The policy is active.
-    InForce,
+    Active,
     /// The policy is not active, or this cannot be verified; says what is missing.
     Gap(String),
 }
@@ -31,7 +31,7 @@ impl AdmissionPolicyReader {
     /// What is missing, or that the policy has not been checked yet.
     pub fn checked(&self) -> Result<(), String> {
         match &**self.1.load() {
-            Standing::InForce => Ok(()),
+            Standing::Active => Ok(()),
             Standing::Gap(gap) => Err(gap.clone()),
             Standing::Unknown => Err(format!(
                 "the admission policy {} has not been checked yet",
@@ -44,7 +44,7 @@ impl AdmissionPolicyReader {
     pub fn gap(&self) -> Option<String> {
         match &**self.1.load() {
             Standing::Gap(gap) => Some(gap.clone()),
-            Standing::Unknown | Standing::InForce => None,
+            Standing::Unknown | Standing::Active => None,
         }
     }
 }

@@ -1,15 +1,10 @@
 //! Reads `certSecretRef` Secrets; only `ca.crt` is ever read out.
 
-use std::collections::BTreeMap;
-
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
 use keyferry_api::name::{Namespace, ObjectName};
-use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
 
 use super::client::HubClient;
+use super::secret::Secret;
 use crate::ports::{CertificateEntry, CertificateSecrets, HubError};
 
 /// Reads CA certificates from Secrets in Keyferry's namespace.
@@ -25,12 +20,6 @@ impl KubeCertificateSecrets {
     }
 }
 
-#[derive(Deserialize)]
-struct Secret {
-    #[serde(default)]
-    data: BTreeMap<String, SecretString>,
-}
-
 impl CertificateSecrets for KubeCertificateSecrets {
     fn certificate<'a>(
         &'a self,
@@ -39,26 +28,23 @@ impl CertificateSecrets for KubeCertificateSecrets {
         Box::pin(async move {
             let path = format!("/api/v1/namespaces/{}/secrets/{secret}", self.namespace);
             let secret: Secret = self.client.get_object(&path, "Secret").await?;
-            entry(&secret.data)
+            entry(&secret)
         })
     }
 }
 
-fn entry(data: &BTreeMap<String, SecretString>) -> Result<CertificateEntry, HubError> {
-    let (encoded, legacy_key) = match (data.get("ca.crt"), data.get("caFile")) {
-        (Some(current), _) => (Some(current), false),
-        (None, Some(legacy)) => (Some(legacy), true),
-        (None, None) => (None, false),
+fn entry(secret: &Secret) -> Result<CertificateEntry, HubError> {
+    let current = secret.entry("ca.crt")?;
+    let legacy_key = current.is_none() && secret.has("caFile");
+    let pem = match current {
+        Some(pem) => Some(pem),
+        None => secret.entry("caFile")?,
     };
-    let pem = encoded
-        .map(|text| STANDARD.decode(text.expose_secret()))
-        .transpose()
-        .map_err(|_| HubError::Unreadable("Secret"))?;
     let client_certificate = ["tls.crt", "tls.key", "certFile", "keyFile"]
         .iter()
-        .any(|key| data.contains_key(*key));
+        .any(|key| secret.has(key));
     Ok(CertificateEntry {
-        pem,
+        pem: pem.map(|pem| pem.to_vec()),
         legacy_key,
         client_certificate,
     })

@@ -81,15 +81,15 @@ fn parse(path: &Path, text: &str, overrides: Overrides) -> Result<Configuration,
 /// use.
 pub async fn follow(
     path: PathBuf,
-    in_force: ServerConfiguration,
+    active: ServerConfiguration,
     policy: Option<PolicyWriter>,
     metrics: Metrics,
     mut reload_signal: ReloadSignal,
 ) {
     // These settings stay as at the start: only a restart enables or disables managed issuers.
     let overrides = Overrides {
-        enable_managed_issuers: Some(in_force.managed_issuers.enabled),
-        cluster_resource_namespace: Some(in_force.cluster_resource_namespace.clone()),
+        enable_managed_issuers: Some(active.managed_issuers.enabled),
+        cluster_resource_namespace: Some(active.cluster_resource_namespace.clone()),
     };
     // The file may have changed since it was first read, so the first check reads it again.
     let mut last = None;
@@ -115,12 +115,12 @@ pub async fn follow(
             continue;
         }
         match parse(&path, &text, overrides.clone())
-            .and_then(|configuration| check_in_force(&path, configuration, &in_force))
+            .and_then(|configuration| check_active(&path, configuration, &active))
         {
             Ok(configuration) => {
-                report_server_changes(&in_force, &configuration.server);
+                report_server_changes(&active, &configuration.server);
                 let mut policy_read = configuration.policy;
-                policy_read.own_namespace = Some(in_force.cluster_resource_namespace.clone());
+                policy_read.own_namespace = Some(active.cluster_resource_namespace.clone());
                 if let Some(policy) = &policy {
                     policy.replace(policy_read);
                 }
@@ -139,12 +139,12 @@ pub async fn follow(
 /// Checks a new configuration against the running one. callerAudience changes only with a restart.
 /// Until then no target may use the active one, or the target's tokens would authenticate to
 /// Keyferry.
-fn check_in_force(
+fn check_active(
     path: &Path,
     configuration: Configuration,
-    in_force: &ServerConfiguration,
+    active: &ServerConfiguration,
 ) -> Result<Configuration, ConfigFileError> {
-    if configuration.server.objects != in_force.objects {
+    if configuration.server.objects != active.objects {
         let mistake = Mistake {
             object: "ServerConfiguration".to_owned(),
             path: "objects".to_owned(),
@@ -163,7 +163,7 @@ fn check_in_force(
     }
     match configuration
         .policy
-        .mistake_of_caller_audience(&in_force.caller_audience)
+        .mistake_of_caller_audience(&active.caller_audience)
     {
         None => Ok(configuration),
         Some(mistake) => Err(ConfigFileError::Mistakes {
@@ -175,14 +175,14 @@ fn check_in_force(
     }
 }
 
-fn report_server_changes(in_force: &ServerConfiguration, read: &ServerConfiguration) {
-    if in_force.public_url != read.public_url || in_force.hub_name != read.hub_name {
+fn report_server_changes(active: &ServerConfiguration, read: &ServerConfiguration) {
+    if active.public_url != read.public_url || active.hub_name != read.hub_name {
         tracing::error!(
             reason = %Reason::ConfigurationInvalid,
             "publicURL or hubName changed: every target pins them, so the change takes effect only \
              after a restart and breaks each target until its own configuration follows"
         );
-    } else if in_force != read {
+    } else if active != read {
         tracing::warn!("the ServerConfiguration changed: it takes effect after a restart");
     }
 }

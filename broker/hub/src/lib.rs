@@ -33,6 +33,7 @@ pub mod ports;
 pub mod random;
 pub mod regular_file;
 pub mod reload_signal;
+mod secret;
 pub mod secret_store;
 pub mod self_review;
 pub mod single_flight;

@@ -72,8 +72,8 @@ impl Default for Metrics {
         let mints = Family::default();
         registry.register(
             "token_requests",
-            "Mints, by result and reason: each sends one TokenRequest to the hub, unless its \
-             audience was refused before",
+            "TokenRequests, by result and reason. Includes mints that were refused before a request \
+             was sent",
             mints.clone(),
         );
         let mint_times: Family<Labels, Histogram, fn() -> Histogram> =
@@ -159,7 +159,7 @@ impl Default for Metrics {
         let skew = Gauge::default();
         registry.register(
             "hub_clock_skew_seconds",
-            "How far the hub's clock was ahead of ours at the last mint",
+            "Seconds by which the hub's clock was ahead of this process at the last TokenRequest",
             skew.clone(),
         );
         let build: Family<Labels, Gauge<i64, AtomicI64>> = Family::default();
@@ -342,10 +342,10 @@ impl Metrics {
     }
 
     /// Reports whether the admission policy of this name is active.
-    pub fn admission_policy(&self, name: &'static str, in_force: bool) {
+    pub fn admission_policy(&self, name: &'static str, active: bool) {
         self.admission_policies
             .get_or_create(&vec![("policy", name)])
-            .set(i64::from(in_force));
+            .set(i64::from(active));
     }
 
     /// Reports whether this replica leads, and whether no leader was seen for a minute.

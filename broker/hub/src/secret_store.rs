@@ -6,12 +6,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
 use keyferry_api::name::{Namespace, ObjectName};
-use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
-use zeroize::Zeroizing;
 
 use super::client::HubClient;
+use super::secret::Secret;
 use crate::ports::{HubError, SecretData, SecretStore, StoredSecret};
 
 /// Stores Secrets in Keyferry's namespace.
@@ -29,19 +28,6 @@ impl KubeSecretStore {
     fn collection(&self) -> String {
         format!("/api/v1/namespaces/{}/secrets", self.namespace)
     }
-}
-
-#[derive(Deserialize)]
-struct Secret {
-    metadata: Metadata,
-    #[serde(default)]
-    data: BTreeMap<String, SecretString>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    resource_version: String,
 }
 
 /// The response to a write, whose content is ignored.
@@ -63,20 +49,9 @@ impl SecretStore for KubeSecretStore {
                 Err(HubError::NotFound(_)) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            let decode = |(key, text): (String, SecretString)| {
-                let bytes = STANDARD
-                    .decode(text.expose_secret())
-                    .map_err(|_| HubError::Unreadable("Secret"))?;
-                Ok((key, Zeroizing::new(bytes)))
-            };
-            let data = secret
-                .data
-                .into_iter()
-                .map(decode)
-                .collect::<Result<SecretData, HubError>>()?;
             Ok(Some(StoredSecret {
-                version: secret.metadata.resource_version,
-                data,
+                version: secret.version().to_owned(),
+                data: secret.entries()?,
             }))
         })
     }

@@ -69,14 +69,6 @@ impl CaBundle {
         Ok(bundle)
     }
 
-    /// Reads a Secret's entry, which may be absent.
-    ///
-    /// # Errors
-    /// [`CaBundleError::Missing`], else as [`CaBundle::from_pem`].
-    pub fn from_secret_entry(entry: Option<&[u8]>, now: Timestamp) -> Result<Self, CaBundleError> {
-        Self::from_pem(entry.ok_or(CaBundleError::Missing)?, now)
-    }
-
     /// Encodes the certificates as PEM: LF line ends, 64 characters a line, nothing between them.
     pub fn to_pem(&self) -> String {
         let mut pem = String::new();

@@ -153,12 +153,6 @@ impl PublicKeySet {
         self.keys.get(kid)
     }
 
-    /// Whether the set contains this `kid` with the same key and the same `alg`. Another key under
-    /// a known `kid` is a replacement, which no rotation causes.
-    pub fn contains_same_key(&self, key: &PublicKey) -> bool {
-        self.get(key.kid()) == Some(key)
-    }
-
     /// The algorithms of the keys, sorted.
     pub fn algorithms(&self) -> BTreeSet<SigningAlgorithm> {
         self.keys.values().map(PublicKey::algorithm).collect()

@@ -5,7 +5,6 @@ mod descriptors;
 mod error;
 mod shared;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,22 +86,6 @@ impl Server {
             audit,
             metrics,
         })
-    }
-
-    /// Returns the address of the token API.
-    ///
-    /// # Errors
-    /// The error of the operating system.
-    pub fn api_address(&self) -> std::io::Result<SocketAddr> {
-        self.api.address()
-    }
-
-    /// Returns the address of the published documents.
-    ///
-    /// # Errors
-    /// The error of the operating system.
-    pub fn discovery_address(&self) -> std::io::Result<SocketAddr> {
-        self.discovery.address()
     }
 
     /// Serves until `shutdown`; then it reports not ready, answers the accepted requests and ends

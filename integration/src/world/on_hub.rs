@@ -340,7 +340,7 @@ async fn until_protected(hub: &ControlPlane) -> Result<(), TestError> {
         }
         if Instant::now() > limit {
             return Err(format!(
-                "the admission policies are not in force after {PATIENCE:?}: {error}"
+                "the admission policies are not active after {PATIENCE:?}: {error}"
             )
             .into());
         }

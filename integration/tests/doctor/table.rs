@@ -200,7 +200,7 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
         code,
         &report,
     ));
-    wrong.extend(in_force(it).await?);
+    wrong.extend(active(it).await?);
     wrong.extend(bound_as_the_targets_own(it).await?);
     conclude(wrong)
 }
@@ -262,7 +262,7 @@ async fn bound_as_the_targets_own(it: &Federation) -> Result<Vec<String>, TestEr
 }
 
 /// Whether the file is the active one is checked by the target's metrics.
-async fn in_force(it: &Federation) -> Result<Vec<String>, TestError> {
+async fn active(it: &Federation) -> Result<Vec<String>, TestError> {
     let good = it.token("reconciler", &[AUDIENCE]).await?;
     let token = it.file("token", &good)?.display().to_string();
     let kubeconfig = it.target.admin_kubeconfig().display().to_string();

@@ -9,7 +9,7 @@ use super::spread::Spread;
 use crate::Outcome;
 
 const WIDTH: f64 = 860.0;
-const LABELS: f64 = 330.0;
+const LABELS: f64 = 360.0;
 const VALUES: f64 = 90.0;
 const BAR: f64 = 22.0;
 const STEP: f64 = 34.0;

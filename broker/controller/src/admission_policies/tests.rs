@@ -422,14 +422,14 @@ async fn with_objects_in_a_file_only_installed_policies_are_compared() {
     };
     let writers = installed_policies::writers();
     installed.compare(&writers).await;
-    let in_force = |name: &str, value: u8| {
+    let active = |name: &str, value: u8| {
         bench.metrics.exposition().contains(&format!(
             "keyferry_admission_policy_active{{policy=\"{name}\"}} {value}"
         ))
     };
-    assert!(in_force("keyferry-audience", 1) && in_force("keyferry-pairing", 1));
+    assert!(active("keyferry-audience", 1) && active("keyferry-pairing", 1));
     assert!(
-        !in_force("keyferry-author", 0) && !in_force("keyferry-author", 1),
+        !active("keyferry-author", 0) && !active("keyferry-author", 1),
         "it is not installed, and need not be"
     );
     bench.objects.edit(BINDING, |binding| {
@@ -440,10 +440,10 @@ async fn with_objects_in_a_file_only_installed_policies_are_compared() {
     ]))));
     bench.clock.advance(FACTS);
     installed.compare(&writers).await;
-    assert!(in_force("keyferry-pairing", 0), "its binding only audits");
+    assert!(active("keyferry-pairing", 0), "its binding only audits");
     assert!(
-        in_force("keyferry-audience", 0),
+        active("keyferry-audience", 0),
         "its list lacks an audience of the hub"
     );
-    assert!(in_force("keyferry-kept", 1));
+    assert!(active("keyferry-kept", 1));
 }

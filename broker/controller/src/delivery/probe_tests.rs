@@ -177,7 +177,7 @@ async fn world() -> (SmallWorld, Arc<LastProbe>, Deliveries) {
         LeadershipWriter::default(),
         TargetWriter::default(),
     );
-    admission_policy.set(Standing::InForce);
+    admission_policy.set(Standing::Active);
     leadership.set(Some(Duration::from_secs(1_000_000)));
     let states = policy.targets.iter().map(|(name, target)| {
         let state = TargetState {

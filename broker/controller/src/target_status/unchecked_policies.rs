@@ -115,7 +115,7 @@ mod tests {
         admission_policy.set(Standing::Gap("it is gone".to_owned()));
         assert_eq!(of(&target("")), Some((true, Reason::PairingUnprotected)));
         assert_eq!(of(&target("  issuer: Keyferry\n")), None);
-        admission_policy.set(Standing::InForce);
+        admission_policy.set(Standing::Active);
         assert_eq!(of(&target("")), None);
     }
 
@@ -125,7 +125,7 @@ mod tests {
             AdmissionPolicyWriter::pairing(),
             UnlistedAudiences::default(),
         );
-        admission_policy.set(Standing::InForce);
+        admission_policy.set(Standing::Active);
         unlisted.set([("prod".to_owned(), "it is the hub's issuer".to_owned())].into());
         let finding = others_may_mint(&admission_policy.reader(), &unlisted, &target("")).unwrap();
         assert!(
@@ -162,7 +162,7 @@ mod tests {
         );
         for (writer, standing) in writers.iter().zip([
             Standing::Gap("one".to_owned()),
-            Standing::InForce,
+            Standing::Active,
             Standing::Gap("two".to_owned()),
         ]) {
             writer.set(standing);
@@ -200,7 +200,7 @@ mod tests {
         let mixed = "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}, \
                      matchExpressions: [{key: access.keyferry.dev/out, operator: DoesNotExist}]}";
         assert_eq!(of(mixed), Some(Reason::LabelsUnprotected));
-        admission_policy.set(Standing::InForce);
+        admission_policy.set(Standing::Active);
         assert_eq!(
             others_may_be_selected(
                 &admission_policy.reader(),

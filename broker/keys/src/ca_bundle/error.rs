@@ -8,9 +8,6 @@ use crate::jwks::RsaFault;
 /// file is a certificate's subject, shortened and without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaBundleError {
-    /// The Secret has no such entry.
-    #[error("Secret has no entry `ca.crt`")]
-    Missing,
     /// The entry is empty.
     #[error("`ca.crt` is empty")]
     Empty,
@@ -109,9 +106,6 @@ impl CaBundleError {
     /// How to fix it, in one sentence without a full stop.
     pub fn fix(&self) -> &'static str {
         match self {
-            Self::Missing => {
-                "put the target's CA certificate as PEM into the Secret's entry `ca.crt`"
-            }
             Self::Empty => {
                 "fill `ca.crt` with the target's CA certificate as PEM, or leave certSecretRef out \
                  to use the system's roots"

@@ -152,18 +152,10 @@ fn certificates_leave_in_order_and_encoded_anew() {
         pem.lines().all(|line| line.len() <= 64) && !pem.contains('\r') && !pem.contains("stray")
     );
     assert_eq!(read(&pem).unwrap(), bundle);
-    assert_eq!(
-        CaBundle::from_secret_entry(Some(pem.as_bytes()), now()),
-        Ok(bundle)
-    );
 }
 
 #[test]
 fn s1_to_s4_each_wrong_content_is_named() {
-    assert_eq!(
-        CaBundle::from_secret_entry(None, now()),
-        Err(CaBundleError::Missing)
-    );
     for text in ["", " ", "\n\n\t"] {
         assert_eq!(fault(text), CaBundleError::Empty);
     }

@@ -137,7 +137,7 @@ pub struct Target {
     /// The target's own ServiceAccount issuers, as far as they are known.
     pub own_issuers: Vec<String>,
     /// The hashes of the active configuration, if the metrics could be read.
-    pub in_force: Option<Vec<String>>,
+    pub active: Option<Vec<String>>,
     /// The result of a TokenReview, if one could be sent.
     pub review: Option<Review>,
     /// The target's response to the token's bearer.

@@ -155,7 +155,7 @@ fn jwks(evidence: &Evidence) -> Option<&[u8]> {
 fn runs_with(file: &ConfigurationFile, evidence: &Evidence) -> Option<bool> {
     evidence
         .target
-        .in_force
+        .active
         .as_ref()
         .map(|hashes| hashes.contains(&hash_of(&file.bytes)))
 }

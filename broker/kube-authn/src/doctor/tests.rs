@@ -246,7 +246,7 @@ fn a_refusal_without_a_cause_is_undetermined() {
     assert_undetermined(|e| {
         refused(e);
         e.configuration = file("");
-        e.target.in_force = e
+        e.target.active = e
             .configuration
             .as_ref()
             .map(|file| vec![hash_of(&file.bytes)]);
@@ -282,7 +282,7 @@ fn a_file_names_the_cause_of_a_refusal() {
             (
                 refused(e),
                 e.configuration = file(""),
-                e.target.in_force = Some(vec!["sha256:0".to_owned()]),
+                e.target.active = Some(vec!["sha256:0".to_owned()]),
             )
                 .2
         },

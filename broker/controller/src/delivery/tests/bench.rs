@@ -62,7 +62,7 @@ impl Bench {
             faults: Faults::default(),
             targets: TargetWriter::default(),
         };
-        bench.admission_policy.set(Standing::InForce);
+        bench.admission_policy.set(Standing::Active);
         bench
             .leadership
             .set(Some(Duration::from_secs(1_000_000_000)));

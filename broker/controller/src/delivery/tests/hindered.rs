@@ -59,7 +59,7 @@ async fn without_the_author_admission_policy_only_what_holds_no_token() {
         (0, minted),
         "nor is the target asked with one"
     );
-    bench.admission_policy.set(Standing::InForce);
+    bench.admission_policy.set(Standing::Active);
     bench.reconcile_all(&bench.process()).await;
     bench.assert_ready("authors are checked");
 }
