@@ -1,0 +1,58 @@
+//! A Secret as the hub returns it. Every Secret that Keyferry reads by its own rights is parsed
+//! here.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use crate::ports::{HubError, SecretData};
+
+/// The used members of `v1.Secret`. Values stay encoded until they are read, and cannot be printed.
+#[derive(Deserialize)]
+pub(crate) struct Secret {
+    metadata: Metadata,
+    #[serde(default)]
+    data: BTreeMap<String, SecretString>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    resource_version: String,
+}
+
+impl Secret {
+    /// The resourceVersion for a compare-and-swap.
+    pub(crate) fn version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    /// Whether it has an entry of this name.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.data.contains_key(key)
+    }
+
+    /// Decodes one entry; `None` if it is absent.
+    pub(crate) fn entry(&self, key: &str) -> Result<Option<Zeroizing<Vec<u8>>>, HubError> {
+        self.data.get(key).map(decode).transpose()
+    }
+
+    /// Decodes all entries.
+    pub(crate) fn entries(&self) -> Result<SecretData, HubError> {
+        self.data
+            .iter()
+            .map(|(key, text)| Ok((key.clone(), decode(text)?)))
+            .collect()
+    }
+}
+
+fn decode(text: &SecretString) -> Result<Zeroizing<Vec<u8>>, HubError> {
+    STANDARD
+        .decode(text.expose_secret())
+        .map(Zeroizing::new)
+        .map_err(|_| HubError::Unreadable("Secret"))
+}
