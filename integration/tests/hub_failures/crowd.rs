@@ -14,6 +14,7 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use keyferry_integration::chaos_proxy::{Fault, Rule};
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::wait;
 use keyferry_integration::world::{World, exchange_form};
 use tokio::sync::watch;
 
@@ -300,12 +301,6 @@ fn one_mint_for_all(world: &World, behind: &Behind, ids: &[String]) -> TestResul
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) -> TestResult {
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        if Instant::now() > limit {
-            return Err(format!("not within 60 s: {what}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    Ok(())
+    let limit = Duration::from_secs(60);
+    wait::until(what, limit, || std::future::ready(Ok(holds()))).await
 }

@@ -8,6 +8,7 @@ use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
 use keyferry_integration::http_client::{plain_client, trusting};
 use keyferry_integration::process::Signal;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::wait;
 use keyferry_integration::world::{
     ACCOUNT, Access, Broker, BrokerSpec, TENANT, Target, World, caller_token,
 };
@@ -128,12 +129,6 @@ async fn ready(broker: &Broker) -> Result<u16, TestError> {
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) -> TestResult {
-    let limit = Instant::now() + Duration::from_secs(10);
-    while !holds() {
-        if Instant::now() > limit {
-            return Err(format!("not within 10 s: {what}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    Ok(())
+    let limit = Duration::from_secs(10);
+    wait::until(what, limit, || std::future::ready(Ok(holds()))).await
 }
