@@ -52,7 +52,7 @@ impl CheckedMintError {
 ///
 /// # Errors
 /// [`CheckedMintError`]. If a token was issued anyway, it was sent to no other server than the hub.
-pub async fn mint(
+pub(crate) async fn mint(
     hub: &HubAccess,
     account: &ServiceAccount,
     audience: &Audience,
@@ -84,7 +84,7 @@ pub async fn mint(
 }
 
 /// Returns the hub's issuer, if the user may read it.
-pub async fn issuer_of(client: &HubClient) -> Option<String> {
+pub(crate) async fn issuer_of(client: &HubClient) -> Option<String> {
     let document: Value = client
         .get_object(DISCOVERY, "discovery document")
         .await
@@ -96,7 +96,7 @@ pub async fn issuer_of(client: &HubClient) -> Option<String> {
 ///
 /// # Errors
 /// The answer could not be determined.
-pub async fn opens_the_hub(
+pub(crate) async fn opens_the_hub(
     mut config: kube::Config,
     token: &SecretString,
 ) -> Result<bool, CheckedMintError> {

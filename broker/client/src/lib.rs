@@ -3,7 +3,7 @@
 
 pub mod admission_policies;
 pub mod caller_token;
-pub mod checked_mint;
+mod checked_mint;
 pub mod client_file;
 pub mod credential_cache;
 pub mod direct;

@@ -16,7 +16,7 @@ const FAILURES: u32 = 3;
 
 /// Opens after several consecutive failures, and then lets one call per second try again.
 #[derive(Debug)]
-pub struct Circuit {
+pub(crate) struct Circuit {
     opens: Opens,
     state: Mutex<State>,
 }
@@ -36,7 +36,7 @@ enum Opens {
 impl Circuit {
     /// Creates a circuit that opens only when no answer comes. For mints: a hub may answer 500 for
     /// a single ServiceAccount, which must not stop the mints of others.
-    pub fn on_silence() -> Self {
+    pub(crate) fn on_silence() -> Self {
         Self {
             opens: Opens::OnSilence,
             state: Mutex::default(),
@@ -45,7 +45,7 @@ impl Circuit {
 
     /// Creates a circuit that opens also on 429 and 5xx. For reviews, where no single caller can
     /// cause such an answer.
-    pub fn on_any_failure() -> Self {
+    pub(crate) fn on_any_failure() -> Self {
         Self {
             opens: Opens::OnAnyFailure,
             state: Mutex::default(),
@@ -57,7 +57,7 @@ impl Circuit {
     /// # Errors
     /// [`HubError::Unreachable`] while the circuit is open. One call a second gets through, whether
     /// or not the one before it has ended.
-    pub fn admit(&self, now: Moment) -> Result<(), HubError> {
+    pub(crate) fn admit(&self, now: Moment) -> Result<(), HubError> {
         let mut state = self.state.lock();
         if state.failures < FAILURES {
             return Ok(());
@@ -72,7 +72,7 @@ impl Circuit {
     }
 
     /// Notes how a call ended.
-    pub fn note<T>(&self, result: &Result<T, HubError>, now: Moment) {
+    pub(crate) fn note<T>(&self, result: &Result<T, HubError>, now: Moment) {
         let mut state = self.state.lock();
         let opens = |error: &HubError| match self.opens {
             Opens::OnSilence => matches!(error, HubError::Unreachable(_)),

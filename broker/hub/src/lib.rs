@@ -5,15 +5,15 @@
 //! The interfaces are in [`ports`]; [`client`] speaks HTTP, [`kube_hub`] implements the calls of the
 //! request path, and [`watch`] follows objects.
 
-pub mod access_review;
+mod access_review;
 pub mod admission_policy;
 pub mod certificate_secret;
-pub mod circuit;
+mod circuit;
 pub mod client;
 pub mod clock;
 pub mod config_file;
 pub mod connection_fault;
-pub mod endpoint_slice;
+mod endpoint_slice;
 pub mod event;
 pub mod finalizer;
 pub mod https_client;
@@ -44,7 +44,7 @@ pub mod tenant_limit;
 pub mod testing;
 pub mod timed_hub;
 pub mod token_request;
-pub mod token_review;
+mod token_review;
 pub mod watch;
-pub mod watch_fault;
-pub mod watched_object;
+mod watch_fault;
+mod watched_object;
