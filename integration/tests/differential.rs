@@ -9,9 +9,9 @@
 //! `KEYFERRY_DIFFERENTIAL_WEEKLY=1` asks the oracles of all minor versions, 1.30 to 1.37, about
 //! 20,000 cases. Go builds the further five once, which takes some minutes.
 //!
-//! `KEYFERRY_WRITE_COPIES=1 cargo test -p keyferry-integration --test differential recorded` asks
-//! the oracles of all minor versions about the expressions that `keyferry-cel-kubernetes` replays,
-//! and writes what they say. Without it, the test compares what is written with the oracles.
+//! `KEYFERRY_WRITE_COPIES=1 cargo test --workspace --test suites -- differential::the_recorded`
+//! asks the oracles of all minor versions about the expressions that `keyferry-cel-kubernetes`
+//! replays, and writes what they say. Without it, the test compares what is written with the oracles.
 //!
 //! The run fails on any disagreement, when less than 98 % of the judgements are decided, or when no
 //! case met some class of refusals.

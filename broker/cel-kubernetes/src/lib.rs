@@ -24,7 +24,7 @@
 //! and asks the packages about every line:
 //!
 //! ```text
-//! KEYFERRY_WRITE_COPIES=1 cargo test -p keyferry-integration --test differential recorded
+//! KEYFERRY_WRITE_COPIES=1 cargo test --workspace --test suites -- differential::the_recorded
 //! ```
 
 mod ast;
