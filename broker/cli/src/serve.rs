@@ -138,7 +138,7 @@ pub(super) fn start_log() {
         .init();
 }
 
-/// TenantLimit SIGHUP, which would otherwise end the process, into reload signals.
+/// Turns SIGHUP, which would otherwise end the process, into reload signals.
 fn hang_ups() -> ReloadSignal {
     let (order, reload_signal) = reload_signal::channel();
     #[cfg(unix)]

@@ -40,7 +40,7 @@ impl TargetRefresh {
         }
         let encode = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let kid = format!(
-            "keyferry-refresh_keys-{}",
+            "keyferry-key-refresh-{}",
             URL_SAFE_NO_PAD.encode(bytes.first_chunk::<12>().copied().unwrap_or_default())
         );
         let header = encode(json!({ "alg": "RS256", "kid": kid }));

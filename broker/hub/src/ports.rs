@@ -1,5 +1,5 @@
-//! The interfaces to the hub, the targets and the audit log. `kube/` and `audit.rs` implement them;
-//! tests use their own implementations.
+//! The interfaces to the hub, the targets and the audit log. `kube_hub.rs`, the probe of the
+//! controller and the server's audit log implement them; tests use their own implementations.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

@@ -40,6 +40,10 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
              and restart it"
                 .to_owned()
         }
+        Reason::KeySettling => {
+            "the hub signs with a new key that targets may not have read yet; try again when it \
+             has been published for the activation delay, usually within two minutes".to_owned()
+        }
         Reason::MintForbidden => {
             let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);
             format!("Keyferry may not mint for ServiceAccount {account}; apply this on the hub:\n{}", minter_role(pair, own_namespace))

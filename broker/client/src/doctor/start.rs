@@ -1,4 +1,4 @@
-//! TenantLimit what the user starts from into a plan of what to ask.
+//! Turns what the user starts from into a plan of what to ask.
 
 use std::path::Path;
 

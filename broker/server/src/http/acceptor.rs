@@ -120,7 +120,7 @@ fn bound_kernel(stream: &TcpStream, times: Times) {
 #[cfg(not(target_os = "linux"))]
 fn bound_kernel(_: &TcpStream, _: Times) {}
 
-/// ConnectionRequests the requests of one connection.
+/// Answers the requests of one connection.
 #[derive(Clone)]
 pub(super) struct ConnectionService<S> {
     inner: S,

@@ -49,7 +49,7 @@ impl Times {
     };
 }
 
-/// EndReason a connection is ended, as a metric label.
+/// Why a connection is ended, as a metric label.
 type EndReason = &'static str;
 
 /// A stream that fails when its client makes no progress in time.

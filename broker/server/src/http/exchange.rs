@@ -41,7 +41,7 @@ const STREAM: u32 = 4;
 
 const KIB: usize = 1024;
 
-/// ConnectionRequests a token exchange. The memory of the request body counts until the response exists.
+/// Answers a token exchange. The memory of the request body counts until the response exists.
 pub(super) async fn answer(
     bodies: Arc<Bodies>,
     broker: Arc<Broker>,

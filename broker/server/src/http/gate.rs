@@ -163,7 +163,7 @@ impl ConnectionCounts {
 }
 
 impl Handshake {
-    /// TenantLimit the connection into an open one after its handshake.
+    /// Turns the connection into an open one after its handshake.
     pub(super) fn done(self) -> Result<OpenConnection, Refused> {
         let Self(mut admitted) = self;
         let gate = Arc::clone(&admitted.gate);

@@ -49,7 +49,7 @@ pub fn service(broker: Arc<Broker>, counts_sources: bool) -> impl HttpService<In
     )
 }
 
-/// ConnectionRequests on the API listener before callers can be identified. It refuses at once, because a
+/// Answers on the API listener before callers can be identified. It refuses at once, because a
 /// caller that had to wait would wait for the hub.
 pub fn closed() -> Router {
     Router::new().fallback(async || {
