@@ -58,7 +58,7 @@ impl Object {
 
     /// Writes a request's ID, in hex digits.
     pub(super) fn request(&mut self, member: Member, value: &RequestId) {
-        self.plain(member, &[value.as_str()]);
+        self.plain(member, &[&value.to_string()]);
     }
 
     pub(super) fn object(&mut self, member: Member, value: Option<&ObjectName>) {

@@ -83,15 +83,15 @@ async fn refuse(
             // Recorded and counted like any rate-limited request. The response is the same if that
             // rate limit is exhausted too.
             let _ = broker.refuse(ROUTE, Reason::RateLimited, id, source).await;
-            return refusal::busy(id.as_str());
+            return refusal::busy(Some(id));
         }
     };
     match broker
         .refuse(ROUTE, Reason::RequestInvalid, id, source)
         .await
     {
-        Ok(()) => refusal::malformed(status, error, &description, id.as_str()),
-        Err(limited) => refusal::answer(&limited, Surface::Exchange, id.as_str()),
+        Ok(()) => refusal::malformed(status, error, &description, Some(id)),
+        Err(limited) => refusal::answer(&limited, Surface::Exchange, Some(id)),
     }
 }
 
@@ -125,9 +125,9 @@ async fn exchange(
                 .flatten();
             let cluster = target.map(|target| PublicCluster::of(target, ca_pem.as_deref()));
             let body = rendered(&token, usable, cluster.as_ref());
-            refusal::secret_answer(StatusCode::OK, "application/json", body, id.as_str())
+            refusal::secret_answer(StatusCode::OK, "application/json", body, Some(id))
         }
-        Err(refused) => refusal::answer(&refused, Surface::Exchange, id.as_str()),
+        Err(refused) => refusal::answer(&refused, Surface::Exchange, Some(id)),
     }
 }
 

@@ -56,7 +56,7 @@ pub fn closed() -> Router {
         refusal::answer(
             &Reason::HubUnreachable.into(),
             refusal::Surface::Exchange,
-            "",
+            None,
         )
     })
 }
@@ -75,7 +75,7 @@ async fn not_found() -> Response<Body> {
         StatusCode::NOT_FOUND,
         "not_found",
         "there is no such path",
-        "",
+        None,
     )
 }
 
@@ -86,7 +86,7 @@ fn panicked() -> Response<Body> {
         StatusCode::INTERNAL_SERVER_ERROR,
         "server_error",
         "the request could not be handled",
-        "",
+        None,
     )
 }
 
