@@ -117,9 +117,10 @@ impl AuditSink for AuditLog {
 }
 
 impl AuditQueue {
-    /// Queues a line. Returns `None` if the queue is full or the writer task has ended.
+    /// Queues a line. Returns `None` if there is no line, the queue is full or the writer task has
+    /// ended.
     fn lay_down(&self, record: &AuditRecord) -> Option<oneshot::Receiver<bool>> {
-        let (line, stranger) = (record.line(), is_of_stranger(record));
+        let (line, stranger) = (record.line().ok()?, is_of_stranger(record));
         let (written, waiting) = oneshot::channel();
         let mut pending = self.pending();
         if pending.closed {
@@ -188,13 +189,11 @@ impl PendingLines {
     /// Returns the text, with a summary line for each reason of the omitted refusals.
     fn into_text(mut self) -> (Vec<u8>, Vec<oneshot::Sender<bool>>) {
         for (_, LeftOut { last, count }) in self.left_out {
-            self.text.extend_from_slice(
-                &AuditRecord {
-                    count: Some(count),
-                    ..last
-                }
-                .line(),
-            );
+            let summary = AuditRecord {
+                count: Some(count),
+                ..last
+            };
+            self.text.extend(summary.line().unwrap_or_default());
         }
         (self.text, self.waiting)
     }

@@ -45,7 +45,7 @@ impl AuditSink for Records {
         self.0
             .lock()
             .unwrap()
-            .push(serde_json::from_slice(&record.line()).unwrap());
+            .push(serde_json::from_slice(&record.line().unwrap()).unwrap());
         Recording::written()
     }
 }

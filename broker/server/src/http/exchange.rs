@@ -1,6 +1,5 @@
 //! `POST /v1/token`: token exchange (RFC 8693).
 
-use std::fmt::Write;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,6 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Request, Response, StatusCode, Version, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use keyferry_core::bound_token::BoundToken;
 use keyferry_core::config::DeliveryType;
 use keyferry_core::exchange::{
     self, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT,
@@ -19,6 +17,7 @@ use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
 use secrecy::ExposeSecret;
+use serde::Serialize;
 
 use super::bodies::{Bodies, Full, Share};
 use super::refusal::{self, Surface};
@@ -31,9 +30,6 @@ const ROUTE: &str = "exchange";
 
 /// How long a request's body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
-
-/// Bytes of a response beside its token.
-const ROUND_THE_TOKEN: usize = 160;
 
 /// Memory that an HTTP/2 request takes beside its body, in KiB. Under HTTP/1.1 the connection's own
 /// memory covers it.
@@ -123,32 +119,36 @@ async fn exchange(
                 .tell_cluster
                 .then(|| policy.targets.get(&target))
                 .flatten();
-            let cluster = target.map(|target| PublicCluster::of(target, ca_pem.as_deref()));
-            let body = rendered(&token, usable, cluster.as_ref());
-            refusal::secret_answer(StatusCode::OK, "application/json", body, Some(id))
+            let response = TokenResponse {
+                access_token: token.secret().expose_secret(),
+                issued_token_type: TOKEN_TYPE_JWT,
+                token_type: "Bearer",
+                expires_in: usable.as_secs(),
+                keyferry_cluster: target
+                    .map(|target| PublicCluster::of(target, ca_pem.as_deref())),
+            };
+            match serde_json::to_vec(&response) {
+                Ok(body) => {
+                    refusal::secret_answer(StatusCode::OK, "application/json", body, Some(id))
+                }
+                Err(_) => {
+                    refusal::answer(&Reason::MintFailed.into(), Surface::Exchange, Some(id))
+                }
+            }
         }
         Err(refused) => refusal::answer(&refused, Surface::Exchange, Some(id)),
     }
 }
 
-/// Renders the response of RFC 8693 section 2.2.1. The token needs no escaping: a parsed JWT has no
-/// character that JSON escapes.
-fn rendered(token: &BoundToken, usable: Duration, cluster: Option<&PublicCluster>) -> String {
-    let token = token.secret().expose_secret();
-    let mut body = String::with_capacity(token.len() + ROUND_THE_TOKEN);
-    body.push_str(r#"{"access_token":""#);
-    body.push_str(token);
-    // Writing to a string does not fail.
-    let _ = write!(
-        body,
-        r#"","issued_token_type":"{TOKEN_TYPE_JWT}","token_type":"Bearer","expires_in":{}"#,
-        usable.as_secs()
-    );
-    if let Some(cluster) = cluster.and_then(|cluster| serde_json::to_string(cluster).ok()) {
-        let _ = write!(body, r#","keyferry_cluster":{cluster}"#);
-    }
-    body.push('}');
-    body
+/// The response of RFC 8693 section 2.2.1.
+#[derive(Serialize)]
+struct TokenResponse<'a> {
+    access_token: &'a str,
+    issued_token_type: &'static str,
+    token_type: &'static str,
+    expires_in: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keyferry_cluster: Option<PublicCluster>,
 }
 
 /// Why a request is not a valid exchange.
@@ -308,43 +308,40 @@ mod tests {
     use axum::http::{Request, StatusCode, Version};
     use futures::{FutureExt, StreamExt, stream};
 
-    use super::{BODY_DEADLINE, Bodies, MAX_FORM_BYTES, STREAM, Unreadable, read};
+    use keyferry_core::name::ObjectName;
+
+    use super::{
+        BODY_DEADLINE, Bodies, MAX_FORM_BYTES, PublicCluster, STREAM, TOKEN_TYPE_JWT,
+        TokenResponse, Unreadable, read,
+    };
     use crate::source::Source;
 
-    #[cfg(test)]
-    #[tokio::test]
-    async fn an_answer_is_the_json_that_a_library_reads() {
-        use std::time::Duration;
-
-        use keyferry_core::public_cluster::PublicCluster;
-        use secrecy::ExposeSecret;
-        use serde_json::json;
-
-        let world = keyferry_issuer::testing::SmallWorld::start().await;
-        let token = world
-            .mint
-            .token(&world.grant("tenant-a/prod"), Duration::ZERO)
-            .await
+    #[test]
+    fn a_token_response_has_the_members_of_rfc_8693() {
+        let response = |keyferry_cluster| {
+            serde_json::to_string(&TokenResponse {
+                access_token: "a.b.c",
+                issued_token_type: TOKEN_TYPE_JWT,
+                token_type: "Bearer",
+                expires_in: 2,
+                keyferry_cluster,
+            })
             .unwrap()
-            .token;
-        let target = world.policy.targets.values().next().unwrap();
-        let cluster = PublicCluster::of(target, Some("a \"quoted\" line\n"));
-        for cluster in [None, Some(cluster)] {
-            let body = super::rendered(&token, Duration::from_millis(2999), cluster.as_ref());
-            let mut wanted = json!({
-                "access_token": token.secret().expose_secret(),
-                "issued_token_type": "urn:ietf:params:oauth:token-type:jwt",
-                "token_type": "Bearer",
-                "expires_in": 2,
-            });
-            if let Some(cluster) = cluster {
-                wanted["keyferry_cluster"] = json!(cluster);
-            }
-            assert_eq!(
-                serde_json::from_str::<serde_json::Value>(&body).unwrap(),
-                wanted
-            );
-        }
+        };
+        let plain = r#"{"access_token":"a.b.c","issued_token_type":"urn:ietf:params:oauth:token-type:jwt","token_type":"Bearer","expires_in":2}"#;
+        assert_eq!(response(None), plain);
+        let cluster = PublicCluster {
+            name: ObjectName::new("prod").unwrap(),
+            server: "https://prod.example.com".to_owned(),
+            certificate_authority_data: None,
+            tls_server_name: None,
+            proxy_url: None,
+        };
+        let with_cluster = plain.replace(
+            '}',
+            r#","keyferry_cluster":{"name":"prod","server":"https://prod.example.com"}}"#,
+        );
+        assert_eq!(response(Some(cluster)), with_cluster);
     }
 
     fn status(outcome: Result<Vec<u8>, Unreadable>) -> Result<usize, Option<StatusCode>> {

@@ -316,7 +316,7 @@ impl AuditSink for FakeAudit {
         self.records
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(serde_json::from_slice(&record.line()).unwrap_or_default());
+            .push(serde_json::from_slice(&record.line().unwrap_or_default()).unwrap_or_default());
         if let Some(hook) = &*self.hook.lock().unwrap_or_else(PoisonError::into_inner) {
             hook();
         }
