@@ -44,8 +44,6 @@ struct Health {
 /// The ServiceAccounts and Namespaces that the watches have seen.
 #[derive(Debug)]
 pub struct LiveObjects {
-    // Tenants choose these names and can create many, so this uses std's hasher, which resists
-    // collisions that an attacker chose.
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
     namespaces: RwLock<HashMap<Namespace, Labels>>,
     /// The number of changes to either map.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::quality::RandomState;
 use keyferry_core::authorise::Review;
 use keyferry_core::moment::Deadline;
 use keyferry_core::reason::Reason;
@@ -56,7 +55,7 @@ pub struct Delegations {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     max_stale: Duration,
-    known: Cache<Key, CachedDelegation, RandomState>,
+    known: Cache<Key, CachedDelegation>,
     flights: SingleFlight<Key, Result<CachedDelegation, HubError>>,
 }
 
@@ -72,7 +71,7 @@ impl Delegations {
         let known = Cache::builder()
             .max_capacity(CAPACITY)
             .time_to_live(life)
-            .build_with_hasher(RandomState::default());
+            .build();
         Self {
             hub,
             clock,

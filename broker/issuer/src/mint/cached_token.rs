@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use foldhash::quality::RandomState;
 use keyferry_core::authorise::Grant;
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::lifetime;
@@ -60,7 +59,7 @@ impl CachedToken {
 
 #[derive(Clone)]
 pub(super) struct CachedTokens {
-    tokens: Cache<MintKey, Arc<CachedToken>, RandomState>,
+    tokens: Cache<MintKey, Arc<CachedToken>>,
     /// Tokens whose key is not active yet.
     waiting: Arc<Mutex<HashMap<MintKey, CachedToken>>>,
     per_namespace: Arc<Mutex<HashMap<Namespace, usize>>>,
@@ -78,8 +77,8 @@ impl Default for CachedTokens {
         let tokens = Cache::builder()
             .max_capacity(CAPACITY)
             .time_to_live(lifetime::MAX)
-            .eviction_listener(listener);
-        let tokens = tokens.build_with_hasher(RandomState::default());
+            .eviction_listener(listener)
+            .build();
         Self {
             tokens,
             waiting: Arc::default(),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::quality::RandomState;
 use keyferry_core::caller::{self, CallerRules, VerifiedCaller};
 use keyferry_core::jwt::UnverifiedJwt;
 use keyferry_core::moment::{Deadline, Moment};
@@ -59,7 +58,7 @@ pub(super) struct Reviewer {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     max_stale: Duration,
-    known: Cache<TokenKey, CachedReview, RandomState>,
+    known: Cache<TokenKey, CachedReview>,
     failures: Cache<TokenKey, (HubError, Deadline)>,
     turns: TenantLimit,
     pub(super) new_callers: NewCallers,
@@ -78,7 +77,7 @@ impl Reviewer {
         let known = Cache::builder()
             .max_capacity(CAPACITY)
             .time_to_live(life)
-            .build_with_hasher(RandomState::default());
+            .build();
         let failures = Cache::builder()
             .max_capacity(CAPACITY)
             .time_to_live(FAILURE_LIFETIME * 2)
