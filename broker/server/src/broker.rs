@@ -5,7 +5,6 @@
 //! then check the rest. So only an authorised caller learns the state of its target. Before
 //! issuance, policy and the live objects are rechecked, in case they changed meanwhile.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +18,10 @@ use keyferry_core::moment::Moment;
 use keyferry_core::name::{AccessName, ObjectName};
 use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
+use tokio::time::timeout;
 
 use crate::authenticate::{Authentication, Authenticator};
 use crate::delegate::Delegations;
-use crate::in_time::in_time;
 use crate::refusal_summary::RefusalSummary;
 use crate::source::Source;
 use crate::view::{ReviewedPair, View};
@@ -203,7 +202,7 @@ impl Broker {
         };
         let outcome = match &mut pending.record {
             Some(record) => {
-                let decided = in_time(DECISION_DEADLINE, pin!(self.decide(request, record))).await;
+                let decided = timeout(DECISION_DEADLINE, self.decide(request, record)).await;
                 decided.unwrap_or(Err(Reason::DecisionTimedOut.into()))
             }
             None => Err(Reason::CallerGone.into()),

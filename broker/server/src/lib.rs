@@ -6,7 +6,6 @@ pub mod authenticate;
 pub mod broker;
 pub mod delegate;
 pub mod http;
-pub mod in_time;
 pub mod new_callers;
 pub mod rate;
 pub mod refusal_summary;

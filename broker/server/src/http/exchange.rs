@@ -1,6 +1,6 @@
 //! `POST /v1/token`: token exchange (RFC 8693).
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
 use secrecy::ExposeSecret;
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::bodies::{Bodies, Full, Share};
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, Issuance};
-use crate::in_time::in_time;
 use crate::source::Source;
 
 /// The route's name in audit records.
@@ -194,8 +194,8 @@ async fn read<B: HttpBody<Data = Bytes>>(
     drop(head);
     // The body is read before any refusal: under HTTP/2, a response beside an unread body breaks
     // the stream.
-    let body = in_time(BODY_DEADLINE, pin!(collect(pin!(body), share))).await;
-    let body = body.ok_or_else(|| {
+    let body = timeout(BODY_DEADLINE, collect(body, share)).await;
+    let body = body.map_err(|_| {
         malformed(
             StatusCode::REQUEST_TIMEOUT,
             "the body did not arrive within 30 s",
@@ -207,9 +207,10 @@ async fn read<B: HttpBody<Data = Bytes>>(
 /// Collects a body into one buffer. Frames are copied and never kept, because one byte of a frame
 /// can keep a buffer of many KiB alive.
 async fn collect<B: HttpBody<Data = Bytes>>(
-    mut body: Pin<&mut B>,
+    body: B,
     share: &mut Share,
 ) -> Result<Vec<u8>, Unreadable> {
+    let mut body = pin!(body);
     let too_large = || {
         malformed(
             StatusCode::PAYLOAD_TOO_LARGE,
