@@ -128,7 +128,7 @@ impl Authenticator {
             require_pod_bound,
         };
         drop(published);
-        Box::pin(self.ask(token, rules, key, known)).await
+        self.ask(token, rules, key, known).await
     }
 
     /// Counts a request without a readable token towards the limit of its source.

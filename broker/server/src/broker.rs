@@ -317,9 +317,8 @@ impl Broker {
         // Tries once more if the configuration changed to another grant meanwhile: the minted token
         // belongs to the earlier grant.
         match self.attempt(&caller, request, record).await {
-            // Boxed because this retry is rare; it keeps the common future small.
             Err(refusal) if refusal.reason == Reason::GrantSuperseded => {
-                Box::pin(self.attempt(&caller, request, record)).await
+                self.attempt(&caller, request, record).await
             }
             outcome => outcome,
         }

@@ -97,7 +97,7 @@ impl Delegations {
         if let Some(known) = known.filter(|known| !known.fresh.passed(self.clock.now())) {
             return Ok(known.now());
         }
-        Box::pin(self.ask(key, caller, known)).await
+        self.ask(key, caller, known).await
     }
 
     async fn ask(
