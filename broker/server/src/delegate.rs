@@ -26,8 +26,6 @@ type Key = (TokenKey, ServiceAccount);
 pub struct Delegation {
     /// The answer.
     pub review: Review,
-    /// Until when the answer is used without asking again.
-    pub fresh: Deadline,
     /// Whether the hub was unreachable, so that an earlier answer was used.
     pub stale: bool,
 }
@@ -43,7 +41,6 @@ impl CachedDelegation {
     fn now(self) -> Delegation {
         Delegation {
             review: self.review,
-            fresh: self.fresh,
             stale: false,
         }
     }

@@ -11,4 +11,3 @@ pub mod rate;
 pub mod refusal_summary;
 pub mod serve;
 pub mod source;
-pub mod view;

@@ -13,7 +13,6 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::TokenKey;
 use crate::new_callers::NewCallers;
-use crate::view::LastReviewed;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{Hub, HubError};
@@ -36,7 +35,6 @@ pub(super) enum CachedReview {
         caller: VerifiedCaller,
         fresh: Deadline,
         stale: Deadline,
-        last: LastReviewed,
     },
     Rejected {
         reason: Reason,
@@ -215,7 +213,6 @@ impl Reviewer {
                 caller: caller.clone(),
                 fresh,
                 stale,
-                last: LastReviewed::default(),
             },
         );
         caller

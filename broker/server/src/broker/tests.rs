@@ -25,7 +25,6 @@ use super::{Broker, BrokerParts, DECISION_DEADLINE, Request};
 use crate::authenticate::Authenticator;
 use crate::delegate::Delegations;
 use crate::source::Source;
-use crate::view::View;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_hub::ports::{AuditSink, Hub, HubError, Recording};
@@ -393,23 +392,6 @@ async fn the_hubs_word_on_a_delegation_has_its_ten_seconds_and_no_more() {
             "the token is reviewed anew at 10 s"
         );
     }
-    let known = broker
-        .parts
-        .authenticator
-        .authenticate(&request(&token).caller_token, Source::default())
-        .await
-        .unwrap();
-    let view = View::of(&broker.parts.policy, &broker.parts.live);
-    let remembered = known.last.recall(
-        &view,
-        &request(&token).access,
-        request(&token).deliveries,
-        world.clock.now(),
-    );
-    assert!(
-        remembered.is_some(),
-        "the rest of this test is about what is remembered"
-    );
     world.hub.revoke(&delegation());
     second(4);
     assert_eq!(outcome(&broker, &token).await, Ok(()), "14 s");
