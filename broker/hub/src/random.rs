@@ -47,9 +47,7 @@ mod tests {
     #[test]
     fn no_two_requests_have_one_id() {
         let random = SystemRandomness::default();
-        let ids: BTreeSet<String> = (0..1000)
-            .map(|_| random.request_id().to_string())
-            .collect();
+        let ids: BTreeSet<String> = (0..1000).map(|_| random.request_id().to_string()).collect();
         assert_eq!(ids.len(), 1000);
     }
 }

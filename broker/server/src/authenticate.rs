@@ -177,7 +177,7 @@ impl Authenticator {
                     caller,
                     key,
                     stale: true,
-                    })
+                })
             }
             _ => Err(Reason::HubUnreachable),
         }

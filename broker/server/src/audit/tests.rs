@@ -68,7 +68,11 @@ async fn a_torn_line_swallows_no_record() {
     .unwrap();
     let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
     let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-    assert_eq!(last["requestId"], RequestId::from(AFTER).to_string(), "{text}");
+    assert_eq!(
+        last["requestId"],
+        RequestId::from(AFTER).to_string(),
+        "{text}"
+    );
 }
 
 /// Panics once it is written to.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::State;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Request, Response, StatusCode, Version, header};
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use keyferry_core::config::DeliveryType;
 use keyferry_core::exchange::{
     self, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT,
@@ -33,16 +33,19 @@ const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Memory that an HTTP/2 request takes beside its body, in KiB. Under HTTP/1.1 the connection's own
 /// memory covers it.
-const STREAM: u32 = 4;
+pub(super) const STREAM: u32 = 4;
 
 const KIB: usize = 1024;
 
-/// ConnectionRequests a token exchange. The memory of the request body counts until the response exists.
+/// Answers a token exchange. The memory of the request body counts until the response exists.
 pub(super) async fn answer(
     bodies: Arc<Bodies>,
-    broker: Arc<Broker>,
-    request: Request<Incoming>,
+    State(broker): State<Arc<Broker>>,
+    request: Request<Body>,
 ) -> Response<Body> {
+    if request.method() != Method::POST {
+        return refusal::not_allowed("POST");
+    }
     let (id, source) = (broker.request_id(), source_of(&request));
     let mut share = bodies.share(source);
     let body = match read(request, &mut share).await {
@@ -124,16 +127,13 @@ async fn exchange(
                 issued_token_type: TOKEN_TYPE_JWT,
                 token_type: "Bearer",
                 expires_in: usable.as_secs(),
-                keyferry_cluster: target
-                    .map(|target| PublicCluster::of(target, ca_pem.as_deref())),
+                keyferry_cluster: target.map(|target| PublicCluster::of(target, ca_pem.as_deref())),
             };
             match serde_json::to_vec(&response) {
                 Ok(body) => {
                     refusal::secret_answer(StatusCode::OK, "application/json", body, Some(id))
                 }
-                Err(_) => {
-                    refusal::answer(&Reason::MintFailed.into(), Surface::Exchange, Some(id))
-                }
+                Err(_) => refusal::answer(&Reason::MintFailed.into(), Surface::Exchange, Some(id)),
             }
         }
         Err(refused) => refusal::answer(&refused, Surface::Exchange, Some(id)),

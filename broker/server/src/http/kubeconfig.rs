@@ -23,7 +23,7 @@ use crate::source::Source;
 /// The route's name in audit records.
 const ROUTE: &str = "kubeconfig";
 
-/// ConnectionRequests with a kubeconfig.
+/// Answers with a kubeconfig.
 pub(super) async fn answer(
     State(broker): State<Arc<Broker>>,
     path: Result<Path<(String, String)>, PathRejection>,

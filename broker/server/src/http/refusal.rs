@@ -53,7 +53,11 @@ fn outside(reason: Reason) -> Outside {
 }
 
 /// Renders the response to a refusal.
-pub fn answer(refusal: &Refusal, surface: Surface, request_id: Option<RequestId>) -> Response<Body> {
+pub fn answer(
+    refusal: &Refusal,
+    surface: Surface,
+    request_id: Option<RequestId>,
+) -> Response<Body> {
     let detail = refusal.detail.as_deref();
     let exchange = surface == Surface::Exchange;
     let (status, error, description) = match outside(refusal.reason) {
