@@ -1,15 +1,13 @@
 //! The audit record of each decision: who, for whom, where, and why; never the token.
 
-mod object;
-
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_keys::bound_token::BoundToken;
+use serde::Serialize;
 
-use self::object::{Object, member};
 use crate::authorise::{Grant, Pair, Requester};
 use crate::caller::VerifiedCaller;
 use crate::request_id::RequestId;
@@ -60,7 +58,10 @@ impl AuditRecord {
 
     /// Returns the record as one line of JSON. Members that were unknown when the decision was made
     /// are absent.
-    pub fn line(&self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// The serialiser's error. Such a record must count as unwritten.
+    pub fn line(&self) -> serde_json::Result<Vec<u8>> {
         let pair = self.grant.as_ref().map(Grant::pair);
         let caller = self
             .caller
@@ -71,65 +72,85 @@ impl AuditRecord {
             });
         let access = pair.map(|pair| pair.access()).or(self.access.as_ref());
         let account = pair.map(|pair| &pair.service_account().account);
-        let mut line = Object::at(self.time);
-        line.request(member!("requestId"), &self.request_id);
-        line.word(member!("route"), Some(self.route));
-        line.word(member!("decision"), Some(self.decision));
-        line.word(member!("reason"), Some(self.reason));
-        // The caller's username.
-        line.text(
-            member!("caller"),
-            caller.map(|caller| caller.user().username.as_str()),
-        );
-        line.text(
-            member!("callerUid"),
-            caller.map(|caller| caller.user().uid.as_str()),
-        );
-        // The `jti` of the caller's token.
-        line.text(
-            member!("callerTokenId"),
-            caller.and_then(VerifiedCaller::token_id),
-        );
-        line.path(
-            member!("access"),
-            access.map(|access| (&access.namespace, &access.name)),
-        );
-        // The ServiceAccount that the token is minted for.
-        line.path(
-            member!("serviceAccount"),
-            account.map(|account| (&account.namespace, &account.name)),
-        );
-        line.text(
-            member!("serviceAccountUid"),
-            pair.map(|pair| pair.service_account().uid.as_str()),
-        );
-        line.object(
-            member!("target"),
-            pair.map(|pair| pair.target()).or(self.target.as_ref()),
-        );
-        line.text(
-            member!("audience"),
-            pair.map(|pair| pair.audience().as_str()),
-        );
-        // The entry of `allow[]` that allowed it.
-        line.number(member!("rule"), pair.map(Pair::rule));
-        line.text(member!("delivery"), self.delivery.as_deref());
-        // The `jti` of the token that was issued.
-        line.text(
-            member!("tokenId"),
-            self.token.as_ref().map(|token| &*token.id),
-        );
-        line.time(
-            member!("expiresAt"),
-            self.token.as_ref().map(|token| token.expires_at),
-        );
-        line.word(member!("cache"), self.cache);
-        line.truth(member!("stale"), self.stale);
-        // Only in a summary.
-        line.number(member!("count"), self.count);
-        line.text(member!("sources"), self.sources.as_deref());
-        line.line()
+        let mut line = serde_json::to_vec(&AuditLine {
+            time: self.time,
+            request_id: self.request_id.to_string(),
+            route: self.route,
+            decision: self.decision,
+            reason: self.reason,
+            caller: caller.map(|caller| caller.user().username.as_str()),
+            caller_uid: caller.map(|caller| caller.user().uid.as_str()),
+            caller_token_id: caller.and_then(VerifiedCaller::token_id),
+            access: access.map(AccessName::to_string),
+            service_account: account
+                .map(|account| format!("{}/{}", account.namespace, account.name)),
+            service_account_uid: pair.map(|pair| pair.service_account().uid.as_str()),
+            target: pair
+                .map(Pair::target)
+                .or(self.target.as_ref())
+                .map(ObjectName::as_str),
+            audience: pair.map(|pair| pair.audience().as_str()),
+            rule: pair.map(Pair::rule),
+            delivery: self.delivery.as_deref(),
+            token_id: self.token.as_ref().map(|token| &*token.id),
+            expires_at: self.token.as_ref().map(|token| token.expires_at),
+            cache: self.cache,
+            stale: self.stale,
+            count: self.count,
+            sources: self.sources.as_deref(),
+        })?;
+        line.push(b'\n');
+        Ok(line)
     }
+}
+
+/// One line of the audit log, in the order of its members.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuditLine<'a> {
+    time: Timestamp,
+    request_id: String,
+    route: &'static str,
+    decision: &'static str,
+    reason: &'static str,
+    /// The caller's username.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller_uid: Option<&'a str>,
+    /// The `jti` of the caller's token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller_token_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    access: Option<String>,
+    /// The ServiceAccount that the token is minted for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_account: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_account_uid: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audience: Option<&'a str>,
+    /// The entry of `allow[]` that allowed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery: Option<&'a str>,
+    /// The `jti` of the token that was issued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<&'static str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stale: bool,
+    /// Only in a summary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<&'a str>,
 }
 
 /// What the audit log reports of a token: its `jti` and its expiry.
@@ -169,7 +190,7 @@ mod tests {
         record.ended("denied", Reason::CallerMalformed);
         let line = r#"{"time":"1970-01-01T00:00:00Z","requestId":"000000000000000a","route":"exchange","decision":"denied","reason":"CallerMalformed"}"#;
         assert_eq!(
-            String::from_utf8(record.line()).unwrap(),
+            String::from_utf8(record.line().unwrap()).unwrap(),
             format!("{line}\n")
         );
     }
@@ -185,7 +206,8 @@ mod tests {
                 grant,
                 ..AuditRecord::default()
             }
-            .line(),
+            .line()
+            .unwrap(),
         )
         .unwrap();
         let told = [

@@ -277,8 +277,8 @@ fn check_right(requester: &Requester, Pair(pair): &Pair, review: Review) -> Resu
     Ok(())
 }
 
-/// Rechecks a grant against policy and the hub's live objects. Runs for every waiting request at
-/// the moment of issuance, unless neither has changed.
+/// Rechecks a grant against policy and the hub's live objects. Runs for every request at the moment
+/// of issuance.
 ///
 /// # Errors
 /// The reason why the grant is no longer valid. [`Reason::GrantSuperseded`] when the request would

@@ -2,9 +2,7 @@
 //! watch.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -45,12 +43,8 @@ struct Health {
 /// The ServiceAccounts and Namespaces that the watches have seen.
 #[derive(Debug)]
 pub struct LiveObjects {
-    // Tenants choose these names and can create many, so this uses std's hasher, which resists
-    // collisions that an attacker chose.
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
     namespaces: RwLock<HashMap<Namespace, Labels>>,
-    /// The number of changes to either map.
-    changes: AtomicU64,
     watches: Mutex<BTreeMap<Watched, Health>>,
     /// The combined health of the watches, which requests read without a lock.
     health: ArcSwap<Health>,
@@ -78,7 +72,6 @@ impl LiveObjects {
         Self {
             service_accounts: RwLock::default(),
             namespaces: RwLock::default(),
-            changes: AtomicU64::default(),
             watches: Mutex::new(watches),
             health: ArcSwap::default(),
         }
@@ -86,71 +79,33 @@ impl LiveObjects {
 
     /// Replaces all ServiceAccounts by a complete list.
     pub fn replace_service_accounts(&self, all: HashMap<ServiceAccount, Uid>) {
-        self.replace(&self.service_accounts, all);
+        *self.service_accounts.write() = all;
     }
 
     /// Stores one ServiceAccount, or removes it.
     pub fn set_service_account(&self, account: ServiceAccount, uid: Option<Uid>) {
-        self.set(&self.service_accounts, account, uid);
+        let mut service_accounts = self.service_accounts.write();
+        match uid {
+            Some(uid) => service_accounts.insert(account, uid),
+            None => service_accounts.remove(&account),
+        };
     }
 
     /// Replaces all Namespaces by a complete list.
     pub fn replace_namespaces(&self, all: HashMap<Namespace, BTreeMap<String, String>>) {
-        self.replace(
-            &self.namespaces,
-            all.into_iter()
-                .map(|(namespace, labels)| (namespace, Arc::new(labels)))
-                .collect(),
-        );
+        *self.namespaces.write() = all
+            .into_iter()
+            .map(|(namespace, labels)| (namespace, Arc::new(labels)))
+            .collect();
     }
 
     /// Stores one Namespace's labels, or removes the Namespace.
     pub fn set_namespace(&self, namespace: Namespace, labels: Option<BTreeMap<String, String>>) {
-        self.set(&self.namespaces, namespace, labels.map(Arc::new));
-    }
-
-    /// Returns how often a ServiceAccount's UID or a Namespace's labels changed. While the count is
-    /// the same, they are too.
-    pub fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
-    }
-
-    fn replace<K: Eq + Hash, V: PartialEq>(
-        &self,
-        objects: &RwLock<HashMap<K, V>>,
-        all: HashMap<K, V>,
-    ) {
-        let mut objects = objects.write();
-        if *objects != all {
-            self.count();
-            *objects = all;
-        }
-    }
-
-    /// Watch events also report fields that are not stored here, such as annotations. They are
-    /// ignored, so that tenants cannot invalidate views with them.
-    fn set<K: Eq + Hash, V: PartialEq>(
-        &self,
-        objects: &RwLock<HashMap<K, V>>,
-        name: K,
-        object: Option<V>,
-    ) {
-        let mut objects = objects.write();
-        if objects.get(&name) == object.as_ref() {
-            return;
-        }
-        self.count();
-        match object {
-            Some(object) => objects.insert(name, object),
-            None => objects.remove(&name),
+        let mut namespaces = self.namespaces.write();
+        match labels {
+            Some(labels) => namespaces.insert(namespace, Arc::new(labels)),
+            None => namespaces.remove(&namespace),
         };
-    }
-
-    /// Counts a change. Call it under the lock and before the change. A reader that sees the new
-    /// count waits for the lock, and so finds the change; a reader that read the maps earlier will
-    /// find a different count.
-    fn count(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Notes that a watch has its first complete list and works.
@@ -212,35 +167,5 @@ impl HubView for LiveObjects {
 
     fn namespace_labels(&self, namespace: &Namespace) -> Option<Arc<BTreeMap<String, String>>> {
         self.namespaces.read().get(namespace).cloned()
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::time::Duration;
-
-    use keyferry_api::service_account::{ServiceAccount, Uid};
-
-    use super::LiveObjects;
-
-    /// If the count rose before the lock was taken, a stale view would pass as current.
-    #[test]
-    fn a_change_that_still_waits_for_its_lock_is_not_counted() {
-        let live = LiveObjects::default();
-        let account =
-            ServiceAccount::from_username("system:serviceaccount:tenant-a:reconciler").unwrap();
-        std::thread::scope(|threads| {
-            let looking = live.service_accounts.read();
-            let change =
-                threads.spawn(|| live.set_service_account(account, Some(Uid::new("one").unwrap())));
-            // Long enough for the thread to wait for the lock. If it does not wait yet, the test
-            // proves nothing but still passes.
-            std::thread::sleep(Duration::from_millis(100));
-            assert_eq!(live.changes(), 0);
-            drop(looking);
-            change.join().unwrap();
-        });
-        assert_eq!(live.changes(), 1);
     }
 }

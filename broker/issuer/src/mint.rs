@@ -154,7 +154,7 @@ impl Mint {
                 token,
                 from_cache: FromCache::Hit,
             }),
-            None => Box::pin(self.missed(grant, key, min_ttl, now)).await,
+            None => self.missed(grant, key, min_ttl, now).await,
         }
     }
 

@@ -8,8 +8,8 @@ mod published;
 mod records;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::Guard;
@@ -24,6 +24,7 @@ use keyferry_keys::discovery::{self, ProviderMetadata};
 use keyferry_keys::json::{self, JsonLimits};
 use keyferry_keys::jwks::{KeySetLimits, PublicKeySet};
 use keyferry_keys::tracked_keys::{KeyActivation, KeyEvent, Reading, TrackedKeys};
+use parking_lot::{Mutex, MutexGuard};
 
 pub use document::Document;
 pub use fault::PublishError;
@@ -131,10 +132,7 @@ impl Publisher {
     /// [`Reason::HubUnreachable`] when the hub did not answer: the key may be good.
     pub async fn refresh_for_unknown_key(&self, now: Moment) -> Result<(), Reason> {
         {
-            let mut again_from = self
-                .unknown_key
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut again_from = self.unknown_key.lock();
             // A reading in progress is joined.
             if again_from.is_some_and(|from| now.mono < from) && self.readings.is_empty() {
                 return Ok(());
@@ -325,7 +323,7 @@ impl Publisher {
 
     /// Reports each event once for as long as it lasts.
     fn tell(&self, place: EventSource, events: Vec<KeyEvent>) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         let before = told.insert(place, events.clone()).unwrap_or_default();
         for event in events.iter().filter(|event| !before.contains(event)) {
             events::to_log(event);
@@ -346,7 +344,7 @@ impl Publisher {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<TrackedKeys>> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock()
     }
 }
 

@@ -6,11 +6,12 @@ mod file;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_core::audit::AuditRecord;
 use keyferry_hub::ports::{AuditSink, Recording};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -23,12 +24,6 @@ const QUEUE: usize = 16_384;
 /// How many of those lines may be refusals of unknown callers. Further ones are only counted: an
 /// issuance waits for its line, and an unknown caller must not take its place.
 const STRANGERS: usize = QUEUE / 2;
-/// How many times the writer yields to collect more lines before it writes, as long as each yield
-/// brings more. A larger batch costs less per line. A single line is written at once, and a full
-/// batch does not wait for more.
-const ROUNDS: usize = 8;
-/// The number of lines in a full batch.
-const LOAD: usize = 64;
 /// How long one write may take. After that, the callers that wait for it or behind it are refused.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -67,10 +62,10 @@ struct LeftOut {
     count: usize,
 }
 
-/// A batch for the thread, with a channel for the result. The buffer comes back to be reused.
+/// A batch for the thread, with a channel for the result.
 struct AuditBatch {
     text: Vec<u8>,
-    done: oneshot::Sender<(bool, Vec<u8>)>,
+    done: oneshot::Sender<bool>,
 }
 
 impl AuditLog {
@@ -117,9 +112,10 @@ impl AuditSink for AuditLog {
 }
 
 impl AuditQueue {
-    /// Queues a line. Returns `None` if the queue is full or the writer task has ended.
+    /// Queues a line. Returns `None` if there is no line, the queue is full or the writer task has
+    /// ended.
     fn lay_down(&self, record: &AuditRecord) -> Option<oneshot::Receiver<bool>> {
-        let (line, stranger) = (record.line(), is_of_stranger(record));
+        let (line, stranger) = (record.line().ok()?, is_of_stranger(record));
         let (written, waiting) = oneshot::channel();
         let mut pending = self.pending();
         if pending.closed {
@@ -151,7 +147,7 @@ impl AuditQueue {
     }
 
     fn pending(&self) -> MutexGuard<'_, PendingLines> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 }
 
@@ -188,13 +184,11 @@ impl PendingLines {
     /// Returns the text, with a summary line for each reason of the omitted refusals.
     fn into_text(mut self) -> (Vec<u8>, Vec<oneshot::Sender<bool>>) {
         for (_, LeftOut { last, count }) in self.left_out {
-            self.text.extend_from_slice(
-                &AuditRecord {
-                    count: Some(count),
-                    ..last
-                }
-                .line(),
-            );
+            let summary = AuditRecord {
+                count: Some(count),
+                ..last
+            };
+            self.text.extend(summary.line().unwrap_or_default());
         }
         (self.text, self.waiting)
     }
@@ -221,23 +215,12 @@ impl Drop for Closing {
 /// Sends the queued lines to the thread in batches, and reports the results to the callers.
 async fn carry(queue: Arc<AuditQueue>, thread: std::sync::mpsc::Sender<AuditBatch>) {
     let _closing = Closing(Arc::clone(&queue));
-    let mut spare = Vec::new();
     loop {
         queue.submitted.notified().await;
-        let mut lines = 0;
-        for _ in 0..ROUNDS {
-            let pending = queue.pending().lines;
-            if pending == lines || pending >= LOAD {
-                break;
-            }
-            lines = pending;
-            tokio::task::yield_now().await;
-        }
-        let empty = PendingLines {
-            text: spare,
-            ..PendingLines::default()
-        };
-        let pending = std::mem::replace(&mut *queue.pending(), empty);
+        // Requests that are ready now add their lines to this batch. Without this yield an exchange
+        // falls from 68 to 61 % of an empty handler (docs/benchmarks.md).
+        tokio::task::yield_now().await;
+        let pending = std::mem::take(&mut *queue.pending());
         let (text, mut waiting) = pending.into_text();
         let (done, mut written) = oneshot::channel();
         if thread.send(AuditBatch { text, done }).is_err() {
@@ -245,10 +228,7 @@ async fn carry(queue: Arc<AuditQueue>, thread: std::sync::mpsc::Sender<AuditBatc
         }
         let good = loop {
             match timeout(PATIENCE, &mut written).await {
-                Ok(Ok((good, text))) => {
-                    spare = text;
-                    break good;
-                }
+                Ok(Ok(good)) => break good,
                 // The thread has ended, so nothing can be written any more.
                 Ok(Err(_)) => return,
                 Err(_) => answer(waiting.drain(..).chain(queue.take_waiting()), false),
@@ -268,7 +248,7 @@ fn answer(waiting: impl Iterator<Item = oneshot::Sender<bool>>, good: bool) {
 /// The body of the writing thread. It ends when the sender of orders is dropped.
 fn write_all(mut sink: impl Write, orders: &std::sync::mpsc::Receiver<AuditBatch>) {
     let mut torn = false;
-    while let Ok(AuditBatch { mut text, done }) = orders.recv() {
+    while let Ok(AuditBatch { text, done }) = orders.recv() {
         // After a failure the last line may be incomplete: a line break keeps the next one apart.
         let break_first = if torn { sink.write_all(b"\n") } else { Ok(()) };
         let good = break_first
@@ -276,8 +256,7 @@ fn write_all(mut sink: impl Write, orders: &std::sync::mpsc::Receiver<AuditBatch
             .and_then(|()| sink.flush())
             .is_ok();
         torn = !good;
-        text.clear();
-        let _ = done.send((good, text));
+        let _ = done.send(good);
     }
 }
 

@@ -19,7 +19,6 @@ use keyferry_issuer::settings::CallerSettings;
 use self::review::{CachedReview, Failure, Reviewer};
 use crate::new_callers::NewCallers;
 use crate::source::Source;
-use crate::view::LastReviewed;
 
 /// The cache key of a token: a keyed hash, so that no cache contains the token.
 pub type TokenKey = [u8; 32];
@@ -33,8 +32,6 @@ pub struct Authentication {
     pub key: TokenKey,
     /// Whether the hub was unreachable, so that an earlier review was used.
     pub stale: bool,
-    /// The caller's last policy result.
-    pub last: LastReviewed,
 }
 
 /// Authenticates callers.
@@ -92,17 +89,11 @@ impl Authenticator {
         let key = self.key(token, issuer);
         let known = self.reviewer.known(&key);
         match &known {
-            Some(CachedReview::Accepted {
-                caller,
-                fresh,
-                last,
-                ..
-            }) if !fresh.passed(now) => {
+            Some(CachedReview::Accepted { caller, fresh, .. }) if !fresh.passed(now) => {
                 return Ok(Authentication {
                     caller: caller.clone(),
                     key,
                     stale: false,
-                    last: last.clone(),
                 });
             }
             // The hub accepted this token recently: its review is due again.
@@ -128,7 +119,7 @@ impl Authenticator {
             require_pod_bound,
         };
         drop(published);
-        Box::pin(self.ask(token, rules, key, known)).await
+        self.ask(token, rules, key, known).await
     }
 
     /// Counts a request without a readable token towards the limit of its source.
@@ -164,7 +155,6 @@ impl Authenticator {
                 caller,
                 key,
                 stale: false,
-                last: LastReviewed::default(),
             }),
             Ok(Err(Failure::Rejected(reason))) => Err(reason),
             Ok(Err(Failure::Hub(error))) if error.proves_unreachable() => self.stale(key, known),
@@ -187,7 +177,6 @@ impl Authenticator {
                     caller,
                     key,
                     stale: true,
-                    last: LastReviewed::default(),
                 })
             }
             _ => Err(Reason::HubUnreachable),

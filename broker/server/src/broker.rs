@@ -5,7 +5,6 @@
 //! then check the rest. So only an authorised caller learns the state of its target. Before
 //! issuance, policy and the live objects are rechecked, in case they changed meanwhile.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,13 +29,12 @@ use keyferry_issuer::mint::{FromCache, Mint, Minted};
 use keyferry_issuer::publication::PublicationReader;
 use keyferry_issuer::settings::{CallerSettings, MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 use keyferry_keys::bound_token::BoundToken;
+use tokio::time::timeout;
 
 use crate::authenticate::{Authentication, Authenticator};
 use crate::delegate::Delegations;
-use crate::in_time::in_time;
 use crate::refusal_summary::RefusalSummary;
 use crate::source::Source;
-use crate::view::{ReviewedPair, View};
 
 /// The deadline of a decision. Each call that it waits for has a shorter limit of its own, but
 /// several in sequence may exceed this one.
@@ -203,7 +201,7 @@ impl Broker {
         };
         let outcome = match &mut pending.record {
             Some(record) => {
-                let decided = in_time(DECISION_DEADLINE, pin!(self.decide(request, record))).await;
+                let decided = timeout(DECISION_DEADLINE, self.decide(request, record)).await;
                 decided.unwrap_or(Err(Reason::DecisionTimedOut.into()))
             }
             None => Err(Reason::CallerGone.into()),
@@ -318,9 +316,8 @@ impl Broker {
         // Tries once more if the configuration changed to another grant meanwhile: the minted token
         // belongs to the earlier grant.
         match self.attempt(&caller, request, record).await {
-            // Boxed because this retry is rare; it keeps the common future small.
             Err(refusal) if refusal.reason == Reason::GrantSuperseded => {
-                Box::pin(self.attempt(&caller, request, record)).await
+                self.attempt(&caller, request, record).await
             }
             outcome => outcome,
         }
@@ -333,22 +330,12 @@ impl Broker {
         record: &mut AuditRecord,
     ) -> Result<Granted, Refusal> {
         let requester = Requester::Caller(caller.caller.clone());
-        let view = View::of(&self.parts.policy, &self.parts.live);
+        let policy = self.parts.policy.current();
         let now = self.parts.clock.now();
         self.check_current(now)?;
-        let ReviewedPair { pair, review, .. } =
-            match caller
-                .last
-                .recall(&view, &request.access, request.deliveries, now)
-            {
-                Some(found) => found,
-                None => {
-                    self.find(caller, &requester, request, &view, record)
-                        .await?
-                }
-            };
-        let policy = &view.policy;
-        let grant = authorise::grant(policy, requester, pair.clone(), review)
+        let pair = self.pair(&policy, &requester, request)?;
+        let review = self.review(caller, &pair, record).await?;
+        let grant = authorise::grant(&policy, requester, pair.clone(), review)
             .map_err(|reason| self.advised(reason, &pair))?;
         let target = policy
             .targets
@@ -381,10 +368,8 @@ impl Broker {
                 })?;
         let now = self.parts.clock.now();
         self.check_current(now)?;
-        // The grant needs no recheck if neither policy nor the live objects changed since the view.
-        if !view.is_current(&self.parts.policy, &self.parts.live) {
-            authorise::still_holds(&self.parts.policy.look(), &*self.parts.live, &grant)?;
-        }
+        // Policy and the live objects may have changed during a review or a mint.
+        authorise::still_holds(&self.parts.policy.look(), &*self.parts.live, &grant)?;
         let usable = token.usable(now).ok_or(Reason::MintFailed)?;
         if usable < min_ttl {
             let detail = format!(
@@ -398,7 +383,7 @@ impl Broker {
                 token,
                 usable,
                 target: pair.target().clone(),
-                policy: view.policy,
+                policy,
                 ca_pem,
             },
             grant,
@@ -407,19 +392,15 @@ impl Broker {
         })
     }
 
-    /// Returns the pair that policy allows, with the hub's review of a delegation where one is
-    /// needed.
-    async fn find(
+    /// Returns the hub's review of the caller's delegation, where the pair needs one.
+    async fn review(
         &self,
         caller: &Authentication,
-        requester: &Requester,
-        request: &Request<'_>,
-        view: &View,
+        pair: &Pair,
         record: &mut AuditRecord,
-    ) -> Result<ReviewedPair, Reason> {
-        let pair = self.pair(&view.policy, requester, request)?;
-        let (review, until) = match pair.via() {
-            Via::Itself | Via::Author => (Review::NotAsked, None),
+    ) -> Result<Review, Reason> {
+        match pair.via() {
+            Via::Itself | Via::Author => Ok(Review::NotAsked),
             Via::Delegate => {
                 let delegation = self
                     .parts
@@ -427,16 +408,9 @@ impl Broker {
                     .review(caller, &pair.service_account().account)
                     .await?;
                 record.stale |= delegation.stale;
-                (delegation.review, Some(delegation.fresh))
+                Ok(delegation.review)
             }
-        };
-        let found = ReviewedPair {
-            pair,
-            review,
-            until,
-        };
-        caller.last.remember(view, request.deliveries, &found);
-        Ok(found)
+        }
     }
 
     /// Adds to a refusal what blocks the request and how to fix it. This text reaches only callers

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::quality::RandomState;
 use keyferry_api::moment::Deadline;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccount;
@@ -27,8 +26,6 @@ type Key = (TokenKey, ServiceAccount);
 pub struct Delegation {
     /// The answer.
     pub review: Review,
-    /// Until when the answer is used without asking again.
-    pub fresh: Deadline,
     /// Whether the hub was unreachable, so that an earlier answer was used.
     pub stale: bool,
 }
@@ -44,7 +41,6 @@ impl CachedDelegation {
     fn now(self) -> Delegation {
         Delegation {
             review: self.review,
-            fresh: self.fresh,
             stale: false,
         }
     }
@@ -56,7 +52,7 @@ pub struct Delegations {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     max_stale: Duration,
-    known: Cache<Key, CachedDelegation, RandomState>,
+    known: Cache<Key, CachedDelegation>,
     flights: SingleFlight<Key, Result<CachedDelegation, HubError>>,
 }
 
@@ -72,7 +68,7 @@ impl Delegations {
         let known = Cache::builder()
             .max_capacity(CAPACITY)
             .time_to_live(life)
-            .build_with_hasher(RandomState::default());
+            .build();
         Self {
             hub,
             clock,
@@ -98,7 +94,7 @@ impl Delegations {
         if let Some(known) = known.filter(|known| !known.fresh.passed(self.clock.now())) {
             return Ok(known.now());
         }
-        Box::pin(self.ask(key, caller, known)).await
+        self.ask(key, caller, known).await
     }
 
     async fn ask(

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
+
 use std::time::Duration;
 
 /// The burst of a key, in seconds of its rate.
@@ -57,7 +59,7 @@ impl<K: Eq + Hash> Rates<K> {
 
     /// Whether the bucket of `key` contains a token. Takes none and stores nothing.
     pub(crate) fn has(&self, key: &K, now: Duration) -> bool {
-        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.buckets.lock();
         let others = if buckets.full_at.len() < KEYS {
             now
         } else {
@@ -72,7 +74,7 @@ impl<K: Eq + Hash> Rates<K> {
     /// # Errors
     /// The bucket is empty; returns how long until it has a token again.
     pub(crate) fn take(&self, key: K, now: Duration) -> Result<(), Duration> {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         let Buckets {
             full_at,
             others_full_at,
@@ -154,7 +156,7 @@ mod tests {
             .filter(|key| rates.take(*key, NOW).is_ok())
             .count();
         assert_eq!(taken as u32, 10 * BURST_SECONDS);
-        assert_eq!(rates.buckets.lock().unwrap().full_at.len(), KEYS);
+        assert_eq!(rates.buckets.lock().full_at.len(), KEYS);
         assert!(
             rates.take(0, NOW).is_ok(),
             "who is remembered keeps its own"
@@ -162,7 +164,7 @@ mod tests {
         let later = NOW + Duration::from_secs(10);
         rates.take(KEYS * 3, later).unwrap();
         assert_eq!(
-            rates.buckets.lock().unwrap().full_at.len(),
+            rates.buckets.lock().full_at.len(),
             1,
             "full buckets are forgotten where there is no room"
         );

@@ -2,7 +2,7 @@
 //! for which every issuance waits.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_api::reason::Reason;
@@ -10,6 +10,7 @@ use keyferry_core::audit::AuditRecord;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::AuditSink;
 use keyferry_hub::random::Random;
+use parking_lot::Mutex;
 
 use crate::source::Source;
 
@@ -50,7 +51,7 @@ impl RefusalSummary {
     /// Counts a refusal. The first one of a second schedules the summary record for the end of that
     /// second.
     pub(crate) fn count(&self, source: Source) {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         counted.all += 1;
         if counted.by_source.len() < COUNTED || counted.by_source.contains_key(&source) {
             *counted.by_source.entry(source).or_insert(0) += 1;
@@ -65,8 +66,7 @@ impl RefusalSummary {
     }
 
     fn write(&self) {
-        let Counted { all, by_source } =
-            std::mem::take(&mut *self.counted.lock().unwrap_or_else(PoisonError::into_inner));
+        let Counted { all, by_source } = std::mem::take(&mut *self.counted.lock());
         let mut sources: Vec<(Source, usize)> = by_source.into_iter().collect();
         sources.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let named: Vec<String> = sources

@@ -125,7 +125,7 @@ impl Server {
         let handles = [discovery.handle(), api.handle()];
         let mut listeners = JoinSet::new();
         listeners.spawn(discovery.serve(
-            discovery::service(
+            discovery::routes(
                 published.clone(),
                 shared.managed_issuers.clone(),
                 server.max_age,
@@ -151,7 +151,7 @@ impl Server {
             until_open.graceful_shutdown(Some(CLOSING));
             let counts_sources = server.api.connections_per_address.is_some();
             listeners.spawn(api.serve(
-                token_api::service(Arc::new(broker), counts_sources),
+                token_api::routes(Arc::new(broker), counts_sources),
                 options.reload_signal,
             ));
             serving.store(true, Ordering::Relaxed);

@@ -2,11 +2,10 @@
 //! namespace.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use foldhash::quality::RandomState;
 use keyferry_api::lifetime;
 use keyferry_api::moment::Moment;
 use keyferry_api::name::Namespace;
@@ -15,6 +14,7 @@ use keyferry_core::authorise::Grant;
 use keyferry_keys::bound_token::BoundToken;
 use moka::notification::RemovalCause;
 use moka::sync::Cache;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Gate, MintKey};
 use crate::publication::Published;
@@ -60,7 +60,7 @@ impl CachedToken {
 
 #[derive(Clone)]
 pub(super) struct CachedTokens {
-    tokens: Cache<MintKey, Arc<CachedToken>, RandomState>,
+    tokens: Cache<MintKey, Arc<CachedToken>>,
     /// Tokens whose key is not active yet.
     waiting: Arc<Mutex<HashMap<MintKey, CachedToken>>>,
     per_namespace: Arc<Mutex<HashMap<Namespace, usize>>>,
@@ -78,8 +78,8 @@ impl Default for CachedTokens {
         let tokens = Cache::builder()
             .max_capacity(CAPACITY)
             .time_to_live(lifetime::MAX)
-            .eviction_listener(listener);
-        let tokens = tokens.build_with_hasher(RandomState::default());
+            .eviction_listener(listener)
+            .build();
         Self {
             tokens,
             waiting: Arc::default(),
@@ -117,10 +117,7 @@ impl CachedTokens {
         // Looked up before locking: the cache may call the eviction listener, which takes the same
         // lock.
         let held = self.tokens.contains_key(key);
-        let counts = self
-            .per_namespace
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let counts = self.per_namespace.lock();
         let full = counts
             .get(&key.identity.account.namespace)
             .is_some_and(|count| *count >= PER_NAMESPACE);
@@ -166,16 +163,13 @@ impl CachedTokens {
     }
 
     fn lock_waiting(&self) -> MutexGuard<'_, HashMap<MintKey, CachedToken>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Caches a token, and replaces an earlier one of the same key.
     pub(super) fn insert(&self, key: MintKey, held: CachedToken) {
         if !self.tokens.contains_key(&key) {
-            let mut counts = self
-                .per_namespace
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut counts = self.per_namespace.lock();
             *counts
                 .entry(key.identity.account.namespace.clone())
                 .or_default() += 1;
@@ -223,7 +217,7 @@ impl CachedTokens {
 }
 
 fn forget_one(counts: &Mutex<HashMap<Namespace, usize>>, namespace: &Namespace) {
-    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut counts = counts.lock();
     if let Some(count) = counts.get_mut(namespace) {
         *count = count.saturating_sub(1);
         if *count == 0 {

@@ -68,7 +68,11 @@ async fn a_torn_line_swallows_no_record() {
     .unwrap();
     let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
     let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-    assert_eq!(last["requestId"], RequestId::from(AFTER).as_str(), "{text}");
+    assert_eq!(
+        last["requestId"],
+        RequestId::from(AFTER).to_string(),
+        "{text}"
+    );
 }
 
 /// Panics once it is written to.
@@ -260,7 +264,7 @@ async fn a_rotated_file_is_opened_again() {
     assert!(
         std::fs::read_to_string(&path)
             .unwrap()
-            .contains(RequestId::from(AFTER).as_str())
+            .contains(&RequestId::from(AFTER).to_string())
     );
     std::fs::remove_file(&path).unwrap();
     log.record(&AuditRecord::default()).await.unwrap();

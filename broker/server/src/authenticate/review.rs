@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::quality::RandomState;
 use keyferry_api::moment::{Deadline, Moment};
 use keyferry_api::reason::Reason;
 use keyferry_core::caller::{self, CallerRules, VerifiedCaller};
@@ -19,7 +18,6 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::TokenKey;
 use crate::new_callers::NewCallers;
-use crate::view::LastReviewed;
 
 /// How long an accepted TokenReview is cached.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(10);
@@ -37,7 +35,6 @@ pub(super) enum CachedReview {
         caller: VerifiedCaller,
         fresh: Deadline,
         stale: Deadline,
-        last: LastReviewed,
     },
     Rejected {
         reason: Reason,
@@ -59,7 +56,7 @@ pub(super) struct Reviewer {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     max_stale: Duration,
-    known: Cache<TokenKey, CachedReview, RandomState>,
+    known: Cache<TokenKey, CachedReview>,
     failures: Cache<TokenKey, (HubError, Deadline)>,
     turns: TenantLimit,
     pub(super) new_callers: NewCallers,
@@ -78,7 +75,7 @@ impl Reviewer {
         let known = Cache::builder()
             .max_capacity(CAPACITY)
             .time_to_live(life)
-            .build_with_hasher(RandomState::default());
+            .build();
         let failures = Cache::builder()
             .max_capacity(CAPACITY)
             .time_to_live(FAILURE_LIFETIME * 2)
@@ -216,7 +213,6 @@ impl Reviewer {
                 caller: caller.clone(),
                 fresh,
                 stale,
-                last: LastReviewed::default(),
             },
         );
         caller

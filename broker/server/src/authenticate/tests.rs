@@ -5,19 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_api::config::DeliveryType;
 use keyferry_api::reason::Reason;
-use keyferry_core::authorise::Review;
 use keyferry_core::caller::PresentedToken;
 use keyferry_hub::clock::Clock;
-use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_issuer::testing::{FakeClock, SmallWorld};
 use keyferry_testing::{Fault, Route};
 use secrecy::ExposeSecret;
 
 use super::Authenticator;
 use crate::source::Source;
-use crate::view::{LastReviewed, ReviewedPair, View};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -270,43 +266,4 @@ async fn a_new_key_of_the_hub_is_looked_for_once_in_a_while() {
         .await
         .unwrap();
     assert_eq!(world.hub.requests(Route::Jwks), read + 1);
-}
-
-#[tokio::test]
-async fn what_a_caller_found_is_kept_with_its_review_and_goes_with_it() {
-    let world = SmallWorld::start().await;
-    let (authenticator, token) = (authenticator(&world, 300), caller(&world, "keyferry.dev"));
-    let policy = PolicyWriter::new(world.policy.clone()).reader();
-    let view = View::of(&policy, &world.live);
-    let (grant, http) = (world.grant("tenant-a/prod"), &[DeliveryType::HTTP]);
-    let found = ReviewedPair {
-        pair: grant.pair().clone(),
-        review: Review::NotAsked,
-        until: None,
-    };
-    let last = async || {
-        authenticator
-            .authenticate(&token, Source::default())
-            .await
-            .unwrap()
-            .last
-    };
-    let remembers = |last: LastReviewed| {
-        last.recall(&view, grant.pair().access(), http, world.clock.now())
-            .is_some()
-    };
-    last().await;
-    last().await.remember(&view, http, &found);
-    assert!(remembers(last().await));
-    let stranger = authenticator
-        .authenticate(&caller(&world, "keyferry.dev"), Source::default())
-        .await
-        .unwrap();
-    assert!(
-        !remembers(stranger.last),
-        "another token of the same ServiceAccount"
-    );
-    world.clock.advance(Duration::from_secs(10));
-    assert!(!remembers(last().await), "reviewed anew");
-    assert!(!remembers(last().await), "and from then on");
 }

@@ -2,26 +2,25 @@
 //! checks that each request gets first.
 
 use std::convert::Infallible;
-use std::future::{Future, Ready, ready};
+use std::future::{Future, ready};
 use std::io::{Error, ErrorKind, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response, Version};
 use axum_server::accept::Accept;
-use futures::FutureExt;
-use futures::future::{Either, Join, Map, join};
 use hyper::body::Incoming;
 use tokio::net::TcpStream;
-use tower::Service;
+use tower::{Service, ServiceExt};
 
 use super::connection::{BoundedStream, Times};
 use super::connection_requests::ConnectionRequests;
 use super::framing;
 use super::gate::{Gate, Refused};
-use super::listener::{Bounds, HttpService};
+use super::listener::Bounds;
 use crate::source::Source;
 
 /// Performs the handshake with another acceptor, within the listener's limits.
@@ -42,19 +41,17 @@ impl<A> BoundedAcceptor<A> {
     }
 }
 
-impl<S, A> Accept<TcpStream, S> for BoundedAcceptor<A>
+impl<A> Accept<TcpStream, Router> for BoundedAcceptor<A>
 where
-    A: Accept<TcpStream, S>,
+    A: Accept<TcpStream, Router, Service = Router>,
     A::Stream: Send + 'static,
-    A::Service: Send + 'static,
     A::Future: Send + 'static,
-    S: Send + 'static,
 {
     type Stream = BoundedStream<A::Stream>;
-    type Service = ConnectionService<A::Service>;
+    type Service = ConnectionService;
     type Future = Pin<Box<dyn Future<Output = Result<(Self::Stream, Self::Service)>> + Send>>;
 
-    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+    fn accept(&self, stream: TcpStream, routes: Router) -> Self::Future {
         let (
             gate,
             Bounds {
@@ -84,10 +81,10 @@ where
             Ok(entered) => entered,
             Err(error) => return Box::pin(ready(Err(error))),
         };
-        let accepted = self.inner.accept(stream, service);
+        let accepted = self.inner.accept(stream, routes);
         Box::pin(async move {
             let accepted = tokio::time::timeout(times.handshake, accepted).await;
-            let (inner, service) = accepted.map_err(Error::from).flatten().inspect_err(|_| {
+            let (inner, routes) = accepted.map_err(Error::from).flatten().inspect_err(|_| {
                 gate.refuse(Refused::Handshake);
             })?;
             let place = handshake
@@ -96,7 +93,7 @@ where
             let answers = ConnectionRequests::new();
             let told = tells_source.then_some(source);
             let service = ConnectionService {
-                inner: service,
+                routes,
                 told,
                 answers: Arc::clone(&answers),
             };
@@ -122,67 +119,46 @@ fn bound_kernel(_: &TcpStream, _: Times) {}
 
 /// Answers the requests of one connection.
 #[derive(Clone)]
-pub(super) struct ConnectionService<S> {
-    inner: S,
-    /// The source of the connection, if the service receives it.
+pub(super) struct ConnectionService {
+    routes: Router,
+    /// The source of the connection, if the routes receive it.
     told: Option<Source>,
     answers: Arc<ConnectionRequests>,
 }
 
 type Outcome = std::result::Result<Response<Body>, Infallible>;
 
-/// What remains to be done once a request has its response.
-pub(super) struct Finish {
-    /// Where to track the response; set under HTTP/2 only.
-    follow: Option<Arc<ConnectionRequests>>,
-    close: bool,
-}
-
-impl<S: HttpService<Incoming>> Service<Request<Incoming>> for ConnectionService<S> {
+impl Service<Request<Incoming>> for ConnectionService {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Either<
-        Ready<Outcome>,
-        Map<Join<S::Future, Ready<Finish>>, fn((Outcome, Finish)) -> Outcome>,
-    >;
+    type Future = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-    fn poll_ready(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<std::result::Result<(), Infallible>> {
-        self.inner.poll_ready(context)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::result::Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         self.answers.request();
+        // Only HTTP/2 queues responses that its client has not read yet.
         let follow = (request.version() == Version::HTTP_2).then(|| Arc::clone(&self.answers));
-        let finish = Finish {
-            follow,
-            close: framing::ends_connection(&request),
-        };
-        if let Some(refused) = framing::refused(&request) {
-            return Either::Left(ready(finished((Ok(refused), finish))));
-        }
+        let close = framing::ends_connection(&request);
+        let refused = framing::refused(&request);
         if let Some(source) = self.told {
             request.extensions_mut().insert(source);
         }
-        // `join` with a ready future needs no named, boxed or hand-pinned future: it completes with
-        // the response.
-        Either::Right(
-            join(self.inner.call(request), ready(finish))
-                .map(finished as fn((Outcome, Finish)) -> Outcome),
-        )
+        let routes = self.routes.clone();
+        Box::pin(async move {
+            let mut response = match refused {
+                Some(refused) => refused,
+                None => routes.oneshot(request).await?,
+            };
+            if close {
+                framing::close(&mut response);
+            }
+            Ok(match follow {
+                Some(answers) => answers.follow(response),
+                None => response,
+            })
+        })
     }
-}
-
-fn finished((outcome, finish): (Outcome, Finish)) -> Outcome {
-    outcome.map(|mut response| {
-        if finish.close {
-            framing::close(&mut response);
-        }
-        match finish.follow {
-            Some(answers) => answers.follow(response),
-            None => response,
-        }
-    })
 }

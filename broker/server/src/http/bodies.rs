@@ -1,6 +1,8 @@
 //! Memory of the requests under way, limited in all and per source.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::shares::{Limits, Pool, PoolUsage, Sources};
 use crate::source::Source;
@@ -50,7 +52,7 @@ impl Bodies {
     }
 
     fn room(&self) -> MutexGuard<'_, BodyBudget> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Response;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
 /// The requests of one connection.
@@ -66,7 +67,6 @@ impl ConnectionRequests {
         // Responses are numbered in order of arrival.
         self.waiting
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .since
             .first_key_value()
             .map(|(_, since)| *since)
@@ -81,7 +81,7 @@ impl ConnectionRequests {
         if response.body().is_end_stream() {
             return response;
         }
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let number = waiting.next;
         waiting.next += 1;
         waiting.since.insert(number, Instant::now());
@@ -102,12 +102,7 @@ struct NotLeft {
 
 impl Drop for NotLeft {
     fn drop(&mut self) {
-        self.answers
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .since
-            .remove(&self.number);
+        self.answers.waiting.lock().since.remove(&self.number);
         self.answers.progress();
     }
 }

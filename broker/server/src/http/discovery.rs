@@ -1,21 +1,17 @@
 //! The published documents: anonymous, prebuilt and cacheable. No request has side effects.
 
-use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use axum::routing::any;
-use axum::{BoxError, Router};
-use futures::future::Either;
 use keyferry_issuer::managed_issuer::ManagedIssuers;
 use keyferry_issuer::publication::{Document, PublicationReader, Published};
 use keyferry_keys::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
-use tower::{ServiceExt, service_fn};
 
-use super::listener::HttpService;
 use super::managed_issuers;
 
 struct Shared {
@@ -23,59 +19,31 @@ struct Shared {
     cache_control: HeaderValue,
 }
 
-/// The service of the discovery listener: the hub's documents and those of managed issuers.
+/// The routes of the discovery listener: the hub's documents and those of managed issuers.
 /// `max_age` is the same in every response.
-///
-/// A GET of one of the hub's documents bypasses the router, which would cost more than the response
-/// itself.
-pub fn service<B>(
-    published: PublicationReader,
-    own: ManagedIssuers,
-    max_age: Duration,
-) -> impl HttpService<B>
-where
-    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
+pub fn routes(published: PublicationReader, own: ManagedIssuers, max_age: Duration) -> Router {
     let cache_control = HeaderValue::from_str(&cache_control(max_age))
         .unwrap_or(HeaderValue::from_static("public, max-age=60"));
     let hub = Arc::new(Shared {
         published,
         cache_control: cache_control.clone(),
     });
-    let routes = Router::new()
-        .route(
-            METADATA_PATH,
-            any(
-                async |State(hub): State<Arc<Shared>>, request: Request<Body>| {
-                    metadata(&hub, &request)
-                },
-            ),
-        )
-        .route(
-            KEYS_PATH,
-            any(
-                async |State(hub): State<Arc<Shared>>, request: Request<Body>| jwks(&hub, &request),
-            ),
-        )
-        .with_state(Arc::clone(&hub))
+    Router::new()
+        .route(METADATA_PATH, any(metadata))
+        .route(KEYS_PATH, any(jwks))
+        .with_state(hub)
         .merge(managed_issuers::routes(own, cache_control))
-        .fallback(async || not_found());
-    service_fn(move |request: Request<B>| {
-        let answered = match (request.method(), request.uri().path()) {
-            (&Method::GET, METADATA_PATH) => metadata(&hub, &request),
-            (&Method::GET, KEYS_PATH) => jwks(&hub, &request),
-            _ => return Either::Right(routes.clone().oneshot(request)),
-        };
-        Either::Left(ready(Ok(answered)))
+        .fallback(async || not_found())
+}
+
+async fn metadata(State(hub): State<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
+    answer(&hub, &request, METADATA_TYPE, |published| {
+        &published.metadata
     })
 }
 
-fn metadata<B>(hub: &Shared, request: &Request<B>) -> Response<Body> {
-    answer(hub, request, METADATA_TYPE, |published| &published.metadata)
-}
-
-fn jwks<B>(hub: &Shared, request: &Request<B>) -> Response<Body> {
-    answer(hub, request, KEYS_TYPE, |published| &published.jwks)
+async fn jwks(State(hub): State<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
+    answer(&hub, &request, KEYS_TYPE, |published| &published.jwks)
 }
 
 /// The response for everything that does not exist, for whatever reason.
@@ -83,9 +51,9 @@ pub(super) fn not_found() -> Response<Body> {
     plain(StatusCode::NOT_FOUND, "not found\n")
 }
 
-fn answer<B>(
+fn answer(
     shared: &Shared,
-    request: &Request<B>,
+    request: &Request<Body>,
     content_type: &'static str,
     document: impl Fn(&Published) -> &Document,
 ) -> Response<Body> {
@@ -119,11 +87,11 @@ fn refused_method(method: &Method) -> Option<Response<Body>> {
 
 /// Responds with a document in its only form. `Accept` is ignored, because verifiers send all kinds
 /// of values here.
-pub(super) fn respond<B>(
+pub(super) fn respond(
     document: &Document,
     content_type: &'static str,
     cache_control: &HeaderValue,
-    request: &Request<B>,
+    request: &Request<Body>,
 ) -> Response<Body> {
     if let Some(refused) = refused_method(request.method()) {
         return refused;

@@ -1,15 +1,14 @@
 //! `POST /v1/token`: token exchange (RFC 8693).
 
-use std::fmt::Write;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::State;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Request, Response, StatusCode, Version, header};
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use keyferry_api::config::DeliveryType;
 use keyferry_api::reason::Reason;
 use keyferry_core::exchange::{
@@ -17,13 +16,13 @@ use keyferry_core::exchange::{
 };
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::request_id::RequestId;
-use keyferry_keys::bound_token::BoundToken;
 use secrecy::ExposeSecret;
+use serde::Serialize;
+use tokio::time::timeout;
 
 use super::bodies::{Bodies, Full, Share};
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, Issuance};
-use crate::in_time::in_time;
 use crate::source::Source;
 
 /// The route's name in audit records.
@@ -32,21 +31,21 @@ const ROUTE: &str = "exchange";
 /// How long a request's body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Bytes of a response beside its token.
-const ROUND_THE_TOKEN: usize = 160;
-
 /// Memory that an HTTP/2 request takes beside its body, in KiB. Under HTTP/1.1 the connection's own
 /// memory covers it.
-const STREAM: u32 = 4;
+pub(super) const STREAM: u32 = 4;
 
 const KIB: usize = 1024;
 
 /// Answers a token exchange. The memory of the request body counts until the response exists.
 pub(super) async fn answer(
     bodies: Arc<Bodies>,
-    broker: Arc<Broker>,
-    request: Request<Incoming>,
+    State(broker): State<Arc<Broker>>,
+    request: Request<Body>,
 ) -> Response<Body> {
+    if request.method() != Method::POST {
+        return refusal::not_allowed("POST");
+    }
     let (id, source) = (broker.request_id(), source_of(&request));
     let mut share = bodies.share(source);
     let body = match read(request, &mut share).await {
@@ -83,15 +82,15 @@ async fn refuse(
             // Recorded and counted like any rate-limited request. The response is the same if that
             // rate limit is exhausted too.
             let _ = broker.refuse(ROUTE, Reason::RateLimited, id, source).await;
-            return refusal::busy(id.as_str());
+            return refusal::busy(Some(id));
         }
     };
     match broker
         .refuse(ROUTE, Reason::RequestInvalid, id, source)
         .await
     {
-        Ok(()) => refusal::malformed(status, error, &description, id.as_str()),
-        Err(limited) => refusal::answer(&limited, Surface::Exchange, id.as_str()),
+        Ok(()) => refusal::malformed(status, error, &description, Some(id)),
+        Err(limited) => refusal::answer(&limited, Surface::Exchange, Some(id)),
     }
 }
 
@@ -123,32 +122,38 @@ async fn exchange(
                 .tell_cluster
                 .then(|| policy.targets.get(&target))
                 .flatten();
-            let cluster = target.map(|target| PublicCluster::of(target, ca_pem.as_deref()));
-            let body = rendered(&token, usable, cluster.as_ref());
-            refusal::secret_answer(StatusCode::OK, "application/json", body, id.as_str())
+            let response = TokenResponse {
+                access_token: token.secret().expose_secret(),
+                issued_token_type: TOKEN_TYPE_JWT,
+                token_type: "Bearer",
+                expires_in: usable.as_secs(),
+                keyferry_cluster: target.map(|target| PublicCluster::of(target, ca_pem.as_deref())),
+            };
+            // With room for all of it, the buffer does not grow while it is written. A growing
+            // buffer would leave copies of the token behind.
+            let cluster = response.keyferry_cluster.as_ref();
+            let room = cluster.map_or(1024, |_| 8192 + 2 * ca_pem.as_deref().map_or(0, str::len));
+            let mut body = Vec::with_capacity(response.access_token.len() + room);
+            match serde_json::to_writer(&mut body, &response) {
+                Ok(()) => {
+                    refusal::secret_answer(StatusCode::OK, "application/json", body, Some(id))
+                }
+                Err(_) => refusal::answer(&Reason::MintFailed.into(), Surface::Exchange, Some(id)),
+            }
         }
-        Err(refused) => refusal::answer(&refused, Surface::Exchange, id.as_str()),
+        Err(refused) => refusal::answer(&refused, Surface::Exchange, Some(id)),
     }
 }
 
-/// Renders the response of RFC 8693 section 2.2.1. The token needs no escaping: a parsed JWT has no
-/// character that JSON escapes.
-fn rendered(token: &BoundToken, usable: Duration, cluster: Option<&PublicCluster>) -> String {
-    let token = token.secret().expose_secret();
-    let mut body = String::with_capacity(token.len() + ROUND_THE_TOKEN);
-    body.push_str(r#"{"access_token":""#);
-    body.push_str(token);
-    // Writing to a string does not fail.
-    let _ = write!(
-        body,
-        r#"","issued_token_type":"{TOKEN_TYPE_JWT}","token_type":"Bearer","expires_in":{}"#,
-        usable.as_secs()
-    );
-    if let Some(cluster) = cluster.and_then(|cluster| serde_json::to_string(cluster).ok()) {
-        let _ = write!(body, r#","keyferry_cluster":{cluster}"#);
-    }
-    body.push('}');
-    body
+/// The response of RFC 8693 section 2.2.1.
+#[derive(Serialize)]
+struct TokenResponse<'a> {
+    access_token: &'a str,
+    issued_token_type: &'static str,
+    token_type: &'static str,
+    expires_in: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keyferry_cluster: Option<PublicCluster>,
 }
 
 /// Why a request is not a valid exchange.
@@ -194,8 +199,8 @@ async fn read<B: HttpBody<Data = Bytes>>(
     drop(head);
     // The body is read before any refusal: under HTTP/2, a response beside an unread body breaks
     // the stream.
-    let body = in_time(BODY_DEADLINE, pin!(collect(pin!(body), share))).await;
-    let body = body.ok_or_else(|| {
+    let body = timeout(BODY_DEADLINE, collect(body, share)).await;
+    let body = body.map_err(|_| {
         malformed(
             StatusCode::REQUEST_TIMEOUT,
             "the body did not arrive within 30 s",
@@ -207,9 +212,10 @@ async fn read<B: HttpBody<Data = Bytes>>(
 /// Collects a body into one buffer. Frames are copied and never kept, because one byte of a frame
 /// can keep a buffer of many KiB alive.
 async fn collect<B: HttpBody<Data = Bytes>>(
-    mut body: Pin<&mut B>,
+    body: B,
     share: &mut Share,
 ) -> Result<Vec<u8>, Unreadable> {
+    let mut body = pin!(body);
     let too_large = || {
         malformed(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -307,44 +313,40 @@ mod tests {
     use axum::body::{Body, Bytes};
     use axum::http::{Request, StatusCode, Version};
     use futures::{FutureExt, StreamExt, stream};
+    use keyferry_api::name::ObjectName;
 
-    use super::{BODY_DEADLINE, Bodies, MAX_FORM_BYTES, STREAM, Unreadable, read};
+    use super::{
+        BODY_DEADLINE, Bodies, MAX_FORM_BYTES, PublicCluster, STREAM, TOKEN_TYPE_JWT,
+        TokenResponse, Unreadable, read,
+    };
     use crate::source::Source;
 
-    #[cfg(test)]
-    #[tokio::test]
-    async fn an_answer_is_the_json_that_a_library_reads() {
-        use std::time::Duration;
-
-        use keyferry_core::public_cluster::PublicCluster;
-        use secrecy::ExposeSecret;
-        use serde_json::json;
-
-        let world = keyferry_issuer::testing::SmallWorld::start().await;
-        let token = world
-            .mint
-            .token(&world.grant("tenant-a/prod"), Duration::ZERO)
-            .await
+    #[test]
+    fn a_token_response_has_the_members_of_rfc_8693() {
+        let response = |keyferry_cluster| {
+            serde_json::to_string(&TokenResponse {
+                access_token: "a.b.c",
+                issued_token_type: TOKEN_TYPE_JWT,
+                token_type: "Bearer",
+                expires_in: 2,
+                keyferry_cluster,
+            })
             .unwrap()
-            .token;
-        let target = world.policy.targets.values().next().unwrap();
-        let cluster = PublicCluster::of(target, Some("a \"quoted\" line\n"));
-        for cluster in [None, Some(cluster)] {
-            let body = super::rendered(&token, Duration::from_millis(2999), cluster.as_ref());
-            let mut wanted = json!({
-                "access_token": token.secret().expose_secret(),
-                "issued_token_type": "urn:ietf:params:oauth:token-type:jwt",
-                "token_type": "Bearer",
-                "expires_in": 2,
-            });
-            if let Some(cluster) = cluster {
-                wanted["keyferry_cluster"] = json!(cluster);
-            }
-            assert_eq!(
-                serde_json::from_str::<serde_json::Value>(&body).unwrap(),
-                wanted
-            );
-        }
+        };
+        let plain = r#"{"access_token":"a.b.c","issued_token_type":"urn:ietf:params:oauth:token-type:jwt","token_type":"Bearer","expires_in":2}"#;
+        assert_eq!(response(None), plain);
+        let cluster = PublicCluster {
+            name: ObjectName::new("prod").unwrap(),
+            server: "https://prod.example.com".to_owned(),
+            certificate_authority_data: None,
+            tls_server_name: None,
+            proxy_url: None,
+        };
+        let with_cluster = plain.replace(
+            '}',
+            r#","keyferry_cluster":{"name":"prod","server":"https://prod.example.com"}}"#,
+        );
+        assert_eq!(response(Some(cluster)), with_cluster);
     }
 
     fn status(outcome: Result<Vec<u8>, Unreadable>) -> Result<usize, Option<StatusCode>> {

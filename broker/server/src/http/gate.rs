@@ -1,9 +1,10 @@
 //! Limits connections per source, in their handshake, and in all.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use keyferry_hub::metrics::Metrics;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::shares::{Limits, Pool, PoolUsage, Sources};
 use crate::source::Source;
@@ -126,7 +127,7 @@ impl Gate {
     }
 
     fn places(&self) -> MutexGuard<'_, ConnectionCounts> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock()
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) async fn answer(
         )
         .await;
     }
-    let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, id.as_str());
+    let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, Some(id));
     let caller_token = match bearer(request.headers()) {
         Ok(token) => token,
         Err(reason) => {
@@ -94,12 +94,12 @@ pub(super) async fn answer(
                     StatusCode::OK,
                     "application/yaml",
                     document.expose_secret().to_owned(),
-                    id.as_str(),
+                    Some(id),
                 ),
                 Err(_) => refuse(Reason::MintFailed),
             }
         }
-        Err(refused) => refusal::answer(&refused, Surface::Resource, id.as_str()),
+        Err(refused) => refusal::answer(&refused, Surface::Resource, Some(id)),
     }
 }
 
@@ -117,9 +117,9 @@ async fn malformed(
             StatusCode::BAD_REQUEST,
             "invalid_request",
             description,
-            id.as_str(),
+            Some(id),
         ),
-        Err(limited) => refusal::answer(&limited, Surface::Resource, id.as_str()),
+        Err(limited) => refusal::answer(&limited, Surface::Resource, Some(id)),
     }
 }
 

@@ -1,18 +1,15 @@
 //! The listeners: limits on everything that a client can keep open, and serving certificates that
 //! are reloaded when they change.
 
-use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::{Request, Response};
+use axum::Router;
 use axum_server::Handle;
 use axum_server::accept::{Accept, NoDelayAcceptor};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use hyper::body::Incoming;
 use hyper_util::rt::TokioTimer;
 use jiff::Timestamp;
 use keyferry_api::config::{Listener, TlsFiles};
@@ -23,7 +20,6 @@ use keyferry_hub::reload_signal::ReloadSignal;
 use rustls::SupportedProtocolVersion;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tower::Service;
 use tower::make::Shared;
 
 use super::acceptor::BoundedAcceptor;
@@ -132,23 +128,6 @@ pub enum ListenError {
     Certificate(#[from] ServingCertificateError),
 }
 
-/// A service that answers a listener's requests: a router, or a layer in front of one.
-pub trait HttpService<B>:
-    Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send>
-    + Clone
-    + Send
-    + 'static
-{
-}
-
-impl<B, S> HttpService<B> for S where
-    S: Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static
-{
-}
-
 /// A bound listener without TLS that does not serve yet.
 pub struct PlainListener {
     socket: TcpListener,
@@ -201,21 +180,20 @@ impl PlainListener {
         })
     }
 
-    /// Serves requests with `service` until the process ends.
+    /// Serves these routes until the process ends.
     ///
     /// # Errors
     /// The operating system's error.
-    pub async fn serve(self, service: impl HttpService<Incoming>) -> std::io::Result<()> {
-        self.serve_through(NoDelayAcceptor::new(), service).await
+    pub async fn serve(self, routes: Router) -> std::io::Result<()> {
+        self.serve_through(NoDelayAcceptor::new(), routes).await
     }
 
-    async fn serve_through<A, S>(self, handshake: A, service: S) -> std::io::Result<()>
+    async fn serve_through<A>(self, handshake: A, routes: Router) -> std::io::Result<()>
     where
-        S: HttpService<Incoming>,
         A: Accept<
                 TcpStream,
-                S,
-                Service = S,
+                Router,
+                Service = Router,
                 Future: Send,
                 Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static,
             > + Clone
@@ -247,7 +225,7 @@ impl PlainListener {
             .max_header_list_size(bounds.head)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW);
-        server.serve(Shared::new(service)).await
+        server.serve(Shared::new(routes)).await
     }
 }
 
@@ -330,16 +308,12 @@ impl TlsListener {
         self.plain.handle.clone()
     }
 
-    /// Serves requests with `service` until the handle shuts it down. The certificate files are
+    /// Serves these routes until the handle shuts it down. The certificate files are
     /// checked for changes every 30 seconds and on each reload signal.
     ///
     /// # Errors
     /// The operating system's error.
-    pub async fn serve(
-        self,
-        service: impl HttpService<Incoming>,
-        reload_signal: ReloadSignal,
-    ) -> std::io::Result<()> {
+    pub async fn serve(self, routes: Router, reload_signal: ReloadSignal) -> std::io::Result<()> {
         let Self {
             plain,
             tls,
@@ -358,7 +332,7 @@ impl TlsListener {
         let handshake = RustlsAcceptor::new(tls)
             .handshake_timeout(plain.bounds.times.handshake)
             .acceptor(NoDelayAcceptor::new());
-        let outcome = plain.serve_through(handshake, service).await;
+        let outcome = plain.serve_through(handshake, routes).await;
         reload.abort();
         outcome
     }

@@ -1,10 +1,9 @@
 //! Renders refusals for clients: few bodies, and the same bytes for the absent and the forbidden.
 
-use std::sync::LazyLock;
-
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use keyferry_api::reason::Reason;
+use keyferry_core::request_id::RequestId;
 use serde_json::json;
 
 use crate::broker::Refusal;
@@ -54,7 +53,11 @@ fn outside(reason: Reason) -> Outside {
 }
 
 /// Renders the response to a refusal.
-pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response<Body> {
+pub fn answer(
+    refusal: &Refusal,
+    surface: Surface,
+    request_id: Option<RequestId>,
+) -> Response<Body> {
     let detail = refusal.detail.as_deref();
     let exchange = surface == Surface::Exchange;
     let (status, error, description) = match outside(refusal.reason) {
@@ -140,7 +143,7 @@ pub fn malformed(
     status: StatusCode,
     error: &'static str,
     description: &str,
-    request_id: &str,
+    request_id: Option<RequestId>,
 ) -> Response<Body> {
     json_answer(
         status,
@@ -151,7 +154,7 @@ pub fn malformed(
 
 /// Renders the response to an exchange when the memory for requests is exhausted. Its bytes equal
 /// those of every other 503 that is not about the caller.
-pub fn busy(request_id: &str) -> Response<Body> {
+pub fn busy(request_id: Option<RequestId>) -> Response<Body> {
     // The reason selects the response and is not sent.
     answer(
         &Reason::DecisionTimedOut.into(),
@@ -166,7 +169,7 @@ pub fn not_allowed(allow: &'static str) -> Response<Body> {
         StatusCode::METHOD_NOT_ALLOWED,
         "invalid_request",
         "the method is not allowed here",
-        "",
+        None,
     );
     response
         .headers_mut()
@@ -178,7 +181,7 @@ pub fn not_allowed(allow: &'static str) -> Response<Body> {
 pub fn json_answer(
     status: StatusCode,
     body: &serde_json::Value,
-    request_id: &str,
+    request_id: Option<RequestId>,
 ) -> Response<Body> {
     secret_answer(status, "application/json", body.to_string(), request_id)
 }
@@ -186,46 +189,47 @@ pub fn json_answer(
 /// The header that links a response to its audit record.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The headers of every response that may contain a secret, with placeholders for the type and the
-/// id. Copying them costs less than building them.
-static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
-    let headers = [
-        (header::CONTENT_TYPE, ""),
-        (REQUEST_ID, ""),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::PRAGMA, "no-cache"),
-        (header::EXPIRES, "0"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; frame-ancestors 'none'",
-        ),
-        (header::X_FRAME_OPTIONS, "DENY"),
-        (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
-    ];
-    headers
-        .map(|(name, value)| (name, HeaderValue::from_static(value)))
-        .into_iter()
-        .collect()
-});
+/// The headers of every response that may contain a secret, beside its type and its id.
+const HEADERS: [(HeaderName, HeaderValue); 8] = [
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (header::PRAGMA, HeaderValue::from_static("no-cache")),
+    (header::EXPIRES, HeaderValue::from_static("0")),
+    (
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    ),
+    (
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    ),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+    ),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (
+        header::STRICT_TRANSPORT_SECURITY,
+        HeaderValue::from_static("max-age=31536000"),
+    ),
+];
 
 /// Renders a body that must not be stored, sniffed, framed or passed on.
 pub fn secret_answer(
     status: StatusCode,
     content_type: &'static str,
     body: impl Into<Body>,
-    request_id: &str,
+    request_id: Option<RequestId>,
 ) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.clone_from(&HEADERS);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    match HeaderValue::from_str(request_id) {
-        Ok(id) if !id.is_empty() => headers.insert(REQUEST_ID, id),
-        _ => headers.remove(REQUEST_ID),
-    };
+    if let Some(id) = request_id
+        && let Ok(id) = HeaderValue::try_from(id.to_string())
+    {
+        headers.insert(REQUEST_ID, id);
+    }
+    headers.extend(HEADERS);
     response
 }
 
@@ -237,7 +241,7 @@ mod tests {
 
     #[test]
     fn who_finds_no_room_learns_when_to_ask_again() {
-        let answer = busy("id");
+        let answer = busy(None);
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(answer.headers().contains_key(header::RETRY_AFTER));
     }

@@ -5,48 +5,31 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Method, Request, Response, StatusCode};
+use axum::http::{Response, StatusCode};
 use axum::routing::any;
 use futures::FutureExt;
-use futures::future::Either;
-use hyper::body::Incoming;
 use keyferry_api::reason::Reason;
-use tower::{ServiceExt, service_fn};
 
 use super::bodies::Bodies;
-use super::listener::HttpService;
 use super::{exchange, kubeconfig, refusal};
 use crate::broker::Broker;
 
 const EXCHANGE_PATH: &str = "/v1/token";
 
-/// The service of the API listener. `counts_sources` is off where all clients come from one
-/// address.
-///
-/// An exchange bypasses the router, which would box its body and its future.
-pub fn service(broker: Arc<Broker>, counts_sources: bool) -> impl HttpService<Incoming> {
+/// The routes of the API listener. `counts_sources` is off where all clients come from one address.
+pub fn routes(broker: Arc<Broker>, counts_sources: bool) -> Router {
     let bodies = Bodies::new(counts_sources);
-    let routes = Router::new()
-        .route(EXCHANGE_PATH, any(async || refusal::not_allowed("POST")))
+    Router::new()
+        .route(
+            EXCHANGE_PATH,
+            any(move |broker, request| contained(exchange::answer(bodies, broker, request))),
+        )
         .route(
             "/v1/namespaces/{namespace}/accesses/{name}/kubeconfig",
             any(|broker, path, request| contained(kubeconfig::answer(broker, path, request))),
         )
         .fallback(not_found)
-        .with_state(Arc::clone(&broker));
-    service_fn(
-        move |request: Request<Incoming>| match (request.method(), request.uri().path()) {
-            (&Method::POST, EXCHANGE_PATH) => Either::Left(
-                contained(exchange::answer(
-                    Arc::clone(&bodies),
-                    Arc::clone(&broker),
-                    request,
-                ))
-                .map(Ok),
-            ),
-            _ => Either::Right(routes.clone().oneshot(request)),
-        },
-    )
+        .with_state(broker)
 }
 
 /// Answers on the API listener before callers can be identified. It refuses at once, because a
@@ -56,14 +39,12 @@ pub fn closed() -> Router {
         refusal::answer(
             &Reason::HubUnreachable.into(),
             refusal::Surface::Exchange,
-            "",
+            None,
         )
     })
 }
 
-/// Limits a panic to the request that caused it. A layer around the router would do the same at the
-/// cost of one allocation per request. An async function would store the response future's state
-/// twice.
+/// Limits a panic to the request that caused it.
 fn contained(answer: impl Future<Output = Response<Body>>) -> impl Future<Output = Response<Body>> {
     AssertUnwindSafe(answer)
         .catch_unwind()
@@ -75,7 +56,7 @@ async fn not_found() -> Response<Body> {
         StatusCode::NOT_FOUND,
         "not_found",
         "there is no such path",
-        "",
+        None,
     )
 }
 
@@ -86,7 +67,7 @@ fn panicked() -> Response<Body> {
         StatusCode::INTERNAL_SERVER_ERROR,
         "server_error",
         "the request could not be handled",
-        "",
+        None,
     )
 }
 
@@ -94,23 +75,23 @@ fn panicked() -> Response<Body> {
 mod tests {
     use std::sync::Arc;
 
-    use axum::http::{Request, StatusCode};
-    use hyper::body::Incoming;
+    use axum::extract::{Request, State};
+    use axum::http::StatusCode;
 
     use super::contained;
     use crate::broker::Broker;
     use crate::http::bodies::Bodies;
     use crate::http::exchange;
 
-    /// hyper reserves space for this future on each connection, also between requests.
+    /// The memory limit of requests counts this future with each HTTP/2 stream.
     #[test]
     fn an_exchange_under_way_is_small() {
-        fn size<F>(_: impl FnOnce(Arc<Bodies>, Arc<Broker>, Request<Incoming>) -> F) -> usize {
+        fn size<F>(_: impl FnOnce(Arc<Bodies>, State<Arc<Broker>>, Request) -> F) -> usize {
             size_of::<F>()
         }
         let bytes =
             size(|bodies, broker, request| contained(exchange::answer(bodies, broker, request)));
-        assert!(bytes <= 4096, "{bytes} bytes");
+        assert!(bytes <= exchange::STREAM as usize * 1024, "{bytes} bytes");
     }
 
     #[tokio::test]

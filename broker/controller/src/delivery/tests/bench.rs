@@ -314,7 +314,7 @@ impl AuditSink for FakeAudit {
         }
         self.records
             .lock()
-            .push(serde_json::from_slice(&record.line()).unwrap_or_default());
+            .push(serde_json::from_slice(&record.line().unwrap_or_default()).unwrap_or_default());
         if let Some(hook) = &*self.hook.lock() {
             hook();
         }

@@ -25,12 +25,12 @@ async fn ask(
     if let Some(etag) = etag {
         request = request.header(header::IF_NONE_MATCH, etag);
     }
-    let service = discovery::service(
+    let routes = discovery::routes(
         world.publisher.reader(),
         replica.issuers.clone(),
         Duration::from_secs(60),
     );
-    service
+    routes
         .oneshot(request.body(Body::empty()).unwrap())
         .await
         .unwrap()
