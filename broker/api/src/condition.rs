@@ -2,10 +2,13 @@
 //! `Stalled` are present only while they are true.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::foreign_text;
 use crate::reason::Reason;
+use crate::schema;
 
 /// The most characters of a message, well below the API's limit.
 const MAX_MESSAGE: usize = 4096;
@@ -76,6 +79,9 @@ impl Finding {
 }
 
 impl Truth {
+    /// The names of all statuses.
+    const NAMES: [&'static str; 3] = ["True", "False", "Unknown"];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -83,6 +89,32 @@ impl Truth {
             Self::Unknown => "Unknown",
         }
     }
+}
+
+/// A condition of an object (metav1.Condition).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// Its name, such as Ready.
+    #[serde(rename = "type")]
+    #[schemars(length(max = 316))]
+    pub kind: String,
+    /// Whether it holds.
+    #[schemars(extend("enum" = Truth::NAMES))]
+    pub status: String,
+    /// The stable reason code.
+    #[schemars(length(min = 1, max = 1024))]
+    pub reason: String,
+    /// The text for readers of the object.
+    #[schemars(length(max = 32768))]
+    pub message: String,
+    /// The generation of the spec that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub observed_generation: Option<i64>,
+    /// When its status last changed.
+    #[schemars(transform = schema::time)]
+    pub last_transition_time: String,
 }
 
 /// Renders the conditions of an object, one for each finding in this order. `lastTransitionTime`
