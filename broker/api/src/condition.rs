@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::foreign_text;
 use crate::reason::Reason;
@@ -124,22 +124,32 @@ pub fn conditions(
     generation: i64,
     now: Timestamp,
     findings: &[(&str, &Finding)],
-) -> Value {
-    let known = before
+) -> Vec<Condition> {
+    let known: Vec<Condition> = before
         .get("conditions")
         .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let now = seconds(now);
+        .into_iter()
+        .flatten()
+        .filter_map(|condition| Condition::deserialize(condition).ok())
+        .collect();
     let written = findings.iter().map(|(kind, finding)| {
-        let earlier = known.iter().find(|condition| condition["type"] == *kind && condition["status"] == finding.status.as_str());
-        let since = earlier.and_then(|condition| condition["lastTransitionTime"].as_str()).unwrap_or(&now);
-        json!({
-            "type": kind, "status": finding.status.as_str(), "reason": finding.reason.as_str(), "message": foreign_text::lines(&finding.message, MAX_MESSAGE),
-            "observedGeneration": generation, "lastTransitionTime": since,
-        })
+        let status = finding.status.as_str();
+        let earlier = known
+            .iter()
+            .find(|condition| condition.kind == *kind && condition.status == status);
+        Condition {
+            kind: (*kind).to_owned(),
+            status: status.to_owned(),
+            reason: finding.reason.as_str().to_owned(),
+            message: foreign_text::lines(&finding.message, MAX_MESSAGE),
+            observed_generation: Some(generation),
+            last_transition_time: earlier.map_or_else(
+                || seconds(now),
+                |condition| condition.last_transition_time.clone(),
+            ),
+        }
     });
-    Value::Array(written.collect())
+    written.collect()
 }
 
 /// Returns the status and the reason of a condition in an object's status.
