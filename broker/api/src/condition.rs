@@ -2,10 +2,13 @@
 //! `Stalled` are present only while they are true.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::foreign_text;
 use crate::reason::Reason;
+use crate::schema;
 
 /// The most characters of a message, well below the API's limit.
 const MAX_MESSAGE: usize = 4096;
@@ -76,6 +79,9 @@ impl Finding {
 }
 
 impl Truth {
+    /// The names of all statuses.
+    const NAMES: [&'static str; 3] = ["True", "False", "Unknown"];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -85,6 +91,32 @@ impl Truth {
     }
 }
 
+/// A condition of an object (metav1.Condition).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// Its name, such as Ready.
+    #[serde(rename = "type")]
+    #[schemars(length(max = 316))]
+    pub kind: String,
+    /// Whether it holds.
+    #[schemars(extend("enum" = Truth::NAMES))]
+    pub status: String,
+    /// The stable reason code.
+    #[schemars(length(min = 1, max = 1024))]
+    pub reason: String,
+    /// The text for readers of the object.
+    #[schemars(length(max = 32768))]
+    pub message: String,
+    /// The generation of the spec that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub observed_generation: Option<i64>,
+    /// When its status last changed.
+    #[schemars(transform = schema::time)]
+    pub last_transition_time: String,
+}
+
 /// Renders the conditions of an object, one for each finding in this order. `lastTransitionTime`
 /// changes only with the status.
 pub fn conditions(
@@ -92,22 +124,32 @@ pub fn conditions(
     generation: i64,
     now: Timestamp,
     findings: &[(&str, &Finding)],
-) -> Value {
-    let known = before
+) -> Vec<Condition> {
+    let known: Vec<Condition> = before
         .get("conditions")
         .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let now = seconds(now);
+        .into_iter()
+        .flatten()
+        .filter_map(|condition| Condition::deserialize(condition).ok())
+        .collect();
     let written = findings.iter().map(|(kind, finding)| {
-        let earlier = known.iter().find(|condition| condition["type"] == *kind && condition["status"] == finding.status.as_str());
-        let since = earlier.and_then(|condition| condition["lastTransitionTime"].as_str()).unwrap_or(&now);
-        json!({
-            "type": kind, "status": finding.status.as_str(), "reason": finding.reason.as_str(), "message": foreign_text::lines(&finding.message, MAX_MESSAGE),
-            "observedGeneration": generation, "lastTransitionTime": since,
-        })
+        let status = finding.status.as_str();
+        let earlier = known
+            .iter()
+            .find(|condition| condition.kind == *kind && condition.status == status);
+        Condition {
+            kind: (*kind).to_owned(),
+            status: status.to_owned(),
+            reason: finding.reason.as_str().to_owned(),
+            message: foreign_text::lines(&finding.message, MAX_MESSAGE),
+            observed_generation: Some(generation),
+            last_transition_time: earlier.map_or_else(
+                || seconds(now),
+                |condition| condition.last_transition_time.clone(),
+            ),
+        }
     });
-    Value::Array(written.collect())
+    written.collect()
 }
 
 /// Returns the status and the reason of a condition in an object's status.

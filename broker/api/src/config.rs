@@ -5,6 +5,7 @@
 //! line and fix. The result is typed, so that nothing has to be checked a second time.
 
 mod access;
+mod access_spec;
 mod address;
 mod allow;
 mod check;
@@ -17,6 +18,7 @@ mod span;
 mod stored;
 mod strict;
 mod target;
+mod target_spec;
 mod typed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +27,7 @@ use crate::name::{AccessName, ObjectName};
 use crate::service_account::Uid;
 
 pub use access::{ArgoCd, ArgoCdForm, DeletionPolicy, Delivery, DeliveryType, Probe, TargetAccess};
+pub(crate) use access_spec::TargetAccessObject;
 pub use address::{proxy as proxy_address, server as server_address, server_name};
 pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
@@ -39,6 +42,7 @@ pub use stored::{
     StoredObjects, StoredTarget,
 };
 pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
+pub(crate) use target_spec::TargetClusterObject;
 
 use document::Document;
 

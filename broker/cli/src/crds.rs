@@ -3,17 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use keyferry_api::definition;
 
 use super::ui;
 
 mod reference;
-
-/// The definitions in the form in which they are applied.
-const CRDS: [&str; 3] = [
-    include_str!("../../crds/targetclusters.yaml"),
-    include_str!("../../crds/targetaccesses.yaml"),
-    include_str!("../../crds/audiencepairings.yaml"),
-];
 
 #[derive(Args)]
 pub(super) struct CrdsArgs {
@@ -23,11 +17,16 @@ pub(super) struct CrdsArgs {
 }
 
 pub(super) fn run(args: &CrdsArgs) -> ExitCode {
-    if !args.markdown {
-        return ui::finish(CRDS.join("---\n").trim_end());
+    let definitions = definition::all();
+    if args.markdown {
+        return match reference::markdown(&definitions) {
+            Ok(text) => ui::finish(text.trim_end()),
+            Err(error) => ui::fail(&format!("printing the reference: {error}"), None),
+        };
     }
-    match reference::markdown(&CRDS) {
-        Ok(text) => ui::finish(text.trim_end()),
-        Err(error) => ui::fail(&format!("reading the definitions: {error}"), None),
+    let manifests: Result<Vec<String>, _> = definitions.iter().map(definition::manifest).collect();
+    match manifests {
+        Ok(manifests) => ui::finish(manifests.join("---\n").trim_end()),
+        Err(error) => ui::fail(&format!("printing the definitions: {error}"), None),
     }
 }

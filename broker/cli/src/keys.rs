@@ -202,14 +202,14 @@ async fn delivered(
             continue;
         }
         for (_, report) in access_status::places(&access.record.status, name) {
-            let expires: Option<Timestamp> = report["expiresAt"]
-                .as_str()
+            let expires: Option<Timestamp> = report
+                .expires_at
+                .as_ref()
                 .and_then(|text| text.parse().ok());
-            if let (Some(key_id), true) = (
-                report["keyID"].as_str(),
-                expires.is_some_and(|expires| expires > now),
-            ) {
-                *delivered.entry(key_id.to_owned()).or_default() += 1;
+            if let (Some(key_id), true) =
+                (report.key_id, expires.is_some_and(|expires| expires > now))
+            {
+                *delivered.entry(key_id).or_default() += 1;
             }
         }
     }

@@ -170,9 +170,13 @@ fn a_token_request_is_written_in_one_place() {
 fn decisions_reach_for_nothing_outside() {
     for name in ["api", "keys", "core"] {
         for line in dependency_lines(name) {
-            for foreign in ["tokio", "kube.", "axum", "reqwest", "hyper", "rustls."] {
+            for foreign in ["tokio", "kube", "axum", "reqwest", "hyper", "rustls."] {
+                // The schemas of the objects are derived with these two, which have no client.
+                let derives = name == "api"
+                    && ["kube-core.workspace = true", "kube-derive.workspace = true"]
+                        .contains(&line.as_str());
                 assert!(
-                    !line.starts_with(foreign),
+                    !line.starts_with(foreign) || derives,
                     "broker/{name} depends on {line}"
                 );
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keyferry_api::audience::Audience;
+use keyferry_api::definition;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::admission_policy::{self, AdmissionPolicy, FillError, HubSite};
@@ -21,7 +22,6 @@ use serde_json::{Value, json};
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/audiencepairings.keyferry.dev";
-const DEFINITION_MANIFEST: &str = include_str!("../../crds/audiencepairings.yaml");
 /// How long the definition must have been served before keyferry-pairing is bound. An apiserver
 /// discovers new kinds every 30 s. An apiserver that has the binding but not the kind refuses every
 /// TokenRequest.
@@ -46,6 +46,9 @@ pub enum PoliciesError {
     /// The state of the definition cannot be read.
     #[error("reading {0}: {1}")]
     Read(&'static str, HubError),
+    /// The definition of AudiencePairing cannot be printed.
+    #[error("printing the definition of AudiencePairing: {0}")]
+    Definition(#[from] serde_saphyr::ser::Error),
     /// A value cannot be written into a policy.
     #[error(transparent)]
     Fill(#[from] FillError),
@@ -161,7 +164,7 @@ impl AdmissionPolicies {
         let incomplete_for = wait(&definition, self.hub_now);
         let mut manifests = Vec::new();
         if definition.is_null() {
-            manifests.push(DEFINITION_MANIFEST.to_owned());
+            manifests.push(definition::manifest(&definition::audience_pairing())?);
         }
         if incomplete_for.is_none() {
             let path = format!("{}/{}", pairing::COLLECTION, pairing::NAME);

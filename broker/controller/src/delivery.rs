@@ -21,6 +21,7 @@ use keyferry_api::condition::Finding;
 use keyferry_api::config::{Delivery, DeliveryType, Policy, StoredAccess, TargetAccess};
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
+use keyferry_api::status::DeliveryStatus;
 use keyferry_core::access_status::AccessReport;
 use keyferry_core::authorise::{self, Pair, Requester};
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
@@ -126,7 +127,7 @@ struct Outcome {
     authorized: Finding,
     written: Vec<Written>,
     /// Status entries of objects that could not be deleted.
-    left_over: Vec<serde_json::Value>,
+    left_over: Vec<DeliveryStatus>,
     /// The latest expiry of the tokens that an object contained before or after this run.
     exposed: Option<jiff::Timestamp>,
 }
@@ -371,7 +372,7 @@ impl Deliveries {
 /// retries.
 fn next(
     written: &[Written],
-    left_over: &[serde_json::Value],
+    left_over: &[DeliveryStatus],
     probe: &probe::LastProbe,
     now: jiff::Timestamp,
 ) -> Next {

@@ -12,6 +12,7 @@ use keyferry_api::condition::{Finding, conditions, standing};
 use keyferry_api::config::{CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
+use keyferry_api::status::TargetClusterStatus;
 use keyferry_api::summary;
 use keyferry_core::access_status::patch;
 use keyferry_core::authorise;
@@ -274,7 +275,7 @@ async fn note_missing_leader(parts: &TargetStatusParts) {
             parts.clock.now().wall,
             &[("LeaderMissing", &finding)],
         );
-        all.extend(added.as_array().cloned().unwrap_or_default());
+        all.extend(added.iter().map(|condition| json!(condition)));
         let metadata = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
         let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}/status");
         if let Err(error) = parts
@@ -360,37 +361,35 @@ async fn write(
     summary: String,
 ) -> Result<(), HubError> {
     let now = parts.clock.now().wall;
-    let mut status = json!({
-        "observedGeneration": record.generation,
-        "conditions": conditions(&record.status, record.generation, now, findings),
-        "summary": summary,
-    });
+    let mut status = TargetClusterStatus {
+        observed_generation: Some(record.generation),
+        summary: Some(summary),
+        conditions: conditions(&record.status, record.generation, now, findings),
+        last_handled_reconcile_at: record.requested_at.clone(),
+        ..TargetClusterStatus::default()
+    };
     if let Some(target) = target {
         let source = match target.certificate {
             CertificateSource::Secret(_) => "Secret",
             CertificateSource::Inline(_) => "Inline",
             CertificateSource::System => "SystemRoots",
         };
-        status["certificateAuthority"] = json!(source);
+        status.certificate_authority = Some(source.to_owned());
         let base = match target.issuer {
             TokenIssuer::Hub => {
-                if let Some(published) = parts.published.current() {
-                    status["issuer"] = json!(published.issuer.as_str());
-                }
+                let published = parts.published.current();
+                status.issuer = published.map(|published| published.issuer.as_str().to_owned());
                 parts.public_url.clone()
             }
             TokenIssuer::Keyferry => {
                 let own = format!("{}/issuers/{name}", parts.public_url);
-                status["issuer"] = json!(own);
+                status.issuer = Some(own.clone());
                 own
             }
         };
-        status["discoveryURL"] = json!(format!("{base}/.well-known/openid-configuration"));
+        status.discovery_url = Some(format!("{base}/.well-known/openid-configuration"));
     }
-    if let Some(handled) = &record.requested_at {
-        status["lastHandledReconcileAt"] = json!(handled);
-    }
-    let Some(mut change) = patch(&record.status, &status) else {
+    let Some(mut change) = patch(&record.status, &json!(status)) else {
         return Ok(());
     };
     change["metadata"] = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });

@@ -1,4 +1,4 @@
-//! Renders the status of a TargetAccess from the results of a reconciliation.
+//! Makes the status of a TargetAccess from the results of a reconciliation.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,9 @@ use keyferry_api::config::{Delivery, DeliveryType, TargetCluster};
 use keyferry_api::foreign_text;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
+use keyferry_api::status::{ClusterStatus, DeliveryStatus, IdentityStatus, TargetAccessStatus};
 use keyferry_api::summary;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::delivery::{ObjectKind, ObjectPlace};
@@ -68,7 +70,7 @@ pub struct AccessReport {
     /// The results of the deliveries that write an object.
     pub deliveries: Vec<DeliveryReport>,
     /// Earlier reports of objects that are no longer wanted but still exist.
-    pub left_over: Vec<Value>,
+    pub left_over: Vec<DeliveryStatus>,
     /// When the last written token expires.
     pub exposure_until: Option<Timestamp>,
     /// The last handled value of `keyferry.dev/requestedAt`.
@@ -89,7 +91,7 @@ impl AccessReport {
         }
     }
 
-    /// Renders the status; fields without a result are omitted.
+    /// Makes the status; fields without a result are omitted.
     ///
     /// `cluster` is the part of the target that its users may know.
     pub fn status(
@@ -97,8 +99,8 @@ impl AccessReport {
         before: &Value,
         generation: i64,
         now: Timestamp,
-        cluster: Option<Value>,
-    ) -> Value {
+        cluster: Option<ClusterStatus>,
+    ) -> TargetAccessStatus {
         let ready = self.ready();
         let hindrance = (!ready.holds()).then(|| Finding::so(ready.reason, ready.message.clone()));
         let (reconciling, stalled) = if self.passes {
@@ -122,116 +124,89 @@ impl AccessReport {
                 .into_iter()
                 .filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))),
         );
-        let mut status = Map::new();
-        let mut set = |field: &str, value: Value| drop(status.insert(field.to_owned(), value));
-        set("observedGeneration", json!(generation));
-        set("conditions", conditions(before, generation, now, &findings));
-        set(
-            "summary",
-            json!(summary::of_access(&ready, self.authenticates.as_ref())),
-        );
-        if let Some(cluster) = cluster {
-            set("cluster", cluster);
+        let deliveries = self.deliveries.iter().map(DeliveryReport::status);
+        TargetAccessStatus {
+            observed_generation: Some(generation),
+            summary: Some(summary::of_access(&ready, self.authenticates.as_ref())),
+            conditions: conditions(before, generation, now, &findings),
+            cluster,
+            identity: self
+                .identity
+                .as_ref()
+                .map(|identity| identity.status(before, now)),
+            exposure_until: self.exposure_until.map(seconds),
+            deliveries: deliveries.chain(self.left_over.iter().cloned()).collect(),
+            last_handled_reconcile_at: self.handled.clone(),
         }
-        if let Some(TargetIdentity {
-            username,
-            uid,
-            groups,
-        }) = &self.identity
-        {
-            let same = before.get("identity").filter(|known| {
-                known["username"] == username.as_str() && known["groups"] == json!(groups)
-            });
-            let at = same
-                .and_then(|known| known["observedAt"].as_str())
-                .map(str::to_owned)
-                .unwrap_or_else(|| seconds(now));
-            set(
-                "identity",
-                json!({ "username": username, "uid": uid, "groups": groups, "observedAt": at }),
-            );
+    }
+}
+
+impl TargetIdentity {
+    /// The identity for the status, with the time since which the target reports it.
+    fn status(&self, before: &Value, now: Timestamp) -> IdentityStatus {
+        let wanted = IdentityStatus {
+            username: Some(self.username.clone()),
+            uid: Some(self.uid.clone()),
+            groups: Some(self.groups.clone()),
+            observed_at: None,
+        };
+        let known = before
+            .get("identity")
+            .and_then(|known| IdentityStatus::deserialize(known).ok())
+            .filter(|known| (&known.username, &known.groups) == (&wanted.username, &wanted.groups));
+        let since = known.and_then(|known| known.observed_at);
+        IdentityStatus {
+            observed_at: Some(since.unwrap_or_else(|| seconds(now))),
+            ..wanted
         }
-        if let Some(until) = self.exposure_until {
-            set("exposureUntil", json!(seconds(until)));
-        }
-        let deliveries: Vec<Value> = self
-            .deliveries
-            .iter()
-            .map(DeliveryReport::written)
-            .chain(self.left_over.iter().cloned())
-            .collect();
-        if !deliveries.is_empty() {
-            set("deliveries", Value::Array(deliveries));
-        }
-        if let Some(handled) = &self.handled {
-            set("lastHandledReconcileAt", json!(handled));
-        }
-        Value::Object(status)
     }
 }
 
 impl TokenReport {
-    /// Reads the token of one delivery report, as [`AccessReport::status`] writes it; `None` if it
-    /// reports none.
-    pub fn read(report: &Value) -> Option<Self> {
-        let text = |field: &str| report.get(field).and_then(Value::as_str);
-        let time = |field: &str| text(field)?.parse::<Timestamp>().ok();
+    /// Reads the token of one delivery's status, as [`AccessReport::status`] writes it; `None` if
+    /// it reports none.
+    pub fn read(report: &DeliveryStatus) -> Option<Self> {
+        let time = |text: &Option<String>| text.as_ref()?.parse::<Timestamp>().ok();
         Some(Self {
-            token_id: text("tokenID")?.to_owned(),
-            key_id: text("keyID").map(str::to_owned),
-            expires_at: time("expiresAt")?,
-            renew_at: time("renewAt")?,
+            token_id: report.token_id.clone()?,
+            key_id: report.key_id.clone(),
+            expires_at: time(&report.expires_at)?,
+            renew_at: time(&report.renew_at)?,
         })
     }
 }
 
 impl DeliveryReport {
-    fn written(&self) -> Value {
+    fn status(&self) -> DeliveryStatus {
         let reason = if self.reason == Reason::Ready {
             "Delivered"
         } else {
             self.reason.as_str()
         };
-        let mut report = json!({
-            "name": self.delivery.name.as_str(), "type": self.delivery.delivery_type.as_str(), "reason": reason,
-        });
-        if let Some(object) = &self.delivery.object_name {
-            report["object"] = json!(object.as_str());
+        let (delivery, token) = (&self.delivery, self.token.as_ref());
+        DeliveryStatus {
+            name: delivery.name.to_string(),
+            delivery_type: delivery.delivery_type.as_str().to_owned(),
+            object: delivery.object_name.as_ref().map(ObjectName::to_string),
+            reason: reason.to_owned(),
+            message: (!self.message.is_empty()).then(|| foreign_text::lines(&self.message, 4096)),
+            expires_at: token.map(|token| seconds(token.expires_at)),
+            renew_at: token.map(|token| seconds(token.renew_at)),
+            token_id: token.map(|token| token.token_id.clone()),
+            key_id: token.and_then(|token| token.key_id.clone()),
         }
-        if !self.message.is_empty() {
-            report["message"] = json!(foreign_text::lines(&self.message, 4096));
-        }
-        if let Some(TokenReport {
-            token_id,
-            key_id,
-            expires_at,
-            renew_at,
-        }) = &self.token
-        {
-            report["tokenID"] = json!(token_id);
-            if let Some(key_id) = key_id {
-                report["keyID"] = json!(key_id);
-            }
-            report["expiresAt"] = json!(seconds(*expires_at));
-            report["renewAt"] = json!(seconds(*renew_at));
-        }
-        report
     }
 }
 
-/// Renders `status.cluster`: clientcmd's Cluster and the audience. None of it is secret.
-pub fn cluster(target: &TargetCluster, ca_pem: Option<&str>) -> Value {
-    let mut cluster = json!({ "server": target.address, "audience": target.audience.as_str() });
-    if let Some(pem) = ca_pem {
-        cluster["certificate-authority-data"] = json!(STANDARD.encode(pem));
+/// Makes `status.cluster`: clientcmd's Cluster and the audience. None of it is secret.
+pub fn cluster(target: &TargetCluster, ca_pem: Option<&str>) -> ClusterStatus {
+    ClusterStatus {
+        server: Some(target.address.clone()),
+        certificate_authority_data: ca_pem.map(|pem| STANDARD.encode(pem)),
+        tls_server_name: target.tls_server_name.clone(),
+        proxy_url: target.proxy_url.clone(),
+        audience: Some(target.audience.as_str().to_owned()),
     }
-    if let Some(name) = &target.tls_server_name {
-        cluster["tls-server-name"] = json!(name);
-    }
-    if let Some(proxy) = &target.proxy_url {
-        cluster["proxy-url"] = json!(proxy);
-    }
-    cluster
 }
 
 /// Makes a merge patch (RFC 7396) from one status to another; `None` if they are equal.
@@ -262,55 +237,52 @@ pub fn patch(before: &Value, wanted: &Value) -> Option<Value> {
 }
 
 /// Returns the objects that the deliveries in a status wrote, with their reports.
-pub fn places<'a>(status: &'a Value, access: &AccessName) -> Vec<(ObjectPlace, &'a Value)> {
-    let reports = status
-        .get("deliveries")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let place = |report: &'a Value| {
-        let shape = DeliveryType::ALL
+pub fn places(status: &Value, access: &AccessName) -> Vec<(ObjectPlace, DeliveryStatus)> {
+    let place = |report: DeliveryStatus| {
+        let delivery_type = DeliveryType::ALL
             .iter()
-            .find(|(name, _)| report["type"] == *name)?
+            .find(|(name, _)| report.delivery_type == *name)?
             .1;
-        let name = ObjectName::new(report["object"].as_str()?).ok()?;
-        Some((
-            ObjectPlace {
-                kind: ObjectKind::of(shape)?,
-                namespace: access.namespace.clone(),
-                name,
-            },
-            report,
-        ))
+        let name = ObjectName::new(report.object.as_ref()?).ok()?;
+        let place = ObjectPlace {
+            kind: ObjectKind::of(delivery_type)?,
+            namespace: access.namespace.clone(),
+            name,
+        };
+        Some((place, report))
     };
-    reports.iter().filter_map(place).collect()
+    deliveries(status).filter_map(place).collect()
 }
 
 /// Whether a delivered object may still exist, according to an access's status.
 pub fn may_have_objects(status: &Value) -> bool {
-    let reports = status
-        .get("deliveries")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
     let withdrawn = [
         Reason::TargetNotGranted,
         Reason::NotExpressible,
         Reason::ObjectNotOurs,
     ]
     .map(Reason::as_str);
-    reports.iter().any(|report| {
-        report["object"].is_string() && !withdrawn.iter().any(|reason| report["reason"] == *reason)
-    })
+    deliveries(status)
+        .any(|report| report.object.is_some() && !withdrawn.contains(&report.reason.as_str()))
+}
+
+/// The reports of the deliveries in a status. One that cannot be read does not hide the others.
+fn deliveries(status: &Value) -> impl Iterator<Item = DeliveryStatus> {
+    let reports = status.get("deliveries").and_then(Value::as_array);
+    reports
+        .into_iter()
+        .flatten()
+        .filter_map(|report| DeliveryStatus::deserialize(report).ok())
 }
 
 /// Renames the report of an object that is no longer wanted but still exists, to a name that no
 /// delivery has. The list is a map by name: with a duplicate name the hub would refuse the whole
 /// status.
-pub fn left_over(place: &ObjectPlace, report: &Value) -> Value {
-    let mut report = report.clone();
-    report["name"] = json!(format!("{}/{}", place.kind.as_str(), place.name));
-    report
+pub fn left_over(place: &ObjectPlace, report: DeliveryStatus) -> DeliveryStatus {
+    DeliveryStatus {
+        name: format!("{}/{}", place.kind.as_str(), place.name),
+        ..report
+    }
 }
 
 #[cfg(test)]
@@ -341,9 +313,10 @@ mod tests {
     fn earlier_objects_are_found_again() {
         let access = AccessName::parse("tenant-a/apps").unwrap();
         let status = json!({ "deliveries": [
-            { "name": "a", "type": "KubeConfigSecret", "object": "apps-kubeconfig" },
-            { "name": "b", "type": "Unheard", "object": "x" },
-            { "name": "c", "type": "FluxConfigMap", "object": "../x" },
+            { "name": "a", "type": "KubeConfigSecret", "object": "apps-kubeconfig", "reason": "Delivered" },
+            { "name": "b", "type": "Unheard", "object": "x", "reason": "Delivered" },
+            { "name": "b", "object": 5 },
+            { "name": "c", "type": "FluxConfigMap", "object": "../x", "reason": "Delivered" },
         ] });
         let found: Vec<String> = places(&status, &access)
             .iter()

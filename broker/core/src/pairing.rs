@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keyferry_api::config::Policy;
+use keyferry_api::pairing::{AudiencePairing, AudiencePairs};
 use keyferry_api::service_account::ServiceAccount;
 use serde_json::{Value, json};
 
@@ -59,13 +60,10 @@ pub fn pairs(
 /// The AudiencePairing object. With `version` it replaces the stored object of that
 /// resourceVersion.
 pub fn object(pairs: &BTreeMap<String, BTreeSet<String>>, version: Option<&str>) -> Value {
-    let mut object = json!({
-        "apiVersion": "keyferry.dev/v1alpha1", "kind": "AudiencePairing", "metadata": { "name": NAME }, "pairs": pairs,
-    });
-    if let Some(version) = version {
-        object["metadata"]["resourceVersion"] = json!(version);
-    }
-    object
+    let pairs = pairs.clone();
+    let mut object = AudiencePairing::new(NAME, AudiencePairs { pairs });
+    object.metadata.resource_version = version.map(str::to_owned);
+    json!(object)
 }
 
 #[cfg(test)]

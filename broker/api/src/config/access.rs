@@ -6,16 +6,13 @@ mod deliveries;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::Deserialize;
-
+use super::access_spec::TargetAccessSpec;
 use super::check::Check;
-use super::document::{Document, LocalReference, Metadata, Origin};
+use super::document::{Document, Object, Origin};
 use super::mistake::Mistake;
 use super::{Generation, Policy};
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::service_account::Uid;
-
-use deliveries::DeliverySpec;
 
 /// The form in which a credential is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -125,6 +122,12 @@ pub enum ArgoCdForm {
     BearerToken,
 }
 
+impl ArgoCdForm {
+    /// Every form with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("Exec", Self::Exec), ("BearerToken", Self::BearerToken)];
+}
+
 /// What happens to written objects when their access, or the target that they lead to, is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeletionPolicy {
@@ -136,13 +139,12 @@ pub enum DeletionPolicy {
 }
 
 impl DeletionPolicy {
+    /// Every policy with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("Drain", Self::Drain), ("Immediate", Self::Immediate)];
+
     pub(super) fn read(text: Option<&str>, check: &mut Check<'_>) -> Self {
-        choice(
-            text,
-            "spec.deletionPolicy",
-            &[("Drain", Self::Drain), ("Immediate", Self::Immediate)],
-            check,
-        )
+        choice(text, "spec.deletionPolicy", Self::ALL, check)
     }
 }
 
@@ -156,6 +158,18 @@ pub enum Probe {
     Report,
     /// A token is tried, and nothing is delivered before the target has accepted one.
     Require,
+}
+
+impl Probe {
+    /// Every choice with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] = &[
+        ("Off", Self::Off),
+        ("Report", Self::Report),
+        ("Require", Self::Require),
+    ];
+    /// The choices in a file: only the controller delivers, so only it can require a probe.
+    const OF_A_FILE: &'static [(&'static str, Self)] =
+        &[("Off", Self::Off), ("Report", Self::Report)];
 }
 
 /// A checked TargetAccess.
@@ -202,36 +216,10 @@ impl TargetAccess {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Object {
-    #[serde(rename = "apiVersion")]
-    _api_version: String,
-    #[serde(rename = "kind")]
-    _kind: String,
-    metadata: Metadata,
-    spec: Spec,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Spec {
-    target_cluster_ref: LocalReference,
-    service_account_name: String,
-    #[serde(default)]
-    callers: Vec<String>,
-    #[serde(default)]
-    deliveries: Vec<DeliverySpec>,
-    deletion_policy: Option<String>,
-    probe: Option<String>,
-    #[serde(default)]
-    suspend: bool,
-}
-
 /// Reads one TargetAccess into the policy.
 pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<Mistake>) {
     let mut check = Check::new(document, mistakes);
-    let Some(Object { metadata, spec, .. }) = check.read::<Object>() else {
+    let Some(Object { metadata, spec, .. }) = check.read::<Object<TargetAccessSpec>>() else {
         return;
     };
     let namespace = metadata
@@ -288,13 +276,9 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         _ => Vec::new(),
     };
     let deletion_policy = DeletionPolicy::read(spec.deletion_policy.as_deref(), &mut check);
-    let probes: &[(&str, Probe)] = match check.origin() {
-        Origin::File => &[("Off", Probe::Off), ("Report", Probe::Report)],
-        Origin::Hub(_) => &[
-            ("Off", Probe::Off),
-            ("Report", Probe::Report),
-            ("Require", Probe::Require),
-        ],
+    let probes = match check.origin() {
+        Origin::File => Probe::OF_A_FILE,
+        Origin::Hub(_) => Probe::ALL,
     };
     let probe = choice(spec.probe.as_deref(), "spec.probe", probes, &mut check);
     if !check.clean() {

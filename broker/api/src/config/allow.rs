@@ -3,12 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::access::DeliveryType;
 use super::check::Check;
 use super::selector::{LabelSelector, NamespaceSelector};
 use crate::name::{Namespace, ObjectName};
+use crate::schema::{names, of_items, rule, set};
 
 /// One entry of `allow[]`: these ServiceAccounts of these namespaces, by these deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,18 +40,38 @@ pub enum NamespaceRule {
     Selected(NamespaceSelector),
 }
 
-/// A rule as written.
-#[derive(Deserialize)]
+/// ServiceAccounts of some namespaces, and the shapes in which they may have a credential.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Rule {
+#[schemars(
+    extend("x-kubernetes-validations" = [rule(
+        "has(self.namespaces) != has(self.namespaceSelector)",
+        "an entry has exactly one of namespaces and namespaceSelector",
+    )]),
+)]
+pub(super) struct AllowSpec {
+    /// Namespaces by exact name. The only way to name kube-system, kube-public and
+    /// kube-node-lease.
+    #[schemars(with = "Option<Vec<Namespace>>", length(min = 1, max = 256), transform = set)]
     namespaces: Option<Vec<String>>,
+    /// Namespaces by label. Only kubernetes.io/metadata.name and keys that begin with
+    /// access.keyferry.dev/, which an admission policy guards; never empty.
     namespace_selector: Option<LabelSelector>,
+    /// ServiceAccounts of these namespaces by exact name.
+    #[schemars(with = "Vec<ObjectName>", length(min = 1, max = 64), transform = set)]
     service_accounts: Vec<String>,
+    /// The shapes in which a credential may be issued. Without it HTTP, Exec and FluxConfigMap,
+    /// which store no bearer token.
+    #[schemars(length(min = 1, max = 7), transform = set, transform = delivery_types)]
     deliveries: Option<Vec<String>>,
 }
 
+fn delivery_types(schema: &mut Schema) {
+    of_items(schema, "enum", json!(names(DeliveryType::ALL)));
+}
+
 /// Reads the rule at `spec.allow[index]`.
-pub(super) fn read(rule: Rule, index: usize, check: &mut Check<'_>) -> Option<AllowRule> {
+pub(super) fn read(rule: AllowSpec, index: usize, check: &mut Check<'_>) -> Option<AllowRule> {
     let path = format!("spec.allow[{index}]");
     let namespaces = match (rule.namespaces, rule.namespace_selector) {
         (Some(names), None) => {

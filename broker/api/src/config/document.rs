@@ -44,6 +44,18 @@ pub(super) struct HubObject {
     pub(super) generation: Generation,
 }
 
+/// A TargetCluster or a TargetAccess as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Object<Spec> {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    pub(super) metadata: Metadata,
+    pub(super) spec: Spec,
+}
+
 /// The part of an object's `metadata` that a file may state.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -55,13 +67,6 @@ pub(super) struct Metadata {
     _labels: BTreeMap<String, String>,
     #[serde(default, rename = "annotations")]
     _annotations: BTreeMap<String, String>,
-}
-
-/// A reference to an object whose namespace follows from the referrer: it has no namespace field.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct LocalReference {
-    pub(super) name: String,
 }
 
 /// Reads the stream. Empty documents, such as a comment between two separators, are skipped.

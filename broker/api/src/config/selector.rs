@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::check::Check;
+use crate::schema::{atomic, rule};
 
 /// The label that the apiserver itself sets on every namespace.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -16,23 +19,71 @@ pub fn selects_by(key: &str) -> bool {
     key == NAME_LABEL || key.starts_with(GUARDED_PREFIX)
 }
 
+/// The operators of a term.
+const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
+
 /// A `metav1.LabelSelector` as written.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [rule(
+    "(has(self.matchLabels) && size(self.matchLabels) > 0) \
+     || (has(self.matchExpressions) && self.matchExpressions.exists(term, term.operator == 'In' \
+     || (term.operator == 'Exists' && term.key != 'kubernetes.io/metadata.name')))",
+    "it would select every new namespace; add a term with In, or with Exists on a guarded label",
+)]))]
 pub(super) struct LabelSelector {
-    #[serde(default)]
+    /// Labels that must all be there with these values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(
+        extend("maxProperties" = 8),
+        transform = label_values,
+        extend("x-kubernetes-validations" = [rule(
+            "self.all(key, key == 'kubernetes.io/metadata.name' \
+             || key.startsWith('access.keyferry.dev/'))",
+            GUARDED_KEYS,
+        )]),
+    )]
     match_labels: BTreeMap<String, String>,
-    #[serde(default)]
+    /// Terms that must all hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), transform = atomic)]
     match_expressions: Vec<Requirement>,
 }
 
-#[derive(Debug, Deserialize)]
+/// A condition on one label.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [rule(
+    "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+    "In and NotIn need at least one value; Exists and DoesNotExist take none",
+)]))]
 struct Requirement {
+    /// The label.
+    #[schemars(
+        length(max = 317),
+        extend("x-kubernetes-validations" = [rule(
+            "self == 'kubernetes.io/metadata.name' || self.startsWith('access.keyferry.dev/')",
+            GUARDED_KEYS,
+        )]),
+    )]
     key: String,
+    /// Which values the label may have.
+    #[schemars(extend("enum" = OPERATORS))]
     operator: String,
-    #[serde(default)]
+    /// The values of In and NotIn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 63)), transform = atomic)]
     values: Vec<String>,
+}
+
+/// The message of a rule on label keys.
+const GUARDED_KEYS: &str =
+    "use kubernetes.io/metadata.name or a key that begins with access.keyferry.dev/";
+
+/// A label's value has at most 63 characters.
+fn label_values(schema: &mut Schema) {
+    let value = json!({ "type": "string", "maxLength": 63 });
+    schema.insert("additionalProperties".to_owned(), value);
 }
 
 /// A checked selector. It is never empty: an empty one would mean every namespace.

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
-
-use super::allow::{AllowRule, Rule};
+use super::allow::AllowRule;
 use super::check::Check;
-use super::document::{Document, LocalReference, Metadata};
+use super::document::{Document, Object};
 use super::mistake::Mistake;
 use super::server::ServerConfiguration;
+use super::target_spec::{LifetimeSpec, SecretReference, TargetClusterSpec};
 use super::{DeletionPolicy, Generation, Policy, address, allow, span};
 use crate::audience::Audience;
 use crate::issuer::Issuer;
@@ -62,6 +61,12 @@ pub enum TokenIssuer {
     Keyferry,
 }
 
+impl TokenIssuer {
+    /// Every issuer with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("Hub", Self::Hub), ("Keyferry", Self::Keyferry)];
+}
+
 /// The source of a target's CA certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateSource {
@@ -82,54 +87,10 @@ pub struct LifetimeRange {
     pub max: Duration,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Object {
-    #[serde(rename = "apiVersion")]
-    _api_version: String,
-    #[serde(rename = "kind")]
-    _kind: String,
-    metadata: Metadata,
-    spec: Spec,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Spec {
-    address: String,
-    tls_server_name: Option<String>,
-    #[serde(rename = "proxyURL")]
-    proxy_url: Option<String>,
-    cert_secret_ref: Option<LocalReference>,
-    ca_bundle: Option<String>,
-    audience: String,
-    #[serde(default = "hub")]
-    issuer: String,
-    target_issuer: Option<String>,
-    #[serde(default)]
-    token_lifetime: Lifetime,
-    #[serde(default)]
-    allow: Vec<Rule>,
-    deletion_policy: Option<String>,
-    #[serde(default)]
-    suspend: bool,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Lifetime {
-    default: Option<String>,
-    max: Option<String>,
-}
-
-fn hub() -> String {
-    "Hub".to_owned()
-}
-
 /// Reads one TargetCluster into the policy.
 pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<Mistake>) {
     let mut check = Check::new(document, mistakes);
-    let Some(object) = check.read::<Object>() else {
+    let Some(object) = check.read::<Object<TargetClusterSpec>>() else {
         return;
     };
     if object.metadata.namespace.is_some() {
@@ -139,7 +100,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
             "remove metadata.namespace",
         );
     }
-    let Spec {
+    let TargetClusterSpec {
         address,
         tls_server_name,
         proxy_url,
@@ -323,7 +284,7 @@ pub(super) fn check_audiences(documents: &[Document], own: &str, mistakes: &mut 
 }
 
 fn certificate(
-    reference: Option<LocalReference>,
+    reference: Option<SecretReference>,
     inline: Option<String>,
     check: &mut Check<'_>,
 ) -> Option<CertificateSource> {
@@ -359,18 +320,15 @@ fn certificate(
 }
 
 fn read_issuer(issuer: &str, check: &mut Check<'_>) -> Option<TokenIssuer> {
-    match issuer {
-        "Hub" => Some(TokenIssuer::Hub),
-        "Keyferry" => Some(TokenIssuer::Keyferry),
-        _ => {
-            check.wrong(
-                "spec.issuer",
-                format!("{issuer:?} is not an issuer type"),
-                "use Hub or Keyferry",
-            );
-            None
-        }
+    let named = TokenIssuer::ALL.iter().find(|(name, _)| *name == issuer);
+    if named.is_none() {
+        check.wrong(
+            "spec.issuer",
+            format!("{issuer:?} is not an issuer type"),
+            "use Hub or Keyferry",
+        );
     }
+    named.map(|(_, issuer)| *issuer)
 }
 
 /// Checks that every lifetime leaves a new key of the hub its activation delay before tokens signed
@@ -413,7 +371,7 @@ pub(super) fn leave_room(
     mistakes.len() == before
 }
 
-fn read_lifetime(lifetime: &Lifetime, check: &mut Check<'_>) -> Option<LifetimeRange> {
+fn read_lifetime(lifetime: &LifetimeSpec, check: &mut Check<'_>) -> Option<LifetimeRange> {
     const FIX: &str = "write a duration from 10m to 24h";
     let mut one = |path: &str, text: &Option<String>, default: Duration| {
         let Some(text) = text else {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// The greatest depth to which a schema is read; no field of Keyferry's is deeper.
@@ -11,14 +12,14 @@ const HEAD: &str = "# Reference of the objects\n\n\
     Printed by `keyferry crds --markdown` from the definitions that `keyferry crds` prints. The same `TargetCluster` and `TargetAccess` objects can\n\
     stand in a [configuration file](configuration.md), where the fields that the controller acts on have no use.\n";
 
-/// Renders definitions, given as YAML, as Markdown.
+/// Renders definitions as Markdown.
 ///
 /// # Errors
-/// A definition is not valid YAML.
-pub(super) fn markdown(definitions: &[&str]) -> Result<String, serde_saphyr::Error> {
+/// A definition is not valid JSON.
+pub(super) fn markdown(definitions: &[impl Serialize]) -> Result<String, serde_json::Error> {
     let mut text = HEAD.to_owned();
     for definition in definitions {
-        text.push_str(&object(&serde_saphyr::from_str(definition)?));
+        text.push_str(&object(&serde_json::to_value(definition)?));
     }
     Ok(text)
 }

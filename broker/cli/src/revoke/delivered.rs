@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use keyferry_api::config::StoredAccess;
 use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::status::DeliveryStatus;
 use keyferry_core::access_status;
-use serde_json::Value;
 
 use super::NotProven;
 
@@ -71,24 +71,25 @@ impl Delivered {
                 .meant()
                 .is_some_and(|access| other_issuers.contains(&access.target));
             for (place, report) in access_status::places(&stored.record.status, name) {
-                if managed && report["keyID"].as_str() != Some(self.kid.as_str()) {
+                if managed && report.key_id.as_ref() != Some(&self.kid) {
                     continue;
                 }
                 let object = DeliveredObject {
                     object: place.to_string(),
                     access: format!("TargetAccess {name}"),
                 };
-                let expires: Option<Timestamp> = report["expiresAt"]
-                    .as_str()
+                let expires: Option<Timestamp> = report
+                    .expires_at
+                    .as_ref()
                     .and_then(|text| text.parse().ok());
                 match expires {
-                    Some(expires) if expires > at => drop(seen.insert(object, self.token(report))),
+                    Some(expires) if expires > at => drop(seen.insert(object, self.token(&report))),
                     // A status without a token proves that there is none only if Keyferry deleted
                     // the object.
                     None if self.affected.contains(&object)
-                        && !WITHDRAWN.contains(&report["reason"].as_str().unwrap_or_default()) =>
+                        && !WITHDRAWN.contains(&report.reason.as_str()) =>
                     {
-                        drop(seen.insert(object, self.of_revoked(report)));
+                        drop(seen.insert(object, self.of_revoked(&report)));
                     }
                     _ => {}
                 }
@@ -119,16 +120,15 @@ impl Delivered {
         news
     }
 
-    fn of_revoked(&self, report: &Value) -> Token {
-        let text = |field: &str| report[field].as_str().unwrap_or_default().to_owned();
+    fn of_revoked(&self, report: &DeliveryStatus) -> Token {
         Token::OfRevoked {
-            reason: text("reason"),
-            message: text("message"),
+            reason: report.reason.clone(),
+            message: report.message.clone().unwrap_or_default(),
         }
     }
 
-    fn token(&self, report: &Value) -> Token {
-        match report["keyID"].as_str() {
+    fn token(&self, report: &DeliveryStatus) -> Token {
+        match report.key_id.as_deref() {
             None => Token::OfUnknown,
             Some(key_id) if key_id == self.kid => self.of_revoked(report),
             Some(key_id) => Token::Replaced {
@@ -210,7 +210,7 @@ impl Token {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

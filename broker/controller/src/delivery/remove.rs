@@ -6,6 +6,7 @@ use keyferry_api::config::{Delivery, StoredAccess};
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::Uid;
+use keyferry_api::status::DeliveryStatus;
 use keyferry_core::access_status::{self, DeliveryReport, TokenReport};
 use keyferry_core::delivery::{self, DeliveredObject, ObjectBody, ObjectPlace, ReadObject};
 use keyferry_hub::ports::HubError;
@@ -49,7 +50,7 @@ pub(super) fn earlier_token(
 ) -> Option<TokenReport> {
     let places = access_status::places(status, access);
     let report = places.into_iter().find(|(known, _)| known == place)?.1;
-    TokenReport::read(report).filter(|token| token.expires_at > now)
+    TokenReport::read(&report).filter(|token| token.expires_at > now)
 }
 
 impl Deliveries {
@@ -166,8 +167,9 @@ impl Deliveries {
         for (place, report) in access_status::places(&stored.record.status, name) {
             // A status from before key IDs were recorded does not prove the token revoked, and a
             // draining consumer needs it.
-            if report["keyID"]
-                .as_str()
+            if report
+                .key_id
+                .as_deref()
                 .is_some_and(|key_id| self.is_revoked(Some(key_id), target))
                 && let Removal::Gone(_) = self.remove(&place, &stored.record.uid).await?
             {
@@ -182,7 +184,7 @@ impl Deliveries {
     pub(super) async fn remove_unwanted(
         &self,
         round: &Reconciliation<'_>,
-    ) -> (Vec<Value>, Option<Timestamp>) {
+    ) -> (Vec<DeliveryStatus>, Option<Timestamp>) {
         let Some(owner) = &round.access.uid else {
             return (Vec::new(), None);
         };

@@ -5,6 +5,7 @@ use keyferry_api::condition::{Finding, conditions, seconds, standing};
 use keyferry_api::config::{Policy, StoredAccess};
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
+use keyferry_api::status::{ClusterStatus, DeliveryStatus};
 use keyferry_api::summary;
 use keyferry_core::access_status::{self, AccessReport};
 use keyferry_core::authorise::Pair;
@@ -31,7 +32,7 @@ pub(super) fn exposure(status: &Value) -> Option<Timestamp> {
 
 impl Deliveries {
     /// Describes a ready target for the status, as its users need it.
-    pub(super) fn cluster(&self, policy: &Policy, pair: &Pair) -> Option<Value> {
+    pub(super) fn cluster(&self, policy: &Policy, pair: &Pair) -> Option<ClusterStatus> {
         let target = policy.targets.get(pair.target())?;
         match self.parts.targets.readiness(target) {
             Readiness::Ready(ca_pem) => Some(access_status::cluster(target, ca_pem.as_deref())),
@@ -45,7 +46,7 @@ impl Deliveries {
         name: &AccessName,
         stored: &StoredAccess,
         report: &AccessReport,
-        cluster: Option<Value>,
+        cluster: Option<ClusterStatus>,
     ) -> Result<(), HubError> {
         let ready = report.ready();
         let expires = report
@@ -64,7 +65,7 @@ impl Deliveries {
             self.parts.clock.now().wall,
             cluster,
         );
-        self.put(name, stored, &status, &ready).await
+        self.put(name, stored, &json!(status), &ready).await
     }
 
     /// Reports an invalid access, which is excluded from the policy. Its delivered objects stay
@@ -148,12 +149,12 @@ impl Deliveries {
             json!({})
         };
         status["observedGeneration"] = json!(record.generation);
-        status["conditions"] = conditions(
+        status["conditions"] = json!(conditions(
             &record.status,
             record.generation,
             self.parts.clock.now().wall,
             findings,
-        );
+        ));
         status["summary"] = Value::String(summary);
         status
     }
@@ -208,10 +209,10 @@ fn leave_out(status: &mut Value, access: &AccessName, withdrawn: &[ObjectPlace])
         return;
     }
     let places = access_status::places(status, access);
-    let kept: Vec<Value> = places
+    let kept: Vec<DeliveryStatus> = places
         .into_iter()
         .filter(|(place, _)| !withdrawn.contains(place))
-        .map(|(_, report)| report.clone())
+        .map(|(_, report)| report)
         .collect();
-    status["deliveries"] = Value::Array(kept);
+    status["deliveries"] = json!(kept);
 }

@@ -3,33 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::Deserialize;
-
+use super::super::access_spec::{ArgoCdSpec, DeliverySpec};
 use super::super::check::Check;
 use super::super::document::Origin;
 use super::super::span;
-use super::{ArgoCd, ArgoCdForm, Delivery, DeliveryType};
+use super::{ArgoCd, ArgoCdForm, Delivery, DeliveryType, choice};
 use crate::lifetime;
 use crate::name::ObjectName;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct DeliverySpec {
-    name: String,
-    #[serde(rename = "type")]
-    delivery_type: String,
-    object_name: Option<String>,
-    token_lifetime: Option<String>,
-    #[serde(rename = "argoCD")]
-    argo_cd: Option<ArgoCdSpec>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ArgoCdSpec {
-    project: String,
-    form: Option<String>,
-}
 
 /// The names from which an object's name is made if none is written.
 pub(super) struct Names<'a> {
@@ -188,18 +168,8 @@ fn argo_cd(
                     "write its name",
                 );
             }
-            let form = match form.as_deref() {
-                None | Some("Exec") => ArgoCdForm::Exec,
-                Some("BearerToken") => ArgoCdForm::BearerToken,
-                Some(other) => {
-                    check.wrong(
-                        &format!("{path}.argoCD.form"),
-                        format!("{other:?} is not a valid value"),
-                        "use Exec or BearerToken",
-                    );
-                    ArgoCdForm::Exec
-                }
-            };
+            let path = format!("{path}.argoCD.form");
+            let form = choice(form.as_deref(), &path, ArgoCdForm::ALL, check);
             Some(ArgoCd { project, form })
         }
         (Some(_), _) => {

@@ -1,0 +1,159 @@
+//! `TargetAccess` as written. Its CustomResourceDefinition is derived from these types.
+
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "two columns of the same type are two attributes with the same text"
+)]
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
+use kube_derive::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::access::{ArgoCdForm, DeletionPolicy, DeliveryType, Probe};
+use crate::name::ObjectName;
+use crate::schema::{self, LABEL, names, rule};
+use crate::status::TargetAccessStatus;
+
+/// What the tenant asks for.
+#[derive(Clone, Debug, Deserialize, Serialize, CustomResource, JsonSchema)]
+#[kube(
+    group = "keyferry.dev",
+    version = "v1alpha1",
+    kind = "TargetAccess",
+    root = "TargetAccessObject",
+    plural = "targetaccesses",
+    shortname = "tga",
+    category = "keyferry",
+    namespaced,
+    status = "TargetAccessStatus",
+    doc = "The use of a target by one ServiceAccount of the same namespace, and the shapes in which \
+           its credential is delivered.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Target",
+        type_ = "string",
+        json_path = ".spec.targetClusterRef.name"
+    ),
+    printcolumn(
+        name = "Target-OK",
+        type_ = "string",
+        description = "Whether the target accepts a token of this access.",
+        json_path = ".status.conditions[?(@.type==\"TargetAuthenticates\")].status"
+    ),
+    printcolumn(
+        name = "Expires",
+        type_ = "string",
+        json_path = ".status.exposureUntil"
+    ),
+    printcolumn(name = "Status", type_ = "string", json_path = ".status.summary"),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    ),
+    crates(kube_core = "kube_core")
+)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TargetAccessSpec {
+    /// The TargetCluster. A reference never carries a namespace.
+    pub(super) target_cluster_ref: TargetReference,
+    /// The ServiceAccount of the same namespace that tokens are minted for.
+    #[schemars(with = "ObjectName")]
+    pub(super) service_account_name: String,
+    /// Other ServiceAccounts of the same namespace that may ask the server for this access; each
+    /// also needs create on serviceaccounts/token of serviceAccountName.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<ObjectName>", length(max = 64), transform = schema::set)]
+    pub(super) callers: Vec<String>,
+    /// The shapes in which the credential is issued. Without an entry, HTTP and Exec, on request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), transform = schema::map_by_name)]
+    pub(super) deliveries: Vec<DeliverySpec>,
+    /// Drain keeps a deleted access, unauthorised and unrefreshed, until its last delivered token
+    /// has expired, so that what uses the objects can end cleanly. Immediate lets the objects go at
+    /// once.
+    #[schemars(extend("enum" = names(DeletionPolicy::ALL), "default" = "Drain"))]
+    pub(super) deletion_policy: Option<String>,
+    /// Whether Keyferry tries a token at the target. Report says what it found; Require delivers
+    /// nothing until the target has accepted a token.
+    #[schemars(extend("enum" = names(Probe::ALL), "default" = "Report"))]
+    pub(super) probe: Option<String>,
+    /// While it is true, nothing is minted or refreshed for this access. Delivered objects stay.
+    #[serde(default)]
+    pub(super) suspend: bool,
+}
+
+/// A TargetCluster, which has no namespace.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TargetReference {
+    /// The TargetCluster's name.
+    #[schemars(with = "ObjectName")]
+    pub(super) name: String,
+}
+
+/// One shape in which the credential is delivered.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = delivery_rules()))]
+pub(super) struct DeliverySpec {
+    /// Its name in this list.
+    #[schemars(length(min = 1, max = 63), extend("pattern" = LABEL))]
+    pub(super) name: String,
+    /// The shape.
+    #[serde(rename = "type")]
+    #[schemars(extend("enum" = names(DeliveryType::ALL)))]
+    pub(super) delivery_type: String,
+    /// The name of the object to write, in the same namespace. Without it: FluxConfigMap, the
+    /// access's name; KubeConfigSecret and ClusterAPISecret, <access>-kubeconfig; ArgoCDSecret,
+    /// cluster-<access>; ClusterProfile, the target's name.
+    #[schemars(with = "Option<ObjectName>")]
+    pub(super) object_name: Option<String>,
+    /// How long a token in a Secret lives; 10m to 24h, at most the target's tokenLifetime.max.
+    /// Without it 12h, or that maximum.
+    #[schemars(transform = schema::token_lifetime)]
+    pub(super) token_lifetime: Option<String>,
+    /// What an Argo CD cluster Secret holds beside the connection.
+    #[serde(rename = "argoCD")]
+    pub(super) argo_cd: Option<ArgoCdSpec>,
+}
+
+/// The field `argoCD` of a delivery as written.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ArgoCdSpec {
+    /// The AppProject that the cluster is for. Without it every project could use the cluster.
+    #[schemars(with = "ObjectName")]
+    pub(super) project: String,
+    /// Exec names the plugin keyferry credential, so no token is at rest; BearerToken writes one.
+    #[schemars(extend("enum" = names(ArgoCdForm::ALL), "default" = "Exec"))]
+    pub(super) form: Option<String>,
+}
+
+fn delivery_rules() -> [ValidationRule; 4] {
+    [
+        rule(
+            "!(self.type in ['HTTP', 'Exec']) || !has(self.objectName)",
+            "HTTP and Exec answer requests and write no object; remove objectName",
+        ),
+        rule(
+            "self.type in ['KubeConfigSecret', 'ClusterAPISecret', 'ArgoCDSecret'] \
+             || !has(self.tokenLifetime)",
+            "only a delivery that writes a token to a Secret has a tokenLifetime",
+        ),
+        rule(
+            "(self.type == 'ArgoCDSecret') == has(self.argoCD)",
+            "a delivery of type ArgoCDSecret, and no other, has argoCD.project",
+        ),
+        rule(
+            "self.type != 'ClusterAPISecret' || !has(self.objectName) \
+             || self.objectName.endsWith('-kubeconfig')",
+            "the object of a ClusterAPISecret is named <cluster>-kubeconfig",
+        ),
+    ]
+}

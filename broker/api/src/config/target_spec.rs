@@ -1,0 +1,165 @@
+//! `TargetCluster` as written. Its CustomResourceDefinition is derived from these types.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
+use kube_derive::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::access::DeletionPolicy;
+use super::allow::AllowSpec;
+use super::target::TokenIssuer;
+use crate::name::ObjectName;
+use crate::schema::{self, names, rule};
+use crate::status::TargetClusterStatus;
+
+/// What the platform admin states of the target.
+#[derive(Clone, Debug, Deserialize, Serialize, CustomResource, JsonSchema)]
+#[kube(
+    group = "keyferry.dev",
+    version = "v1alpha1",
+    kind = "TargetCluster",
+    root = "TargetClusterObject",
+    plural = "targetclusters",
+    shortname = "tgt",
+    category = "keyferry",
+    status = "TargetClusterStatus",
+    doc = "A cluster whose apiserver trusts an issuer that Keyferry publishes.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Address", type_ = "string", json_path = ".spec.address"),
+    printcolumn(name = "Issuer", type_ = "string", json_path = ".spec.issuer", priority = 1),
+    printcolumn(name = "Audience", type_ = "string", json_path = ".spec.audience", priority = 1),
+    printcolumn(name = "Status", type_ = "string", json_path = ".status.summary"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.spec.issuer != 'Keyferry' || size(self.metadata.name) <= 200")
+        .message(
+            "a target with issuer Keyferry has a name of at most 200 characters, since it is part \
+             of the issuer's URL"
+        ),
+    attr = r#"x_kube(crates(kube_core = "kube_core"))"#,
+    crates(kube = "kube_derive", kube_core = "kube_core")
+)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules()))]
+pub(crate) struct TargetClusterSpec {
+    /// The apiserver's URL, https://host[:port][/path], without credentials, query or fragment.
+    /// Changing it needs the verb retarget.
+    #[schemars(transform = schema::server_address)]
+    pub(super) address: String,
+    /// The name to expect in the apiserver's certificate, where it is not the address's host.
+    /// Changing it needs the verb retarget.
+    #[schemars(with = "Option<ObjectName>")]
+    pub(super) tls_server_name: Option<String>,
+    /// The proxy through which clients reach the target; scheme http, https or socks5, host and
+    /// port, without credentials. Changing it needs the verb retarget.
+    #[serde(rename = "proxyURL")]
+    #[schemars(transform = schema::proxy_address)]
+    pub(super) proxy_url: Option<String>,
+    /// A Secret in Keyferry's own namespace whose ca.crt holds the target's CA certificates.
+    /// Nothing else of it is read. Changing it needs the verb retarget.
+    pub(super) cert_secret_ref: Option<SecretReference>,
+    /// The target's CA certificates as PEM, instead of certSecretRef. With neither, clients use
+    /// their system's roots. Changing it needs the verb retarget.
+    #[schemars(
+        length(min = 1, max = 131072),
+        extend("x-kubernetes-validations" = [rule(
+            "self.contains('-----BEGIN CERTIFICATE-----')",
+            "caBundle holds no PEM certificate",
+        )]),
+    )]
+    pub(super) ca_bundle: Option<String>,
+    /// The one audience of every token for this target. No two targets have the same, and it never
+    /// changes.
+    #[schemars(
+        transform = schema::audience,
+        extend("x-kubernetes-validations" = [
+            rule(
+                "self == oldSelf",
+                "the audience is immutable; delete the TargetCluster and create it again",
+            ),
+            rule(
+                "self != 'keyferry.dev/inert'",
+                "this is the audience of tokens that nothing accepts, which Keyferry uses to \
+                 query the hub; choose another",
+            ),
+        ]),
+    )]
+    pub(super) audience: String,
+    /// Who signs the tokens. Hub, the hub by TokenRequest; Keyferry, a key set of the target's own,
+    /// where the server enables it.
+    #[serde(default = "hub")]
+    #[schemars(extend("enum" = names(TokenIssuer::ALL)))]
+    pub(super) issuer: String,
+    /// The target's own --service-account-issuer, where its admin knows it; without it, an issuer
+    /// that distributions give every cluster counts as the target's own.
+    #[schemars(transform = schema::issuer)]
+    pub(super) target_issuer: Option<String>,
+    /// How long tokens for this target live.
+    #[serde(default, skip_serializing_if = "LifetimeSpec::is_unset")]
+    pub(super) token_lifetime: LifetimeSpec,
+    /// The ServiceAccounts that may use the target. Without an entry, none may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), transform = schema::atomic)]
+    pub(super) allow: Vec<AllowSpec>,
+    /// Drain keeps a deleted TargetCluster, for which nothing is minted or refreshed any more,
+    /// while accesses have delivered objects for it, until their tokens have expired and for 24
+    /// hours at most. Immediate withdraws the objects at once.
+    #[schemars(extend("enum" = names(DeletionPolicy::ALL), "default" = "Drain"))]
+    pub(super) deletion_policy: Option<String>,
+    /// While it is true, nothing is minted or refreshed for this target. Delivered objects stay.
+    #[serde(default)]
+    pub(super) suspend: bool,
+}
+
+/// A Secret in Keyferry's own namespace, so the reference has no namespace.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SecretReference {
+    /// The Secret's name.
+    #[schemars(with = "ObjectName")]
+    pub(super) name: String,
+}
+
+/// The lifetimes of a target's tokens as written.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LifetimeSpec {
+    /// What a token gets when a delivery asks for nothing; 10m to 24h. Without it 1h, or max where
+    /// that is less.
+    #[schemars(transform = schema::token_lifetime)]
+    pub(super) default: Option<String>,
+    /// The most that a delivery may ask for; 10m to 24h. Without it 12h.
+    #[schemars(transform = schema::token_lifetime)]
+    pub(super) max: Option<String>,
+}
+
+impl LifetimeSpec {
+    fn is_unset(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn hub() -> String {
+    "Hub".to_owned()
+}
+
+fn rules() -> [ValidationRule; 2] {
+    [
+        rule(
+            "!(has(self.certSecretRef) && has(self.caBundle))",
+            "certSecretRef and caBundle exclude each other",
+        ),
+        ValidationRule {
+            field_path: Some(".tokenLifetime".to_owned()),
+            ..rule(
+                "!has(self.tokenLifetime) \
+                 || duration(has(self.tokenLifetime.default) ? self.tokenLifetime.default : '10m') \
+                 <= duration(has(self.tokenLifetime.max) ? self.tokenLifetime.max : '12h')",
+                "tokenLifetime.default is longer than tokenLifetime.max",
+            )
+        },
+    ]
+}

@@ -1,0 +1,152 @@
+//! The statuses of TargetCluster and TargetAccess: what the controller writes, and what commands
+//! read back.
+//!
+//! Times are text, because an object's status may have been written by another program, and one
+//! unreadable time must not hide the rest.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::schema;
+
+/// What Keyferry found. Conditions by kstatus conventions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetClusterStatus {
+    /// The generation that this status is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Ready and what else is worth knowing, in one short line: the column STATUS. The conditions
+    /// hold the whole text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 80))]
+    pub summary: Option<String>,
+    /// Ready, AudienceConflict, ClientCertificateIgnored, TargetUnrestricted, PairingUnprotected,
+    /// LabelsUnprotected, AdmissionPolicyIncomplete, LeaderMissing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::map_by_type)]
+    pub conditions: Vec<Condition>,
+    /// The issuer that the target has to trust.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// Where the target's apiserver reads that issuer's documents.
+    #[serde(rename = "discoveryURL", skip_serializing_if = "Option::is_none")]
+    pub discovery_url: Option<String>,
+    /// Where the CA certificates come from: Secret, Inline or SystemRoots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_authority: Option<String>,
+    /// The last keyferry.dev/requestedAt that was acted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_handled_reconcile_at: Option<String>,
+}
+
+/// What Keyferry found and did. Conditions by kstatus conventions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetAccessStatus {
+    /// The generation that this status is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Ready and what the target made of a token, in one short line: the column STATUS. The
+    /// conditions hold the whole text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 80))]
+    pub summary: Option<String>,
+    /// Ready (Authorized and Delivered), Authorized, Delivered, TargetReachable,
+    /// TargetAuthenticates, Reconciling, Stalled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::map_by_type)]
+    pub conditions: Vec<Condition>,
+    /// The target as a kubeconfig's cluster has it, and its audience. Nothing secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterStatus>,
+    /// The user that the target authenticates the token as.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityStatus>,
+    /// When the last token that was written to an object expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::time)]
+    pub exposure_until: Option<String>,
+    /// What became of each delivery that writes an object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::map_by_name)]
+    pub deliveries: Vec<DeliveryStatus>,
+    /// The last keyferry.dev/requestedAt that was acted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_handled_reconcile_at: Option<String>,
+}
+
+/// The target as a kubeconfig's cluster has it, and its audience. Nothing secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct ClusterStatus {
+    /// The apiserver's URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// PEM in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_authority_data: Option<String>,
+    /// The name to expect in the apiserver's certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_server_name: Option<String>,
+    /// The proxy through which clients reach the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy_url: Option<String>,
+    /// The one audience of every token for this target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+}
+
+/// The user that the target authenticates the token as.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IdentityStatus {
+    /// The username.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// The UID; empty if the target maps none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// The groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::atomic)]
+    pub groups: Option<Vec<String>>,
+    /// When the target first reported this user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::time)]
+    pub observed_at: Option<String>,
+}
+
+/// What became of one delivery that writes an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveryStatus {
+    /// The delivery's name, or the kind and name of an object that is no longer wanted.
+    pub name: String,
+    /// The delivery's type.
+    #[serde(rename = "type")]
+    pub delivery_type: String,
+    /// The object's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// Delivered, or the reason code of the failure.
+    pub reason: String,
+    /// The text for readers of the TargetAccess.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When the token in the object expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::time)]
+    pub expires_at: Option<String>,
+    /// When it is rewritten.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::time)]
+    pub renew_at: Option<String>,
+    /// Its jti.
+    #[serde(rename = "tokenID", skip_serializing_if = "Option::is_none")]
+    pub token_id: Option<String>,
+    /// The kid of the key that signed it.
+    #[serde(rename = "keyID", skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<String>,
+}
