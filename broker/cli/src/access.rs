@@ -17,6 +17,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
 use super::client_config::Beside;
+use super::command_error::CommandError;
 use super::{HubArgs, SERVER, by_flag, ui};
 
 /// Which access, and how to get at it.
@@ -111,25 +112,18 @@ enum ExchangeRoute {
     Direct(Direct),
 }
 
-/// A mistake in the arguments, and how to fix it.
-pub(super) struct UsageError {
-    pub(super) problem: String,
-    pub(super) hint: &'static str,
-}
-
 impl AccessArgs {
-    pub(super) fn source(&self) -> Result<Source, UsageError> {
+    pub(super) fn source(&self) -> Result<Source, CommandError> {
         source(self.named.name()?, &self.server, self.config.as_ref())
     }
 
     /// Returns the access and the server flags, for operations that need a server.
-    pub(super) fn through_server(&self) -> Result<(AccessName, &ServerArgs), UsageError> {
+    pub(super) fn through_server(&self) -> Result<(AccessName, &ServerArgs), CommandError> {
         if self.config.is_some() {
-            let hint = "the exec plugin asks a server; give --server URL";
-            return Err(UsageError {
-                problem: "--config and --exec are both given".to_owned(),
-                hint,
-            });
+            return Err(CommandError::with_fix(
+                "--config and --exec are both given",
+                "the exec plugin asks a server; give --server URL",
+            ));
         }
         Ok((self.named.name()?, &self.server))
     }
@@ -141,23 +135,25 @@ pub(super) fn source(
     access: AccessName,
     server: &ServerArgs,
     config: Option<&PathBuf>,
-) -> Result<Source, UsageError> {
+) -> Result<Source, CommandError> {
     let route = match config {
         Some(_) if by_flag(server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER") => {
-            return Err(UsageError {
-                problem: "both --server and --config are given".to_owned(),
-                hint: "keep --server to ask a server, or --config to mint with your own rights on \
-                    the hub",
-            });
+            return Err(CommandError::with_fix(
+                "both --server and --config are given",
+                "keep --server to ask a server, or --config to mint with your own rights on the \
+                 hub",
+            ));
         }
         Some(config) => ExchangeRoute::Direct(Direct {
             config: config.clone(),
             hub: server.hub.access(),
         }),
         None => {
-            let reach = server.reach(Beside::Flags)?.ok_or_else(|| UsageError {
-                problem: "no server and no configuration file is named".to_owned(),
-                hint: "give --server URL, or --config FILE with a kubeconfig of the hub",
+            let reach = server.reach(Beside::Flags)?.ok_or_else(|| {
+                CommandError::with_fix(
+                    "no server and no configuration file is named",
+                    "give --server URL, or --config FILE with a kubeconfig of the hub",
+                )
             })?;
             ExchangeRoute::Server(reach.server, reach.caller)
         }
@@ -167,7 +163,7 @@ pub(super) fn source(
 
 impl ServerArgs {
     /// Returns the server that the flags name, and the source of the caller's token for it.
-    pub(super) fn calls(&self) -> Result<Option<(ServerAddress, CallerTokenSource)>, UsageError> {
+    pub(super) fn calls(&self) -> Result<Option<(ServerAddress, CallerTokenSource)>, CommandError> {
         let Some(url) = self.server.clone() else {
             return Ok(None);
         };
@@ -175,20 +171,19 @@ impl ServerArgs {
             url,
             certificate_authority: self.certificate_authority.clone(),
         };
-        let wrong = |what: &str, error: String| UsageError {
-            problem: format!("{what} {error}"),
-            hint: "see keyferry token --help",
+        let wrong = |what: &str, error: &dyn std::fmt::Display| {
+            CommandError::with_fix(format!("{what} {error}"), "see keyferry token --help")
         };
         let audience = self.caller_audience.as_deref().unwrap_or(CALLER_AUDIENCE);
-        let audience = Audience::new(audience)
-            .map_err(|error| wrong("--caller-audience", error.to_string()))?;
+        let audience =
+            Audience::new(audience).map_err(|error| wrong("--caller-audience", &error))?;
         let service_account = self
             .service_account
             .as_deref()
             .map(ObjectName::new)
             .transpose();
         let service_account =
-            service_account.map_err(|error| wrong("--service-account", error.to_string()))?;
+            service_account.map_err(|error| wrong("--service-account", &error))?;
         let hub = self.hub.access();
         let caller = CallerTokenSource {
             token_file: self.token_file.clone(),
@@ -202,7 +197,7 @@ impl ServerArgs {
 
 impl MaybeNamedArgs {
     /// Returns the access, if the arguments name one.
-    pub(super) fn name(&self) -> Result<Option<AccessName>, UsageError> {
+    pub(super) fn name(&self) -> Result<Option<AccessName>, CommandError> {
         self.access
             .as_deref()
             .map(|access| access_name(access, self.namespace.as_deref()))
@@ -211,16 +206,18 @@ impl MaybeNamedArgs {
 }
 
 impl NamedArgs {
-    pub(super) fn name(&self) -> Result<AccessName, UsageError> {
+    pub(super) fn name(&self) -> Result<AccessName, CommandError> {
         access_name(&self.access, self.namespace.as_deref())
     }
 }
 
 /// Parses NAME with a namespace, NAMESPACE/NAME or NAMESPACE:NAME.
-pub(super) fn access_name(access: &str, namespace: Option<&str>) -> Result<AccessName, UsageError> {
-    let wrong = |problem: String| UsageError {
-        problem,
-        hint: "write NAME with -n NAMESPACE, or NAMESPACE/NAME",
+pub(super) fn access_name(
+    access: &str,
+    namespace: Option<&str>,
+) -> Result<AccessName, CommandError> {
+    let wrong = |problem: String| {
+        CommandError::with_fix(problem, "write NAME with -n NAMESPACE, or NAMESPACE/NAME")
     };
     let access = &with_slash(access);
     if let Some(namespace) = namespace.filter(|_| !access.contains('/')) {
@@ -287,7 +284,7 @@ impl Source {
 pub(super) async fn token(args: TokenArgs) -> ExitCode {
     let source = match args.access.source() {
         Ok(source) => source,
-        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+        Err(error) => return ui::command_failed(&error),
     };
     match source.token().await {
         Ok(token) => match args.output {
@@ -296,12 +293,12 @@ pub(super) async fn token(args: TokenArgs) -> ExitCode {
                 ui::finish(&json!({ "token": token.token.expose_secret(), "expiresInSeconds": token.usable.as_secs() }).to_string())
             }
         },
-        Err(error) => ui::fail(&error.to_string(), hint(&error)),
+        Err(error) => ui::command_failed(&error.into()),
     }
 }
 
 /// Suggests what to try next.
-pub(super) fn hint(error: &ClientError) -> Option<&'static str> {
+pub(super) fn fix(error: &ClientError) -> Option<&'static str> {
     match error {
         ClientError::Answer { error, .. }
             if error == "invalid_target" || error == "access_denied" =>

@@ -13,6 +13,7 @@ use keyferry_core::admission_policy::HubSite;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file;
 
+use super::command_error::CommandError;
 use super::{HUB, HubArgs, ui};
 
 #[derive(Args)]
@@ -42,7 +43,7 @@ pub(super) struct AdmissionPoliciesArgs {
 pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
     let (site, canary) = match site(&args) {
         Ok(site) => site,
-        Err(problem) => return ui::fail(&problem, None),
+        Err(error) => return ui::command_failed(&error),
     };
     let policies = match AdmissionPolicies::connect(
         &args.hub.access(),
@@ -86,13 +87,11 @@ pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
     }
 }
 
-fn site(args: &AdmissionPoliciesArgs) -> Result<(HubSite, ServiceAccount), String> {
+fn site(args: &AdmissionPoliciesArgs) -> Result<(HubSite, ServiceAccount), CommandError> {
     let shipped = HubSite::shipped();
     let (namespace, canary, caller_audience) = match &args.config {
         Some(path) => {
-            let server = config_file::read(path, Overrides::of_a_reader())
-                .map_err(|error| error.to_string())?
-                .server;
+            let server = config_file::read(path, Overrides::of_a_reader())?.server;
             (
                 server.cluster_resource_namespace,
                 server.canary_service_account,
@@ -102,14 +101,15 @@ fn site(args: &AdmissionPoliciesArgs) -> Result<(HubSite, ServiceAccount), Strin
         None => {
             let namespace = Namespace::new(args.keyferry_namespace.as_str());
             let namespace = namespace.map_err(|error| {
-                format!(
+                CommandError::new(format!(
                     "reading --keyferry-namespace {:?}: {error}",
                     args.keyferry_namespace
-                )
+                ))
             })?;
             (
                 namespace,
-                ObjectName::new(shipped.canary.as_str()).map_err(|error| error.to_string())?,
+                ObjectName::new(shipped.canary.as_str())
+                    .map_err(|error| CommandError::new(error.to_string()))?,
                 shipped.caller_audience,
             )
         }
@@ -139,7 +139,7 @@ fn check(findings: &[PolicyFinding]) -> ExitCode {
     for finding in findings {
         let shipped = match &finding.shipped {
             Ok(()) => "as shipped".to_owned(),
-            Err(gap) => format!("NO: {}", ui::plain(gap)),
+            Err(gap) => format!("NO: {}", ui::plain(&gap.to_string())),
         };
         let tried = match &finding.trial {
             Trial::Refuses(what) => format!("refuses {what}"),

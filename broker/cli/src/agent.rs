@@ -12,7 +12,8 @@ use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::random::SystemRandomness;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::access::{ServerArgs, Source, UsageError, access_name, hint, source};
+use super::access::{ServerArgs, Source, access_name, fix, source};
+use super::command_error::CommandError;
 use super::ui;
 
 #[derive(Args)]
@@ -46,29 +47,31 @@ pub(super) struct AgentArgs {
     config: Option<PathBuf>,
 }
 
-fn mode(text: &str) -> Result<u32, String> {
+/// The permission of the files is not one that keeps a token for its user.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write 0400, 0440, 0600 or 0640: a token is for its user, and at most for one group")]
+struct ModeError;
+
+fn mode(text: &str) -> Result<u32, ModeError> {
     match text {
         "0400" | "400" => Ok(0o400),
         "0440" | "440" => Ok(0o440),
         "0600" | "600" => Ok(0o600),
         "0640" | "640" => Ok(0o640),
-        _ => Err(
-            "write 0400, 0440, 0600 or 0640: a token is for its user, and at most for one group"
-                .to_owned(),
-        ),
+        _ => Err(ModeError),
     }
 }
 
 impl AgentArgs {
-    fn names(&self) -> Result<Vec<AccessName>, UsageError> {
+    fn names(&self) -> Result<Vec<AccessName>, CommandError> {
         let mut names = Vec::new();
         for access in &self.accesses {
             let name = access_name(access, self.namespace.as_deref())?;
             if names.contains(&name) {
-                return Err(UsageError {
-                    problem: format!("the access {name} is given twice"),
-                    hint: "name each access once",
-                });
+                return Err(CommandError::with_fix(
+                    format!("the access {name} is given twice"),
+                    "name each access once",
+                ));
             }
             names.push(name);
         }
@@ -94,7 +97,7 @@ impl AgentArgs {
 pub(super) fn check(args: &AgentArgs) -> ExitCode {
     let names = match args.names() {
         Ok(names) => names,
-        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+        Err(error) => return ui::command_failed(&error),
     };
     let now = SystemClock::start().now().wall;
     for access in &names {
@@ -124,7 +127,7 @@ pub(super) fn check(args: &AgentArgs) -> ExitCode {
 pub(super) async fn run(args: AgentArgs) -> ExitCode {
     let agents = match agents(&args) {
         Ok(agents) => agents,
-        Err((problem, hint)) => return ui::fail(&problem, hint),
+        Err(error) => return ui::command_failed(&error),
     };
     if args.once {
         return once(agents).await;
@@ -148,21 +151,17 @@ pub(super) async fn run(args: AgentArgs) -> ExitCode {
     }
 }
 
-/// Each access with its files and the source of its token; or the problem, and a hint.
-type Agents = Result<Vec<(AgentParts, Source)>, (String, Option<&'static str>)>;
-
-fn agents(args: &AgentArgs) -> Agents {
-    let usage = |usage: UsageError| (usage.problem, Some(usage.hint));
+/// Returns each access with its files and the source of its token.
+fn agents(args: &AgentArgs) -> Result<Vec<(AgentParts, Source)>, CommandError> {
     let rights = Rights {
         mode: args.mode,
         group: args.group,
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let mut agents = Vec::new();
-    for access in args.names().map_err(usage)? {
-        let source = source(access.clone(), &args.server, args.config.as_ref()).map_err(usage)?;
-        let directory = TokenDirectory::open(&args.dir, &args.below(&access), rights)
-            .map_err(|error| (error.to_string(), None))?;
+    for access in args.names()? {
+        let source = source(access.clone(), &args.server, args.config.as_ref())?;
+        let directory = TokenDirectory::open(&args.dir, &args.below(&access), rights)?;
         agents.push((
             AgentParts {
                 access,
@@ -200,7 +199,7 @@ fn report(access: &AccessName, round: &Result<AgentUpdate, AgentUpdateError>) {
         Ok(_) => {}
         Err(error) => {
             let hint = if let AgentUpdateError::Client(error) = error {
-                hint(error)
+                fix(error)
             } else {
                 None
             };

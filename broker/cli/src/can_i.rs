@@ -13,6 +13,7 @@ use keyferry_kube_authn::doctor::{Asked, Identity};
 use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};
 use serde_json::{Value, json};
 
+use super::command_error::CommandError;
 use super::output_format::OutputFormat;
 use super::target_way::{StartArg, WayArgs, attributes};
 use super::{TARGET, ui};
@@ -63,20 +64,19 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
         (path, start) if args.verb == "apply" => {
             can_apply(&args, path.as_deref(), start.as_deref()).await
         }
-        (Some(_), _) => Err("a file is given, but the verb is not apply".to_owned()),
+        (Some(_), _) => Err(CommandError::new(
+            "a file is given, but the verb is not apply",
+        )),
         (None, Some(resource)) => can(&args, resource).await,
-        (None, None) => Err("neither a resource nor a file is given".to_owned()),
+        (None, None) => Err(CommandError::new("neither a resource nor a file is given")),
     };
-    asked.unwrap_or_else(|problem| {
-        ui::fail(
-            &problem,
-            Some("keyferry doctor names the first step that fails"),
-        );
-        ExitCode::from(2)
+    asked.unwrap_or_else(|error| {
+        let error = error.or_fix("keyferry doctor names the first step that fails");
+        ui::misuse(&error.problem, error.fix)
     })
 }
 
-async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
+async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> {
     let plan = args
         .way
         .plan(args.from.as_ref(), args.namespace.as_deref())
@@ -144,7 +144,7 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
 
 /// Returns the user name that the target applies: the bearer's, or that of the impersonated
 /// ServiceAccount.
-async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, String> {
+async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, CommandError> {
     let name = |answer: Result<Value, Identity>| {
         answer
             .ok()
@@ -155,12 +155,12 @@ async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, String> {
         return Ok(name(calls.review(None).await).unwrap_or_else(bearer));
     };
     match name(calls.review(Some(&wanted)).await).and_then(|answered| ignored(&wanted, &answered)) {
-        Some(problem) => Err(format!(
+        Some(problem) => Err(CommandError::new(format!(
             "asking as {wanted}: {}: {}; fix: {}",
             problem.cause.name(),
             problem.detail,
             problem.cause.fix()
-        )),
+        ))),
         None => Ok(wanted),
     }
 }
@@ -184,10 +184,12 @@ async fn can_apply(
     args: &CanIArgs,
     path: Option<&std::path::Path>,
     start: Option<&str>,
-) -> Result<ExitCode, String> {
+) -> Result<ExitCode, CommandError> {
     let start = match (start, &args.from) {
         (Some(_), Some(_)) => {
-            return Err("the starting object is given twice, before -f and by --from".to_owned());
+            return Err(CommandError::new(
+                "the starting object is given twice, before -f and by --from",
+            ));
         }
         (Some(start), None) => Some(start.parse::<StartArg>()?),
         (None, from) => from.clone(),
@@ -206,11 +208,13 @@ async fn can_apply(
         (None, None) => {
             let hint = "give them by -f PATH, or -f - for standard input, or start from a \
                 kustomization that has applied before";
-            return Err(format!("apply is asked about objects: {hint}"));
+            return Err(CommandError::new(format!(
+                "apply is asked about objects: {hint}"
+            )));
         }
     };
     if objects.is_empty() {
-        return Err("there is no object to check".to_owned());
+        return Err(CommandError::new("there is no object to check"));
     }
     let calls = calls(&plan).await?;
     let user = user(&calls, &plan).await?;
@@ -241,14 +245,14 @@ async fn can_apply(
     })
 }
 
-fn objects(path: &std::path::Path) -> Result<ManifestObjects, String> {
+fn objects(path: &std::path::Path) -> Result<ManifestObjects, CommandError> {
     if path != std::path::Path::new("-") {
-        return apply::objects(path);
+        return Ok(apply::objects(path)?);
     }
     let text = String::from_utf8(super::local_file::read(path, "the objects", MAX_INPUT)?).ok();
     let objects = text
         .and_then(|text| apply::objects_of(&text))
-        .ok_or("reading the objects from -: it is not YAML")?;
+        .ok_or_else(|| CommandError::new("reading the objects from -: it is not YAML"))?;
     Ok(ManifestObjects {
         objects,
         ..ManifestObjects::default()

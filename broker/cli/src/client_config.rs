@@ -11,7 +11,8 @@ use keyferry_client::client_file;
 use keyferry_client::server::ServerAddress;
 use keyferry_hub::client::HubAccess;
 
-use super::access::{CALLER_AUDIENCE, ServerArgs, UsageError};
+use super::access::{CALLER_AUDIENCE, ServerArgs};
+use super::command_error::CommandError;
 
 /// What flags may do if the user's file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(super) struct Reach {
 
 impl ServerArgs {
     /// Returns the server from the file or from the flags; `None` if neither names one.
-    pub(super) fn reach(&self, beside: Beside) -> Result<Option<Reach>, UsageError> {
+    pub(super) fn reach(&self, beside: Beside) -> Result<Option<Reach>, CommandError> {
         let by_flags = || {
             let calls = self.calls()?;
             Ok(calls.map(|(server, caller)| Reach {
@@ -58,17 +59,14 @@ impl ServerArgs {
             .transpose();
         let hint = "see docs/clients.md for its form";
         let file = file
-            .map_err(|error| UsageError {
-                problem: error.to_string(),
-                hint,
-            })?
+            .map_err(|error| CommandError::with_fix(error.to_string(), hint))?
             .flatten();
         let Some(mut file) = file else {
             if let Some(path) = &self.client_config {
-                return Err(UsageError {
-                    problem: format!("the client configuration {} is not there", path.display()),
+                return Err(CommandError::with_fix(
+                    format!("the client configuration {} is not there", path.display()),
                     hint,
-                });
+                ));
             }
             return by_flags();
         };
@@ -95,7 +93,7 @@ impl ServerArgs {
 
 impl Reach {
     /// Checks that each flag repeats the file's value.
-    fn agrees_with(&self, flags: &ServerArgs) -> Result<(), UsageError> {
+    fn agrees_with(&self, flags: &ServerArgs) -> Result<(), CommandError> {
         let same_path =
             |flag: &Option<PathBuf>, own: &Option<PathBuf>| flag.is_none() || flag == own;
         let same_text =
@@ -149,14 +147,14 @@ impl Reach {
             None => Ok(()),
             Some((flag, _)) => {
                 let path = self.file.as_deref().unwrap_or(Path::new("")).display();
-                Err(UsageError {
-                    problem: format!(
+                Err(CommandError::with_fix(
+                    format!(
                         "{flag}, or its KEYFERRY_ variable, contradicts the client \
                          configuration {path}"
                     ),
-                    hint: "that file sets the server and the caller; change it there, or name \
-                        another file with --client-config",
-                })
+                    "that file sets the server and the caller; change it there, or name another \
+                     file with --client-config",
+                ))
             }
         }
     }
@@ -169,7 +167,7 @@ impl Reach {
         &self,
         access: &AccessName,
         named_file: Option<&Path>,
-    ) -> Result<Vec<String>, UsageError> {
+    ) -> Result<Vec<String>, CommandError> {
         let mut arguments = vec!["credential".to_owned(), access.to_string()];
         let mut add = |flag: &str, value: Option<String>| {
             arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]))
@@ -193,9 +191,8 @@ impl Reach {
         if let (None, Some(name)) = (token_file, service_account) {
             // The plugin does not read KUBECONFIG, where its client may have the target's own
             // kubeconfig.
-            let hub = hub.pinned().map_err(|error| UsageError {
-                problem: error.to_string(),
-                hint: "or write it into client.yaml",
+            let hub = hub.pinned().map_err(|error| {
+                CommandError::with_fix(error.to_string(), "or write it into client.yaml")
             })?;
             add("--service-account", Some(name.to_string()));
             add(

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use keyferry_api::name::AccessName;
-use keyferry_client::ClientError;
 use keyferry_client::caller_token;
 use keyferry_client::credential_cache::{CacheKey, CachedToken, CredentialCache};
 use keyferry_client::server::ClusterToken;
@@ -19,8 +18,9 @@ use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::access::{MaybeNamedArgs, ServerArgs, UsageError, hint};
+use super::access::{MaybeNamedArgs, ServerArgs};
 use super::client_config::{Beside, Reach, home_folder};
+use super::command_error::CommandError;
 use super::{local_file, ui};
 
 const MAX_CA_BYTES: usize = 1 << 20;
@@ -36,59 +36,31 @@ pub(super) struct CredentialArgs {
     cache_dir: Option<PathBuf>,
 }
 
-/// A failure and a hint what to try next.
-struct Failure {
-    problem: String,
-    hint: Option<&'static str>,
-}
-
-impl From<UsageError> for Failure {
-    fn from(usage: UsageError) -> Self {
-        Self {
-            problem: usage.problem,
-            hint: Some(usage.hint),
-        }
-    }
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        Self {
-            problem: error.to_string(),
-            hint: hint(&error),
-        }
-    }
-}
-
-fn failure(problem: impl Into<String>, hint: &'static str) -> Failure {
-    Failure {
-        problem: problem.into(),
-        hint: Some(hint),
-    }
-}
-
 pub(super) fn run(args: &CredentialArgs) -> ExitCode {
     let clock = SystemClock::start();
     let answered = answer(args, &clock);
     match answered {
         Ok(answer) => ui::finish(answer.expose_secret()),
-        Err(Failure { problem, hint }) => ui::fail(&problem, hint),
+        Err(error) => ui::command_failed(&error),
     }
 }
 
-fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretString, Failure> {
+fn answer(
+    args: &CredentialArgs,
+    clock: &SystemClock,
+) -> Result<secrecy::SecretString, CommandError> {
     let argument = args.access.name()?;
     let info = std::env::var_os(EXEC_INFO);
     let info = ExecInfo::read(info.as_deref().map(std::os::unix::ffi::OsStrExt::as_bytes));
     let info = info.map_err(|error| {
-        failure(
+        CommandError::with_fix(
             error.to_string(),
             "kubectl and client-go set it; see docs/clients.md",
         )
     })?;
     let reach = args.server.reach(Beside::File)?;
     let mut reach = reach.ok_or_else(|| {
-        failure(
+        CommandError::with_fix(
             "no server is named",
             "give --server URL, or write it into client.yaml",
         )
@@ -97,7 +69,7 @@ fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretS
     // this plugin again.
     reach.caller.hub.search.clear();
     if info.cluster.is_none() && !reach.allow_unpinned_server {
-        return Err(failure(
+        return Err(CommandError::with_fix(
             format!("{EXEC_INFO} names no cluster, so the token could go to any server"),
             "write provideClusterInfo: true into the exec stanza; for a client that cannot, \
              allowUnpinnedServer into your own client file",
@@ -109,26 +81,26 @@ fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretS
     };
     let token = through_cache(args, &access, &reach, info.cluster.as_ref(), clock)?;
     let answer = exec_credential::answer(info.version, &token.token, token.expiration);
-    answer.map_err(|error| failure(error.to_string(), "run the command again"))
+    answer.map_err(|error| CommandError::with_fix(error.to_string(), "run the command again"))
 }
 
 /// Returns the access that the cluster entry names. The author of the entry chooses among the
 /// caller's own accesses, and each token is only for its access's own target. So this is refused
 /// where the target server may be unnamed.
-fn named_by_cluster(named: &NamedByCluster, reach: &Reach) -> Result<AccessName, Failure> {
+fn named_by_cluster(named: &NamedByCluster, reach: &Reach) -> Result<AccessName, CommandError> {
     let fix =
         "write the access into the exec stanza's arguments: keyferry credential NAMESPACE/NAME";
     match named {
-        NamedByCluster::Access(_) if reach.allow_unpinned_server => Err(failure(
+        NamedByCluster::Access(_) if reach.allow_unpinned_server => Err(CommandError::with_fix(
             "with allowUnpinnedServer the access is not taken from the cluster's config",
             fix,
         )),
         NamedByCluster::Access(access) => Ok(access.clone()),
-        NamedByCluster::Nothing => Err(failure(
+        NamedByCluster::Nothing => Err(CommandError::with_fix(
             "no access is named, neither by an argument nor by clusterName of the cluster's config",
             fix,
         )),
-        NamedByCluster::Unreadable => Err(failure(
+        NamedByCluster::Unreadable => Err(CommandError::with_fix(
             "clusterName of the cluster's config is no <namespace>/<name>",
             "a ClusterProfile that Keyferry writes has it",
         )),
@@ -143,17 +115,19 @@ fn through_cache(
     reach: &Reach,
     cluster: Option<&ClaimedCluster>,
     clock: &SystemClock,
-) -> Result<CachedToken, Failure> {
+) -> Result<CachedToken, CommandError> {
     let folder = args
         .cache_dir
         .clone()
         .or_else(|| home_folder("XDG_CACHE_HOME", ".cache").map(|it| it.join("credentials")));
-    let cache =
-        folder.ok_or_else(|| "no cache is used: neither --cache-dir nor HOME is set".to_owned());
-    let cache = match cache.and_then(|folder| CredentialCache::open(&folder)) {
+    let Some(folder) = folder else {
+        ui::note("keyferry: no cache is used: neither --cache-dir nor HOME is set");
+        return fetch(access, reach, cluster, clock);
+    };
+    let cache = match CredentialCache::open(&folder) {
         Ok(cache) => cache,
-        Err(why) => {
-            ui::note(&format!("keyferry: {why}"));
+        Err(error) => {
+            ui::note(&format!("keyferry: {error}"));
             return fetch(access, reach, cluster, clock);
         }
     };
@@ -173,8 +147,8 @@ fn through_cache(
         }
     }
     let token = fetch(access, reach, cluster, clock)?;
-    if let Err(why) = cache.put(&key, &token, clock.now().wall) {
-        ui::note(&format!("keyferry: {why}"));
+    if let Err(error) = cache.put(&key, &token, clock.now().wall) {
+        ui::note(&format!("keyferry: {error}"));
     }
     Ok(token)
 }
@@ -248,14 +222,11 @@ fn fetch(
     reach: &Reach,
     cluster: Option<&ClaimedCluster>,
     clock: &SystemClock,
-) -> Result<CachedToken, Failure> {
+) -> Result<CachedToken, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = runtime.map_err(|error| Failure {
-        problem: format!("starting: {error}"),
-        hint: None,
-    })?;
+    let runtime = runtime.map_err(|error| CommandError::new(format!("starting: {error}")))?;
     let fetched = runtime.block_on(async {
         let caller = caller_token::find(&reach.caller, access.namespace.as_str()).await?;
         reach.server.cluster_token(&caller, access).await
@@ -266,13 +237,13 @@ fn fetch(
     } = fetched;
     if let Some(claimed) = cluster {
         let target = target.ok_or_else(|| {
-            failure(
+            CommandError::with_fix(
                 "the server does not report the target's address, so it cannot be compared",
                 "update the Keyferry server",
             )
         })?;
         target.is_what(claimed).map_err(|other| {
-            failure(
+            CommandError::with_fix(
                 format!("the token for {access} is not printed: in the kubeconfig, {other}"),
                 "take the cluster from `keyferry kubeconfig --exec`",
             )
@@ -283,7 +254,7 @@ fn fetch(
         .ok()
         .and_then(|jwt| exec_credential::expiration(&jwt, token.usable, clock.now().wall));
     let expiration = expiration.ok_or_else(|| {
-        failure(
+        CommandError::with_fix(
             "the server's token has less than 10 s to go by this machine's clock, or no expiry",
             "correct the clocks",
         )

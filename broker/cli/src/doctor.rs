@@ -10,6 +10,7 @@ use keyferry_client::doctor::gather;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{Identity, Mode, Report, ReportedHop, Status, Verdict, examine};
 
+use super::command_error::CommandError;
 use super::output_format::OutputFormat;
 use super::target_way::{StartArg, WayArgs};
 use super::{TARGET, ui};
@@ -56,15 +57,12 @@ const UNDETERMINED: u8 = 3;
 pub(super) async fn run(args: DoctorArgs) -> ExitCode {
     match report(&args).await {
         Ok((report, yaml)) => print(&report, yaml.as_deref(), args.output),
-        Err(problem) => {
-            ui::fail(&problem, None);
-            ExitCode::from(2)
-        }
+        Err(error) => ui::misuse(&error.problem, error.fix),
     }
 }
 
 /// Returns the report, and the missing RBAC as YAML.
-async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), String> {
+async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandError> {
     let plan = args
         .way
         .plan(args.start.as_ref(), args.namespace.as_deref())
@@ -95,9 +93,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), String> {
         target_namespace: args.target_namespace.clone(),
     };
     let acts_as = plan.impersonated_user();
-    let evidence = gather(plan, &means)
-        .await
-        .map_err(|error| error.to_string())?;
+    let evidence = gather(plan, &means).await?;
     let mut report = Report::of(&start, modes, &examine(&evidence));
     report.next = next::commands(&report, args.auth_config.as_deref());
     let user = acts_as.or(match &evidence.target.identity {

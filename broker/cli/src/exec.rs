@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::access::{AccessArgs, hint};
+use super::access::AccessArgs;
 use super::ui;
 
 #[derive(Args)]
@@ -25,11 +25,11 @@ pub(super) struct ExecArgs {
 pub(super) async fn run(args: ExecArgs) -> ExitCode {
     let source = match args.access.source() {
         Ok(source) => source,
-        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+        Err(error) => return ui::command_failed(&error),
     };
     let kubeconfig = match source.kubeconfig().await {
         Ok(kubeconfig) => kubeconfig,
-        Err(error) => return ui::fail(&error.to_string(), hint(&error)),
+        Err(error) => return ui::command_failed(&error.into()),
     };
     let folder = match write(&kubeconfig) {
         Ok(folder) => folder,

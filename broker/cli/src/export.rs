@@ -20,6 +20,7 @@ use keyferry_hub::secret_store::KubeSecretStore;
 use keyferry_issuer::export::{Export, ExportError};
 use keyferry_issuer::publication::{KeyRecords, PublishError, Publisher, PublisherParts};
 
+use super::command_error::CommandError;
 use super::{HubArgs, serve, ui};
 
 #[derive(Args)]
@@ -59,7 +60,7 @@ enum AgentUpdateError {
 pub(super) async fn run(args: ExportArgs) -> ExitCode {
     let exporter = match Exporter::of(&args).await {
         Ok(exporter) => exporter,
-        Err(error) => return ui::fail(&error, None),
+        Err(error) => return ui::command_failed(&error),
     };
     if args.watch {
         serve::start_log();
@@ -84,25 +85,18 @@ struct Exporter {
 }
 
 impl Exporter {
-    async fn of(args: &ExportArgs) -> Result<Self, String> {
-        let server = config_file::read(&args.config, Overrides::of_a_reader())
-            .map_err(|error| error.to_string())?
-            .server;
+    async fn of(args: &ExportArgs) -> Result<Self, CommandError> {
+        let server = config_file::read(&args.config, Overrides::of_a_reader())?.server;
         let public_url = match &args.public_url {
-            Some(text) => PublicUrl::new(text).map_err(|error| format!("--public-url {error}"))?,
+            Some(text) => PublicUrl::new(text)
+                .map_err(|error| CommandError::new(format!("--public-url {error}")))?,
             None => server.public_url.clone(),
         };
-        let export = Export::open(&args.folder).map_err(|error| error.to_string())?;
+        let export = Export::open(&args.folder)?;
         let records = if args.without_record {
             KeyRecords::none()
         } else {
-            let config = args
-                .hub
-                .access()
-                .config()
-                .await
-                .map_err(|error| error.to_string())?;
-            let client = HubClient::new(config).map_err(|error| error.to_string())?;
+            let client = HubClient::new(args.hub.access().config().await?)?;
             let secrets = KubeSecretStore::new(client, server.cluster_resource_namespace.clone());
             KeyRecords::shared(KeyRecordStore::existing(Arc::new(secrets)))
         };

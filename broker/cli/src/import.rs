@@ -36,7 +36,7 @@ pub(super) struct ImportArgs {
 pub(super) fn run(args: &ImportArgs) -> ExitCode {
     let text = match local_file::read(&args.file, "the cluster", MAX_IMPORT_BYTES) {
         Ok(bytes) => bytes,
-        Err(problem) => return ui::misuse(&problem, None),
+        Err(error) => return ui::misuse(&error.to_string(), None),
     };
     let audience = match Audience::new(args.audience.as_str()) {
         Ok(audience) => audience,

@@ -23,6 +23,7 @@ use keyferry_hub::config_file;
 use keyferry_keys::key_journal::{KeyJournal, KeyRecord};
 use serde::Serialize;
 
+use super::command_error::CommandError;
 use super::{HUB, HubArgs, ui};
 
 #[derive(Args)]
@@ -122,11 +123,11 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         });
     let journal = match namespace(&args.keyferry_namespace) {
         Ok(namespace) => read(&args.hub, namespace).await,
-        Err(problem) => Err(problem),
+        Err(error) => Err(error),
     };
     let journal = match journal {
         Ok(journal) => journal,
-        Err(problem) => return ui::fail(&problem, None),
+        Err(error) => return ui::command_failed(&error),
     };
     let now = SystemClock::start().now().wall;
     let delivered = delivered(configuration.as_ref(), &args.hub, now).await;
@@ -152,15 +153,15 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
 }
 
 /// Parses the name of a namespace.
-pub(super) fn namespace(text: &str) -> Result<Namespace, String> {
-    Namespace::new(text).map_err(|error| format!("reading --keyferry-namespace {text:?}: {error}"))
+pub(super) fn namespace(text: &str) -> Result<Namespace, CommandError> {
+    Namespace::new(text).map_err(|error| {
+        CommandError::new(format!("reading --keyferry-namespace {text:?}: {error}"))
+    })
 }
 
-async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyJournal, String> {
-    let client = KeyRecordsClient::connect(&hub.access(), namespace)
-        .await
-        .map_err(|error| error.to_string())?;
-    client.read().await.map_err(|error| error.to_string())
+async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyJournal, CommandError> {
+    let client = KeyRecordsClient::connect(&hub.access(), namespace).await?;
+    Ok(client.read().await?)
 }
 
 /// Counts the delivered objects with a token of each key, from the accesses' statuses. `None` if
@@ -173,15 +174,8 @@ async fn delivered(
     let configuration = configuration
         .filter(|configuration| configuration.server.objects == ObjectSource::CustomResources)?;
     let listed = async {
-        let client = hub
-            .access()
-            .config()
-            .await
-            .and_then(HubClient::new)
-            .map_err(|error| error.to_string())?;
-        all_objects(&configuration.server, &client)
-            .await
-            .map_err(|error| error.to_string())
+        let client = hub.access().config().await.and_then(HubClient::new)?;
+        Ok::<_, CommandError>(all_objects(&configuration.server, &client).await?)
     };
     let objects = match listed.await {
         Ok(objects) => objects,

@@ -8,8 +8,9 @@ use keyferry_client::caller_token;
 use keyferry_core::kubeconfig::{self, ExecStanza};
 use secrecy::ExposeSecret;
 
-use super::access::{AccessArgs, UsageError, hint};
+use super::access::AccessArgs;
 use super::client_config::Beside;
+use super::command_error::CommandError;
 use super::ui;
 
 #[derive(Args)]
@@ -35,11 +36,11 @@ pub(super) async fn run(args: KubeconfigArgs) -> ExitCode {
     }
     let source = match args.access.source() {
         Ok(source) => source,
-        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+        Err(error) => return ui::command_failed(&error),
     };
     match source.kubeconfig().await {
         Ok(kubeconfig) => ui::finish(kubeconfig.expose_secret().trim_end()),
-        Err(error) => ui::fail(&error.to_string(), hint(&error)),
+        Err(error) => ui::command_failed(&error.into()),
     }
 }
 
@@ -47,10 +48,8 @@ pub(super) async fn run(args: KubeconfigArgs) -> ExitCode {
 async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
     let reach = args.access.through_server().and_then(|(access, server)| {
         let reach = server.reach(Beside::File)?;
-        let reach = reach.ok_or_else(|| UsageError {
-            problem: "no server is named".to_owned(),
-            hint: "give --server URL",
-        })?;
+        let reach = reach
+            .ok_or_else(|| CommandError::with_fix("no server is named", "give --server URL"))?;
         // Checked before any request: a stanza that cannot be written is a mistake in the
         // arguments.
         let arguments = reach.arguments(&access, server.client_config.as_deref())?;
@@ -58,7 +57,7 @@ async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
     });
     let (access, reach, arguments) = match reach {
         Ok(reach) => reach,
-        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+        Err(error) => return ui::command_failed(&error),
     };
     let fetched = async {
         let caller = caller_token::find(&reach.caller, access.namespace.as_str()).await?;
@@ -66,7 +65,7 @@ async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
     };
     let cluster = match fetched.await {
         Ok(fetched) => fetched.cluster,
-        Err(error) => return ui::fail(&error.to_string(), hint(&error)),
+        Err(error) => return ui::command_failed(&error.into()),
     };
     let Some(cluster) = cluster else {
         return ui::fail(

@@ -6,6 +6,7 @@ mod admission_policies;
 mod agent;
 mod can_i;
 mod client_config;
+mod command_error;
 mod completion;
 mod crds;
 mod credential;

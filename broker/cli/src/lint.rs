@@ -73,7 +73,7 @@ pub(super) fn run(args: &LintArgs) -> ExitCode {
                 }
                 Err(error) => return ui::fail(&format!("starting: {error}"), None),
             },
-            Err(problem) => return ui::misuse(&problem, None),
+            Err(error) => return ui::misuse(&error.to_string(), None),
         }
     }
     let code = code(&linted);

@@ -1,7 +1,7 @@
 //! `--kubernetes`: the Kubernetes release of the target.
 
 use clap::Args;
-use keyferry_kube_authn::Minor;
+use keyferry_kube_authn::{Minor, UnknownMinor};
 
 /// The release of the target.
 #[derive(Args, Clone, Copy)]
@@ -35,19 +35,24 @@ impl MinorArgs {
     }
 }
 
-fn read(text: &str) -> Result<Minor, String> {
-    text.parse()
-        .map_err(|error: keyferry_kube_authn::UnknownMinor| {
-            if is_too_old(text) {
-                TOO_OLD.to_owned()
-            } else {
-                error.to_string()
-            }
-        })
+/// Why a release of the target cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum MinorError {
+    #[error(
+        "before 1.30 kube-apiserver does not read an AuthenticationConfiguration unless an alpha \
+         gate of 1.29 is set, and knows no discoveryURL: upgrade the target to 1.30 or newer"
+    )]
+    TooOld,
+    #[error(transparent)]
+    Unknown(#[from] UnknownMinor),
 }
 
-const TOO_OLD: &str = "before 1.30 kube-apiserver does not read an AuthenticationConfiguration unless an alpha gate of 1.29 is set, and knows no \
-                       discoveryURL: upgrade the target to 1.30 or newer";
+fn read(text: &str) -> Result<Minor, MinorError> {
+    if is_too_old(text) {
+        return Err(MinorError::TooOld);
+    }
+    Ok(text.parse()?)
+}
 
 fn is_too_old(text: &str) -> bool {
     let mut numbers = text
@@ -67,9 +72,13 @@ mod tests {
 
     #[test]
     fn old_releases_are_refused_with_the_reason() {
-        assert_eq!(read("1.29"), Err(TOO_OLD.to_owned()));
-        assert_eq!(read("v1.19.16"), Err(TOO_OLD.to_owned()));
-        assert_eq!(read("v1.33.4"), Ok(Minor::V1_33));
-        assert!(read("1.99").is_err_and(|error| error.contains("1.99") && error != TOO_OLD));
+        for old in ["1.29", "v1.19.16"] {
+            assert!(matches!(read(old), Err(MinorError::TooOld)), "{old}");
+        }
+        assert_eq!(read("v1.33.4").ok(), Some(Minor::V1_33));
+        assert!(
+            read("1.99").is_err_and(|error| matches!(error, MinorError::Unknown(_))
+                && error.to_string().contains("1.99"))
+        );
     }
 }

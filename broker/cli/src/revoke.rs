@@ -29,7 +29,9 @@ use keyferry_hub::ports::{CertificateSecrets, ProbedTarget};
 use keyferry_keys::ca_bundle::CaBundle;
 
 use self::delivered::Delivered;
+pub(crate) use self::target::WitnessError;
 use self::target::{Obstacle, TargetCase, Witness};
+use super::command_error::CommandError;
 use super::{HUB, HubArgs, keys, ui};
 
 /// How often targets and statuses are checked. A cached key set can be replaced within its last 30
@@ -89,37 +91,28 @@ struct Reach {
 pub(super) async fn run(args: RevokeArgs) -> ExitCode {
     match revoke(&args).await {
         Ok(code) => code,
-        Err(problem) => ui::fail(&problem, None),
+        Err(error) => ui::command_failed(&error),
     }
 }
 
-async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
+async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
     let configuration = args
         .config
         .as_deref()
         .map(|path| config_file::read(path, Overrides::of_a_reader()))
-        .transpose()
-        .map_err(|error| error.to_string())?;
-    ui::note(&format!(
-        "hub: {}",
-        args.hub
-            .access()
-            .description()
-            .await
-            .map_err(|error| error.to_string())?
-    ));
+        .transpose()?;
+    ui::note(&format!("hub: {}", args.hub.access().description().await?));
     let clock = SystemClock::start();
     let client = KeyRecordsClient::connect(
         &args.hub.access(),
         keys::namespace(&args.keyferry_namespace)?,
     )
-    .await;
-    let client = client.map_err(|error| error.to_string())?;
+    .await?;
     let mut reach = match configuration {
         Some(configuration) => Some(reach(args, configuration, &clock).await?),
         None => None,
     };
-    let known = client.read().await.map_err(|error| error.to_string())?;
+    let known = client.read().await?;
     let already = known.revoked.contains_key(&args.kid);
     if known.keys.contains_key(&args.kid) || already {
         for case in reach.iter_mut().flat_map(|reach| &mut reach.targets) {
@@ -129,10 +122,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
     if known.keys.len() == 1 && known.keys.contains_key(&args.kid) {
         ui::note("it is the only key: no token is issued until another key of the hub is active");
     }
-    let journal = client
-        .revoke(&args.kid, clock.now().wall)
-        .await
-        .map_err(|error| error.to_string())?;
+    let journal = client.revoke(&args.kid, clock.now().wall).await?;
     ui::note(&format!(
         "revoked {:?}: every replica stops publishing it within 10 s, and issues no token signed \
          with it",
@@ -163,9 +153,9 @@ async fn reach(
     args: &RevokeArgs,
     configuration: Configuration,
     clock: &SystemClock,
-) -> Result<Reach, String> {
+) -> Result<Reach, CommandError> {
     let now = clock.now().wall;
-    let unchanged = |error: String| format!("{error}; nothing was revoked");
+    let unchanged = |error: String| CommandError::new(format!("{error}; nothing was revoked"));
     let hub = args
         .hub
         .access()
@@ -248,11 +238,7 @@ async fn reach(
                     .is_some_and(|audience| witness.is_for(audience))
         };
         let Some(case) = targets.iter_mut().find(owner) else {
-            return Err(format!(
-                "reading the witness {}: no target that trusts the hub has its audience; nothing \
-                 was revoked; fix: give a token for a target, or none",
-                path.display()
-            ));
+            return Err(WitnessError::NoTarget(path.clone()).into());
         };
         case.witness = Some(witness);
     }

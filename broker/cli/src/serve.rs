@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use keyferry_api::config::Overrides;
-use keyferry_api::name::Namespace;
+use keyferry_api::name::{NameError, Namespace};
 use keyferry_hub::config_file;
 use keyferry_hub::reload_signal::{self, ReloadSignal};
 use keyferry_server::http::listener::{Bounds, check_certificate};
@@ -71,8 +71,13 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
     }
 }
 
-fn namespace(text: &str) -> Result<Namespace, String> {
-    Namespace::new(text).map_err(|error| format!("the namespace {error}"))
+/// The argument is not the name of a namespace.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the namespace {0}")]
+struct NamespaceError(#[from] NameError);
+
+fn namespace(text: &str) -> Result<Namespace, NamespaceError> {
+    Ok(Namespace::new(text)?)
 }
 
 fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {

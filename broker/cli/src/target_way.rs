@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 use keyferry_api::audience::Audience;
 use keyferry_api::config::Overrides;
-use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::name::{AccessName, NameError, Namespace, ObjectName};
 use keyferry_client::direct::Direct;
 use keyferry_client::doctor::flux::{FluxKind, from_config_map, from_flux};
 use keyferry_client::doctor::start::{Permission, Plan, from_access, from_secret, from_target};
@@ -19,6 +19,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use super::access::{ServerArgs, source, with_slash};
+use super::command_error::CommandError;
 use super::{TARGET, by_flag};
 
 /// The largest file that is read: a token, a CA bundle or a configuration is smaller.
@@ -41,16 +42,25 @@ enum StartKind {
     HelmRelease,
 }
 
-/// The accepted forms, for an error message.
-const STARTS: &str = "write targetaccess/NAME, targetcluster/NAME, secret/NAME, configmap/NAME, \
-    kustomization/NAME or helmrelease/NAME";
+/// Why a text does not name what to start from.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// It is not a known kind and a name.
+    #[error(
+        "write targetaccess/NAME, targetcluster/NAME, secret/NAME, configmap/NAME, \
+         kustomization/NAME or helmrelease/NAME"
+    )]
+    Form,
+    /// The name is not valid.
+    #[error("the name {0}")]
+    Name(#[from] NameError),
+}
 
 impl FromStr for StartArg {
-    type Err = String;
+    type Err = StartError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || STARTS.to_owned();
-        let (kind, name) = text.split_once('/').ok_or_else(wrong)?;
+    fn from_str(text: &str) -> Result<Self, StartError> {
+        let (kind, name) = text.split_once('/').ok_or(StartError::Form)?;
         // As in kubectl: singular, plural or short name, in any case, and with or without the
         // group.
         let lower = kind.to_ascii_lowercase();
@@ -61,9 +71,9 @@ impl FromStr for StartArg {
             "configmap" | "configmaps" | "cm" => StartKind::ConfigMap,
             "kustomization" | "kustomizations" | "ks" => StartKind::Kustomization,
             "helmrelease" | "helmreleases" | "hr" => StartKind::HelmRelease,
-            _ => return Err(wrong()),
+            _ => return Err(StartError::Form),
         };
-        ObjectName::new(name).map_err(|error| format!("the name {error}"))?;
+        ObjectName::new(name)?;
         Ok(Self {
             kind,
             name: name.to_owned(),
@@ -131,12 +141,13 @@ impl WayArgs {
         &self,
         start: Option<&StartArg>,
         namespace: Option<&str>,
-    ) -> Result<Plan, String> {
+    ) -> Result<Plan, CommandError> {
         self.check_server_flags(start)?;
         if start.is_none() && by_flag(namespace.map(OsStr::new), "KEYFERRY_NAMESPACE") {
-            return Err("-n is the namespace on the hub of what is started from, and nothing is; fix: name it as KIND/NAME, or give \
-                        --target-namespace for a namespace at the target"
-                .to_owned());
+            return Err(CommandError::new(
+                "-n is the namespace on the hub of what is started from, and nothing is; fix: \
+                 name it as KIND/NAME, or give --target-namespace for a namespace at the target",
+            ));
         }
         let mut plan = match start {
             Some(start) => self.started(start, namespace).await?,
@@ -152,7 +163,7 @@ impl WayArgs {
             plan.audiences = vec![audience.clone()];
             if let Some(order) = &mut plan.to_issue {
                 order.audience = Audience::new(audience.as_str())
-                    .map_err(|error| format!("the audience {error}"))?;
+                    .map_err(|error| CommandError::new(format!("the audience {error}")))?;
             }
         }
         plan.discovery_url = self.discovery_url.clone().or(plan.discovery_url);
@@ -189,7 +200,9 @@ impl WayArgs {
             let short = with_slash(user.strip_prefix("system:serviceaccount:").unwrap_or(user));
             let account = super::trust::service_account(&short);
             let account = account.map_err(|error| {
-                format!("reading --as: {error}; write NAMESPACE/NAME of a ServiceAccount")
+                CommandError::new(format!(
+                    "reading --as: {error}; write NAMESPACE/NAME of a ServiceAccount"
+                ))
             })?;
             plan.impersonate = Some((account.namespace.to_string(), account.name.to_string()));
         }
@@ -206,15 +219,20 @@ impl WayArgs {
             .await)
     }
 
-    async fn started(&self, start: &StartArg, namespace: Option<&str>) -> Result<Plan, String> {
+    async fn started(
+        &self,
+        start: &StartArg,
+        namespace: Option<&str>,
+    ) -> Result<Plan, CommandError> {
         let hub = self.server.hub.access();
         if start.kind == StartKind::Target {
             return Ok(from_target(&start.name, self.config().map(PathBuf::as_path), &hub).await);
         }
-        let namespace = namespace
-            .ok_or("the namespace of what is started from is missing: give -n NAMESPACE")?;
-        let namespace =
-            Namespace::new(namespace).map_err(|error| format!("the namespace {error}"))?;
+        let namespace = namespace.ok_or_else(|| {
+            CommandError::new("the namespace of what is started from is missing: give -n NAMESPACE")
+        })?;
+        let namespace = Namespace::new(namespace)
+            .map_err(|error| CommandError::new(format!("the namespace {error}")))?;
         Ok(match start.kind {
             StartKind::Target => Plan::named("flags"),
             StartKind::ConfigMap => from_config_map(&hub, &namespace, &start.name).await,
@@ -231,26 +249,29 @@ impl WayArgs {
         })
     }
 
-    async fn access(&self, namespace: Namespace, name: &str) -> Result<Plan, String> {
-        let name = ObjectName::new(name).map_err(|error| format!("the access's name {error}"))?;
+    async fn access(&self, namespace: Namespace, name: &str) -> Result<Plan, CommandError> {
+        let name = ObjectName::new(name)
+            .map_err(|error| CommandError::new(format!("the access's name {error}")))?;
         let access = AccessName { namespace, name };
         let config = self.config().cloned();
         let source = source(access.clone(), &self.server, config.as_ref())
-            .map_err(|usage| format!("{}; {}", usage.problem, usage.hint))?;
+            .map_err(CommandError::in_one_line)?;
         if let Some(url) = source.server() {
             let kubeconfig = source
                 .kubeconfig()
                 .await
-                .map_err(|error| error.to_string())?;
+                .map_err(|error| CommandError::new(error.to_string()))?;
             let mut plan = Plan::named(format!("access/{access} at {url}"));
             plan.take(
-                found_kubeconfig::read(kubeconfig.expose_secret())
-                    .map_err(|problem| format!("reading the server's kubeconfig: {problem}"))?,
+                found_kubeconfig::read(kubeconfig.expose_secret()).map_err(|error| {
+                    CommandError::new(format!("reading the server's kubeconfig: {error}"))
+                })?,
             );
             return Ok(plan);
         }
-        let config =
-            config.ok_or("the access's file is missing: give --config FILE, or --server URL")?;
+        let config = config.ok_or_else(|| {
+            CommandError::new("the access's file is missing: give --config FILE, or --server URL")
+        })?;
         Ok(from_access(
             &access,
             &Direct {
@@ -276,7 +297,7 @@ impl WayArgs {
     }
 
     /// Refuses caller flags if no server is asked: the user then meant the flags of the target.
-    fn check_server_flags(&self, start: Option<&StartArg>) -> Result<(), String> {
+    fn check_server_flags(&self, start: Option<&StartArg>) -> Result<(), CommandError> {
         if start.is_some_and(|start| start.kind == StartKind::Access) && self.config().is_none() {
             return Ok(());
         }
@@ -305,25 +326,26 @@ impl WayArgs {
         ];
         match flags.iter().find(|(_, given)| *given) {
             None => Ok(()),
-            Some((flag, _)) => Err(format!(
-                "{flag} is for a Keyferry server, and only access/NAME without --config is fetched from one; fix: the target's own flags are \
-                 --target-token-file and --target-certificate-authority"
-            )),
+            Some((flag, _)) => Err(CommandError::new(format!(
+                "{flag} is for a Keyferry server, and only access/NAME without --config is fetched \
+                 from one; fix: the target's own flags are --target-token-file and \
+                 --target-certificate-authority"
+            ))),
         }
     }
 }
 
 /// Reads a file, at most 1 MiB.
-pub(super) fn file(path: &Path) -> Result<Vec<u8>, String> {
+pub(super) fn file(path: &Path) -> Result<Vec<u8>, CommandError> {
     regular_file::read(path, MAX_FILE_BYTES)
-        .map_err(|error| format!("reading {}: {error}", path.display()))
+        .map_err(|error| CommandError::new(format!("reading {}: {error}", path.display())))
 }
 
 /// Parses `VERB/RESOURCE[.GROUP]` into the attributes of a review.
-pub(super) fn need(text: &str, namespace: Option<&str>) -> Result<Value, String> {
+pub(super) fn need(text: &str, namespace: Option<&str>) -> Result<Value, CommandError> {
     let (verb, resource) = text
         .split_once('/')
-        .ok_or_else(|| format!("reading {text:?}: write VERB/RESOURCE"))?;
+        .ok_or_else(|| CommandError::new(format!("reading {text:?}: write VERB/RESOURCE")))?;
     Ok(attributes(verb, resource, namespace))
 }
 

@@ -13,6 +13,7 @@ use keyferry_hub::client::HubClient;
 use keyferry_hub::config_file;
 use serde::Serialize;
 
+use super::command_error::CommandError;
 use super::output_format::OutputFormat;
 use super::{HubArgs, ui};
 
@@ -48,7 +49,7 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
     let policy = match config_file::read(&args.config, Overrides::of_a_reader()) {
         Ok(configuration) => match of_hub(configuration, &args.hub).await {
             Ok(configuration) => configuration.policy,
-            Err(problem) => return ui::fail(&problem, None),
+            Err(error) => return ui::command_failed(&error),
         },
         Err(error) => return ui::fail(&error.to_string(), None),
     };
@@ -95,23 +96,16 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
 /// there.
 ///
 /// # Errors
-/// A line: the hub cannot be asked.
+/// The hub cannot be asked.
 pub(super) async fn of_hub(
     configuration: Configuration,
     hub: &HubArgs,
-) -> Result<Configuration, String> {
+) -> Result<Configuration, CommandError> {
     if configuration.server.objects == ObjectSource::File {
         return Ok(configuration);
     }
-    let client = hub
-        .access()
-        .config()
-        .await
-        .and_then(HubClient::new)
-        .map_err(|error| error.to_string())?;
-    with_all_objects(configuration, &client)
-        .await
-        .map_err(|error| error.to_string())
+    let client = hub.access().config().await.and_then(HubClient::new)?;
+    Ok(with_all_objects(configuration, &client).await?)
 }
 
 fn rows(policy: &Policy) -> impl Iterator<Item = Row> {

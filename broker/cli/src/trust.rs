@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use keyferry_api::config::{Configuration, Overrides};
-use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_hub::config_file;
 use keyferry_kube_authn::Minor;
@@ -22,6 +22,12 @@ use keyferry_kube_authn::config::{self, MAX_BYTES};
 use keyferry_kube_authn::lint::{Severity, lint};
 use keyferry_kube_authn::validate::validate;
 
+pub(crate) use self::distribution::TalosError;
+pub(crate) use self::inputs::CertificatesError;
+pub(crate) use self::merge::MergeError;
+use self::merge::MergeProblem;
+pub(crate) use self::oidc_flags::OidcFlagsError;
+use super::command_error::CommandError;
 use super::minor::MinorArgs;
 use super::{HubArgs, local_file, targets, ui};
 
@@ -104,7 +110,7 @@ enum Format {
 pub(super) async fn run(args: &TrustArgs) -> ExitCode {
     let configuration = match configuration(args).await {
         Ok(configuration) => configuration,
-        Err(problem) => return ui::fail(&problem, None),
+        Err(error) => return ui::command_failed(&error),
     };
     match print(args, configuration.as_ref()) {
         Ok(printed) => {
@@ -113,7 +119,7 @@ pub(super) async fn run(args: &TrustArgs) -> ExitCode {
             }
             ui::finish(printed.text.trim_end())
         }
-        Err(problem) => ui::fail(&problem, None),
+        Err(error) => ui::command_failed(&error),
     }
 }
 
@@ -126,16 +132,15 @@ struct Printed {
 
 /// Reads the configuration, with the TargetClusters of the hub if it says that the objects are
 /// there.
-async fn configuration(args: &TrustArgs) -> Result<Option<Configuration>, String> {
+async fn configuration(args: &TrustArgs) -> Result<Option<Configuration>, CommandError> {
     let Some(path) = &args.config else {
         return Ok(None);
     };
-    let configuration =
-        config_file::read(path, Overrides::of_a_reader()).map_err(|error| error.to_string())?;
+    let configuration = config_file::read(path, Overrides::of_a_reader())?;
     targets::of_hub(configuration, &args.hub).await.map(Some)
 }
 
-fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Printed, String> {
+fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Printed, CommandError> {
     let minor = args.minor.minor();
     let mut notes = vec![format!("for {}", args.minor.told())];
     let mut entries = Vec::new();
@@ -169,8 +174,11 @@ fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Prin
     let file = match &args.merge {
         Some(path) => {
             let bytes = local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES)?;
-            let wrong = |problem| format!("adding to {}: {problem}", path.display());
-            let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+            let wrong = |problem| MergeError {
+                path: path.clone(),
+                problem,
+            };
+            let text = String::from_utf8(bytes).map_err(|_| wrong(MergeProblem::NotUtf8))?;
             merge::add(&text, &entries.concat(), minor).map_err(wrong)?
         }
         None => file(&entries.concat(), minor),
@@ -199,9 +207,9 @@ fn check(
     minor: Minor,
     own_issuers: &[String],
     notes: &mut Vec<String>,
-) -> Result<(), String> {
+) -> Result<(), CommandError> {
     let loaded = config::load(file.as_bytes(), minor)
-        .map_err(|fault| format!("checking what would be printed: {fault}"))?;
+        .map_err(|fault| CommandError::new(format!("checking what would be printed: {fault}")))?;
     validate(&loaded.configuration, minor, own_issuers).map_err(|invalid| {
         let undetermined = invalid.undetermined.first().map(ToString::to_string);
         let told = if invalid.errors.is_empty() {
@@ -209,7 +217,9 @@ fn check(
         } else {
             invalid.message()
         };
-        format!("checking what would be printed: the target would refuse it: {told}")
+        CommandError::new(format!(
+            "checking what would be printed: the target would refuse it: {told}"
+        ))
     })?;
     for finding in lint(file.as_bytes(), minor, own_issuers) {
         if finding.severity != Severity::Note {
@@ -247,22 +257,40 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// Why a text does not name a ServiceAccount.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum ServiceAccountError {
+    /// It has no slash and no colon.
+    #[error("write NAMESPACE/NAME")]
+    Form,
+    /// The namespace is not valid.
+    #[error("the namespace: {0}")]
+    Namespace(NameError),
+    /// The name is not valid.
+    #[error("the name: {0}")]
+    Name(NameError),
+}
+
 /// Parses `NAMESPACE/NAME`, or `NAMESPACE:NAME` as in a user name.
-pub(super) fn service_account(text: &str) -> Result<ServiceAccount, String> {
+pub(super) fn service_account(text: &str) -> Result<ServiceAccount, ServiceAccountError> {
     let text = super::access::with_slash(text);
-    let (namespace, name) = text.split_once('/').ok_or("write NAMESPACE/NAME")?;
-    let namespace = Namespace::new(namespace).map_err(|error| format!("the namespace: {error}"))?;
-    let name = ObjectName::new(name).map_err(|error| format!("the name: {error}"))?;
+    let (namespace, name) = text.split_once('/').ok_or(ServiceAccountError::Form)?;
+    let namespace = Namespace::new(namespace).map_err(ServiceAccountError::Namespace)?;
+    let name = ObjectName::new(name).map_err(ServiceAccountError::Name)?;
     Ok(ServiceAccount { namespace, name })
 }
 
+/// A text is not a duration of whole seconds.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write a duration like 1h or 90m")]
+pub(crate) struct LifetimeError;
+
 /// Parses a duration like `1h` or `90m`, of whole seconds and at least one.
-pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
-    let wrong = || "write a duration like 1h or 90m".to_owned();
-    let duration: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
-    let duration = Duration::try_from(duration).map_err(|_| wrong())?;
+pub(super) fn lifetime(text: &str) -> Result<Duration, LifetimeError> {
+    let duration: jiff::SignedDuration = text.parse().map_err(|_| LifetimeError)?;
+    let duration = Duration::try_from(duration).map_err(|_| LifetimeError)?;
     if duration.as_secs() == 0 || duration.subsec_nanos() != 0 {
-        Err(wrong())
+        Err(LifetimeError)
     } else {
         Ok(duration)
     }

@@ -14,6 +14,8 @@ use std::process::ExitCode;
 use keyferry_api::foreign_text;
 use serde::Serialize;
 
+use super::command_error::CommandError;
+
 /// Prints a result line.
 ///
 /// # Errors
@@ -39,6 +41,11 @@ pub fn fail(error: &str, hint: Option<&str>) -> ExitCode {
         let _ = writeln!(std::io::stderr(), "hint: {}", plain(hint));
     }
     ExitCode::FAILURE
+}
+
+/// Prints the error with which a command ends.
+pub(crate) fn command_failed(error: &CommandError) -> ExitCode {
+    fail(&error.problem, error.fix)
 }
 
 /// Prints an error about the input, such as an unreadable file. Returns exit code 2, as for a wrong

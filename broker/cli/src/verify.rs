@@ -23,6 +23,9 @@ use keyferry_kube_authn::validate::{Compiled, validate};
 use keyferry_kube_authn::verify::{Keys, Outcome, verify};
 use subject::Subject;
 
+pub(crate) use self::subject::SubjectError;
+use super::command_error::CommandError;
+use super::local_file::ReadError;
 use super::minor::MinorArgs;
 use super::output_format::OutputFormat;
 use super::{local_file, ui};
@@ -108,7 +111,7 @@ pub(super) fn run(args: &VerifyArgs) -> ExitCode {
                 OutputFormat::Text => ui::finish_with(&text::of(&report, &about), code),
             }
         }
-        Err(problem) => ui::misuse(&problem, None),
+        Err(error) => ui::misuse(&error.problem, error.fix),
     }
 }
 
@@ -131,11 +134,11 @@ struct About {
 }
 
 /// Returns the report, or the problem with the arguments.
-fn answer(args: &VerifyArgs) -> Result<(Report, About), String> {
+fn answer(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
     let path = args
         .auth_config
         .as_ref()
-        .ok_or("--auth-config is missing")?;
+        .ok_or_else(|| CommandError::new("--auth-config is missing"))?;
     let bytes = local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES + 1)?;
     let about = About {
         target: args.minor.told(),
@@ -163,9 +166,12 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), String> {
         Ok(token) => (token, subject.assumed),
         Err(undetermined) => return Ok((Report::of_undetermined(minor, &undetermined), about)),
     };
-    let (keys, told) = match keys(args, &loaded, &compiled, &token, now)? {
+    let (keys, told) = match keys(args, &loaded, &compiled, &token, now) {
         Ok(keys) => keys,
-        Err(undetermined) => return Ok((Report::of_undetermined(minor, &undetermined), about)),
+        Err(KeysError::Undetermined(undetermined)) => {
+            return Ok((Report::of_undetermined(minor, &undetermined), about));
+        }
+        Err(KeysError::Read(error)) => return Err(error.into()),
     };
     let mut report = Report::of_verdict(&compiled, &verify(&compiled, &token, &keys, now), assumed);
     report.problems = problems(args, &bytes, minor, &report, &token);
@@ -233,6 +239,17 @@ fn compared(loaded: &Loaded, token: &Token) -> String {
         .unwrap_or_default()
 }
 
+/// Why there are no keys to verify with.
+#[derive(Debug, thiserror::Error)]
+enum KeysError {
+    /// The file of the keys cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The issuer's keys cannot be read from here.
+    #[error(transparent)]
+    Undetermined(#[from] config::Undetermined),
+}
+
 /// Returns the requested keys, and where they come from.
 fn keys(
     args: &VerifyArgs,
@@ -240,16 +257,13 @@ fn keys(
     compiled: &Compiled,
     token: &Token,
     now: Timestamp,
-) -> Result<Result<(Keys, String), config::Undetermined>, String> {
+) -> Result<(Keys, String), KeysError> {
     if let Some(path) = &args.jwks {
         let body = local_file::read(path, "the key set", live::MAX_BODY)?;
-        return Ok(Ok((
-            Keys::for_all(&body),
-            format!("keys of {}", path.display()),
-        )));
+        return Ok((Keys::for_all(&body), format!("keys of {}", path.display())));
     }
     if !args.live {
-        return Ok(Ok((Keys::none(), "no keys were given".to_owned())));
+        return Ok((Keys::none(), "no keys were given".to_owned()));
     }
     // Only the authenticator whose issuer the token names would fetch keys.
     let outcomes = verify(compiled, token, &Keys::none(), now).outcomes;
@@ -258,11 +272,11 @@ fn keys(
         .zip(&loaded.configuration.jwt)
         .find(|(outcome, _)| !matches!(outcome, Outcome::Skipped(_)));
     Ok(match asked {
-        None => Ok((
+        None => (
             Keys::none(),
             "no issuer of the file is the token's, so none was asked".to_owned(),
-        )),
-        Some((_, authenticator)) => live::fetch(&authenticator.issuer),
+        ),
+        Some((_, authenticator)) => live::fetch(&authenticator.issuer)?,
     })
 }
 

@@ -10,6 +10,7 @@ use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{Identity, Prediction, Problem};
 use serde_json::{Value, json};
 
+use super::command_error::CommandError;
 use super::output_format::OutputFormat;
 use super::target_way::{StartArg, WayArgs, file};
 use super::{TARGET, ui};
@@ -36,20 +37,19 @@ pub(super) struct WhoamiArgs {
 pub(super) async fn run(args: WhoamiArgs) -> ExitCode {
     match answered(&args).await {
         Ok(answered) => print(&answered, args.output),
-        Err(problem) => ui::fail(
-            &problem,
-            Some("keyferry doctor names the first step that fails"),
-        ),
+        Err(error) => {
+            ui::command_failed(&error.or_fix("keyferry doctor names the first step that fails"))
+        }
     }
 }
 
-async fn answered(args: &WhoamiArgs) -> Result<Answered, String> {
+async fn answered(args: &WhoamiArgs) -> Result<Answered, CommandError> {
     let plan = args
         .way
         .plan(args.start.as_ref(), args.namespace.as_deref())
         .await?;
     let auth_config = args.auth_config.as_deref().map(file).transpose()?;
-    ask(&plan, auth_config.as_deref()).await
+    Ok(ask(&plan, auth_config.as_deref()).await?)
 }
 
 /// Renders the target's responses and the file's prediction as one object; `same` is null if either

@@ -9,7 +9,9 @@ use keyferry_api::audience::Audience;
 use keyferry_api::definition;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_core::admission_policy::{self, AdmissionPolicy, FillError, HubSite};
+use keyferry_core::admission_policy::{
+    self, AdmissionPolicy, AdmissionPolicyGap, FillError, HubSite,
+};
 use keyferry_core::pairing;
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_hub::ports::HubError;
@@ -76,13 +78,24 @@ pub enum Trial {
     NotTried(&'static str),
 }
 
+/// Why a policy does not count as the shipped one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ComparisonError {
+    /// The policy or its binding cannot be read.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// The policy or its binding differs.
+    #[error(transparent)]
+    Gap(#[from] AdmissionPolicyGap),
+}
+
 /// The findings about one policy.
 #[derive(Clone, Debug)]
 pub struct PolicyFinding {
     /// The policy's name, or that of its second binding.
     pub name: &'static str,
     /// Whether the policy equals the shipped one and lists the hub's audiences.
-    pub shipped: Result<(), String>,
+    pub shipped: Result<(), ComparisonError>,
     /// The result of trying the policy.
     pub trial: Trial,
 }
@@ -207,7 +220,7 @@ impl AdmissionPolicies {
         findings
     }
 
-    async fn compare(&self, admission_policy: &AdmissionPolicy) -> Result<(), String> {
+    async fn compare(&self, admission_policy: &AdmissionPolicy) -> Result<(), ComparisonError> {
         let policy = self
             .read(&format!(
                 "{ADMISSION}/validatingadmissionpolicies/{}",
@@ -220,16 +233,9 @@ impl AdmissionPolicies {
                 admission_policy.name()
             ))
             .await;
-        let (policy, binding) = (
-            policy.map_err(|error| error.to_string())?,
-            binding.map_err(|error| error.to_string())?,
-        );
-        admission_policy
-            .check(&policy, &binding, &self.site)
-            .map_err(|gap| gap.to_string())?;
-        admission_policy
-            .check_hub_audiences(&policy, &self.site)
-            .map_err(|gap| gap.to_string())
+        let (policy, binding) = (policy?, binding?);
+        admission_policy.check(&policy, &binding, &self.site)?;
+        Ok(admission_policy.check_hub_audiences(&policy, &self.site)?)
     }
 
     async fn try_it(&self, admission_policy: &AdmissionPolicy) -> Trial {
@@ -397,6 +403,7 @@ fn judge(
 ) -> Trial {
     match answer {
         Ok(()) => Trial::LetsThrough(what),
+        // The status of a refusal names the policy only in its sentence.
         Err(HubError::Forbidden(message))
             if message.contains(&format!(
                 "ValidatingAdmissionPolicy '{}'",
@@ -461,7 +468,7 @@ mod tests {
             judge(&admission_policy::KEPT, "x", Ok(())),
             Trial::LetsThrough("x")
         );
-        let finding = |shipped: Result<(), String>, trial| {
+        let finding = |shipped: Result<(), ComparisonError>, trial| {
             PolicyFinding {
                 name: "a",
                 shipped,
@@ -474,6 +481,9 @@ mod tests {
             !finding(Ok(()), Trial::LetsThrough("x"))
                 && !finding(Ok(()), Trial::Failed(String::new()))
         );
-        assert!(!finding(Err(String::new()), Trial::Refuses("x")));
+        assert!(!finding(
+            Err(HubError::Unreachable("away".to_owned()).into()),
+            Trial::Refuses("x")
+        ));
     }
 }

@@ -6,9 +6,9 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use keyferry_api::audience::Audience;
+use keyferry_api::audience::{Audience, AudienceError};
 use keyferry_api::foreign_text;
-use keyferry_api::name::ObjectName;
+use keyferry_api::name::{NameError, ObjectName};
 use keyferry_hub::client::HubAccess;
 use rustix::fs::OFlags;
 use serde::Deserialize;
@@ -39,7 +39,49 @@ pub struct ClientFileError {
     /// The client file.
     pub path: PathBuf,
     /// The problem with it, and the fix.
-    pub problem: String,
+    pub problem: ClientFileProblem,
+}
+
+/// Why a client file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientFileProblem {
+    /// The error of the operating system.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+    /// A pipe, a device, a socket or a folder.
+    #[error("it is not a regular file")]
+    NotRegular,
+    /// Another user owns the file.
+    #[error("it belongs to another user, who could send your tokens elsewhere; make it your own")]
+    OtherOwner,
+    /// The mode of the file lets its group or everyone write it.
+    #[error("others may write it, and could send your tokens elsewhere; chmod go-w")]
+    WritableByOthers,
+    /// The file is not UTF-8, or could not be read to its end.
+    #[error("it is not readable text")]
+    NotText,
+    /// The file exceeds the limit.
+    #[error("it is larger than 64 KiB")]
+    TooLarge,
+    /// The file is not YAML of the expected form.
+    #[error("line {line}: {problem}")]
+    Malformed {
+        /// The line of the mistake; 0 if it is not known.
+        line: u64,
+        /// The parser's message, without a part of the file.
+        problem: String,
+    },
+    /// The file has another kind or version.
+    #[error(
+        "it must begin with apiVersion: config.keyferry.dev/v1alpha1 and kind: ClientConfiguration"
+    )]
+    OtherKind,
+    /// The caller's audience is not valid.
+    #[error("callerAudience {0}")]
+    CallerAudience(AudienceError),
+    /// The caller's ServiceAccount is not valid.
+    #[error("serviceAccount {0}")]
+    ServiceAccount(NameError),
 }
 
 #[derive(Deserialize)]
@@ -63,11 +105,14 @@ struct Document {
 /// # Errors
 /// [`ClientFileError`]: other users could have written it, or it has unknown content.
 pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, ClientFileError> {
-    let wrong = |problem: &str| ClientFileError {
+    try_read(path, caller_audience).map_err(|problem| ClientFileError {
         path: path.to_owned(),
-        problem: problem.to_owned(),
-    };
-    let Some(text) = trusted_text(path).map_err(|problem| wrong(&problem))? else {
+        problem,
+    })
+}
+
+fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, ClientFileProblem> {
+    let Some(text) = trusted_text(path)? else {
         return Ok(None);
     };
     let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_events: 200, max_aliases: 0, max_anchors: 0 } };
@@ -76,15 +121,12 @@ pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
             let line = error.location().map_or(0, |location| location.line());
             let problem = error.without_snippet().to_string();
             let problem = foreign_text::one_line(problem.lines().next().unwrap_or_default(), 200);
-            wrong(&format!("line {line}: {problem}"))
+            ClientFileProblem::Malformed { line, problem }
         })?;
     if document.api_version != "config.keyferry.dev/v1alpha1"
         || document.kind != "ClientConfiguration"
     {
-        return Err(wrong(
-            "it must begin with apiVersion: config.keyferry.dev/v1alpha1 and kind: \
-             ClientConfiguration",
-        ));
+        return Err(ClientFileProblem::OtherKind);
     }
     let audience = Audience::new(
         document
@@ -92,10 +134,9 @@ pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
             .as_deref()
             .unwrap_or(caller_audience),
     );
-    let audience = audience.map_err(|error| wrong(&format!("callerAudience {error}")))?;
+    let audience = audience.map_err(ClientFileProblem::CallerAudience)?;
     let service_account = document.service_account.map(ObjectName::new).transpose();
-    let service_account =
-        service_account.map_err(|error| wrong(&format!("serviceAccount {error}")))?;
+    let service_account = service_account.map_err(ClientFileProblem::ServiceAccount)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let place = |file: Option<PathBuf>| file.map(|file| folder.join(file));
     Ok(Some(ClientFile {
@@ -118,34 +159,29 @@ pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
 }
 
 /// Returns the text if only the user and root can have written it.
-fn trusted_text(path: &Path) -> Result<Option<String>, String> {
+fn trusted_text(path: &Path) -> Result<Option<String>, ClientFileProblem> {
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::CLOEXEC).bits()).unwrap_or_default();
     let file = match File::options().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     };
-    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err("it is not a regular file".to_owned());
+        return Err(ClientFileProblem::NotRegular);
     }
     if metadata.uid() != rustix::process::geteuid().as_raw() && metadata.uid() != 0 {
-        return Err(
-            "it belongs to another user, who could send your tokens elsewhere; make it your own"
-                .to_owned(),
-        );
+        return Err(ClientFileProblem::OtherOwner);
     }
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err(
-            "others may write it, and could send your tokens elsewhere; chmod go-w".to_owned(),
-        );
+        return Err(ClientFileProblem::WritableByOthers);
     }
     let mut text = String::new();
     file.take(MAX_BYTES + 1)
         .read_to_string(&mut text)
-        .map_err(|_| "it is not readable text".to_owned())?;
+        .map_err(|_| ClientFileProblem::NotText)?;
     if text.len() as u64 > MAX_BYTES {
-        Err("it is larger than 64 KiB".to_owned())
+        Err(ClientFileProblem::TooLarge)
     } else {
         Ok(Some(text))
     }
@@ -157,7 +193,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use super::read;
+    use super::{ClientFileProblem, read};
 
     const GOOD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: https://k.example\n\
                         certificateAuthority: ca.crt\ntokenFile: /run/token\n";
@@ -195,10 +231,10 @@ mod tests {
         for mode in [0o666, 0o622, 0o664] {
             write(&path, GOOD, mode);
             assert!(
-                read(&path, "keyferry.dev")
-                    .unwrap_err()
-                    .problem
-                    .contains("chmod go-w"),
+                matches!(
+                    read(&path, "keyferry.dev").unwrap_err().problem,
+                    ClientFileProblem::WritableByOthers
+                ),
                 "{mode:o}"
             );
         }
@@ -218,11 +254,9 @@ mod tests {
                 text.get(..40.min(text.len())).unwrap_or_default()
             );
         }
-        assert!(
-            read(folder.path(), "keyferry.dev")
-                .unwrap_err()
-                .problem
-                .contains("regular file")
-        );
+        assert!(matches!(
+            read(folder.path(), "keyferry.dev").unwrap_err().problem,
+            ClientFileProblem::NotRegular
+        ));
     }
 }

@@ -68,6 +68,40 @@ impl CacheKey {
     }
 }
 
+/// The cache's folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the cache {} is not used: {problem}", path.display())]
+pub struct CacheFolderError {
+    /// The folder.
+    pub path: PathBuf,
+    /// The problem with it, and the fix.
+    pub problem: CacheFolderProblem,
+}
+
+/// Why a folder is not used as a cache.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheFolderProblem {
+    /// The error of the operating system.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+    /// Another user owns the folder.
+    #[error("it belongs to another user")]
+    OtherOwner,
+    /// The mode of the folder lets its group or everyone in.
+    #[error("others may enter it; chmod 700")]
+    OpenToOthers,
+}
+
+/// A token could not be stored in the cache.
+#[derive(Debug, thiserror::Error)]
+#[error("the token is not cached in {}: {error}", path.display())]
+pub struct CacheWriteError {
+    /// The cache's folder.
+    pub path: PathBuf,
+    /// The error of the operating system.
+    pub error: std::io::Error,
+}
+
 /// A cache folder that only this user can enter.
 pub struct CredentialCache {
     folder: OwnedFd,
@@ -84,32 +118,14 @@ impl CredentialCache {
     /// Opens the folder and creates it if needed.
     ///
     /// # Errors
-    /// What is wrong with the folder.
-    pub fn open(path: &Path) -> Result<Self, String> {
-        let wrong = |problem: &dyn std::fmt::Display| {
-            format!("the cache {} is not used: {problem}", path.display())
+    /// [`CacheFolderError`].
+    pub fn open(path: &Path) -> Result<Self, CacheFolderError> {
+        let wrong = |problem| CacheFolderError {
+            path: path.to_owned(),
+            problem,
         };
-        match std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-        {
-            Ok(()) => {}
-            Err(error) => return Err(wrong(&error)),
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = File::from(
-            rustix::fs::open(path, flags, Mode::empty()).map_err(|error| wrong(&error))?,
-        );
-        let metadata = folder.metadata().map_err(|error| wrong(&error))?;
-        if metadata.uid() != rustix::process::geteuid().as_raw() {
-            return Err(wrong(&"it belongs to another user"));
-        }
-        if metadata.mode() & 0o077 != 0 {
-            return Err(wrong(&"others may enter it; chmod 700"));
-        }
         Ok(Self {
-            folder: folder.into(),
+            folder: own_folder(path).map_err(wrong)?,
             path: path.to_owned(),
         })
     }
@@ -177,13 +193,16 @@ impl CredentialCache {
     /// Stores an entry atomically.
     ///
     /// # Errors
-    /// The operating system's error.
-    pub fn put(&self, key: &CacheKey, token: &CachedToken, now: Timestamp) -> Result<(), String> {
-        self.try_put(key, token).map_err(|error| {
-            format!(
-                "the token is not cached in {}: {error}",
-                self.path.display()
-            )
+    /// [`CacheWriteError`].
+    pub fn put(
+        &self,
+        key: &CacheKey,
+        token: &CachedToken,
+        now: Timestamp,
+    ) -> Result<(), CacheWriteError> {
+        self.try_put(key, token).map_err(|error| CacheWriteError {
+            path: self.path.clone(),
+            error,
         })?;
         self.remove_old(now);
         Ok(())
@@ -241,6 +260,25 @@ impl CredentialCache {
             }
         }
     }
+}
+
+/// Opens a folder that only this user can enter, and creates it if needed.
+fn own_folder(path: &Path) -> Result<OwnedFd, CacheFolderProblem> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(std::io::Error::from)?;
+    let folder = File::from(folder);
+    let metadata = folder.metadata()?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(CacheFolderProblem::OtherOwner);
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return Err(CacheFolderProblem::OpenToOthers);
+    }
+    Ok(folder.into())
 }
 
 #[cfg(test)]

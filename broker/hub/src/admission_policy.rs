@@ -17,6 +17,17 @@ pub enum Standing {
     Gap(String),
 }
 
+/// The admission policy is not known to be active.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotActive {
+    /// The policy was found inactive, or its check failed; says what is missing.
+    #[error("{0}")]
+    Gap(String),
+    /// The policy has not been checked yet.
+    #[error("the admission policy {0} has not been checked yet")]
+    Unchecked(&'static str),
+}
+
 /// Reads the state of an admission policy.
 #[derive(Clone)]
 pub struct AdmissionPolicyReader(AdmissionPolicy, Arc<ArcSwap<Standing>>);
@@ -28,15 +39,12 @@ impl AdmissionPolicyReader {
     /// Checks that the admission policy is active.
     ///
     /// # Errors
-    /// What is missing, or that the policy has not been checked yet.
-    pub fn checked(&self) -> Result<(), String> {
+    /// [`NotActive`].
+    pub fn checked(&self) -> Result<(), NotActive> {
         match &**self.1.load() {
             Standing::Active => Ok(()),
-            Standing::Gap(gap) => Err(gap.clone()),
-            Standing::Unknown => Err(format!(
-                "the admission policy {} has not been checked yet",
-                self.0.name()
-            )),
+            Standing::Gap(gap) => Err(NotActive::Gap(gap.clone())),
+            Standing::Unknown => Err(NotActive::Unchecked(self.0.name())),
         }
     }
 

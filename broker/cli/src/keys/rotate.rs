@@ -9,6 +9,7 @@ use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::ports::HubError;
 
+use crate::command_error::CommandError;
 use crate::{HUB, HubArgs, ui};
 
 #[derive(Args)]
@@ -26,21 +27,17 @@ pub(crate) struct RotateArgs {
 pub(super) async fn run(args: &RotateArgs) -> ExitCode {
     match rotate(args).await {
         Ok(text) => ui::finish(&text),
-        Err(problem) => ui::fail(&problem, None),
+        Err(error) => ui::command_failed(&error),
     }
 }
 
-async fn rotate(args: &RotateArgs) -> Result<String, String> {
+async fn rotate(args: &RotateArgs) -> Result<String, CommandError> {
     let target = ObjectName::new(args.target.clone())
-        .map_err(|error| format!("--target {:?} {error}", args.target))?;
+        .map_err(|error| CommandError::new(format!("--target {:?} {error}", args.target)))?;
     let namespace = super::namespace(&args.keyferry_namespace)?;
     let hub = args.hub.access();
-    ui::note(&format!(
-        "hub: {}",
-        hub.description().await.map_err(|error| error.to_string())?
-    ));
-    let config = hub.config().await.map_err(|error| error.to_string())?;
-    let client = HubClient::new(config).map_err(|error| error.to_string())?;
+    ui::note(&format!("hub: {}", hub.description().await?));
+    let client = HubClient::new(hub.config().await?)?;
     let request = SystemClock::start().now().wall.to_string();
     match KubeIssuerKeys::new(client, namespace.clone())
         .request_rotation(&target, &request)
@@ -50,12 +47,12 @@ async fn rotate(args: &RotateArgs) -> Result<String, String> {
             "a rotation of the keys of {target} was requested: the next key signs within 10 s, or \
              once it has been published for long enough"
         )),
-        Err(HubError::NotFound(_)) => Err(format!(
+        Err(HubError::NotFound(_)) => Err(CommandError::new(format!(
             "target {target} has no key set: there is no Secret keyferry-issuer-{target} in \
              {namespace}"
-        )),
-        Err(error) => Err(format!(
+        ))),
+        Err(error) => Err(CommandError::new(format!(
             "marking the Secret keyferry-issuer-{target} in {namespace}: {error}"
-        )),
+        ))),
     }
 }

@@ -12,10 +12,47 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::NotProven;
+use crate::local_file::ReadError;
 
 /// The fix that makes any kube-apiserver forget a key.
 pub(super) const RELOAD: &str =
     "restart its kube-apiservers, or change a byte of its AuthenticationConfiguration";
+
+/// A witness proves nothing. Nothing was revoked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WitnessError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The file has no JWT.
+    #[error("reading the witness {}: it is not a JWT; nothing was revoked", .0.display())]
+    NotJwt(PathBuf),
+    /// The token is not of the key to revoke.
+    #[error("reading the witness {}: another key signed it; nothing was revoked", .0.display())]
+    OtherKey(PathBuf),
+    /// A target refuses an expired token anyway.
+    #[error(
+        "reading the witness {}: it expires before {until}, so a refusal would prove nothing; \
+         nothing was revoked; fix: give one that lives longer, or none",
+        path.display()
+    )]
+    ExpiresEarly { path: PathBuf, until: Timestamp },
+    /// No target that trusts the hub has the token's audience.
+    #[error(
+        "reading the witness {}: no target that trusts the hub has its audience; nothing was \
+         revoked; fix: give a token for a target, or none",
+        .0.display()
+    )]
+    NoTarget(PathBuf),
+    /// The target refuses the token before the revocation.
+    #[error(
+        "trying the witness {} at {target}: the target does not accept it, so a later refusal \
+         would prove nothing; nothing was revoked; fix: give a token that the target accepts now, \
+         or none",
+        path.display()
+    )]
+    NotAccepted { path: PathBuf, target: String },
+}
 
 /// A token that the revoked key signed.
 pub(super) struct Witness {
@@ -29,21 +66,15 @@ impl Witness {
     /// Reads a witness from a file.
     ///
     /// # Errors
-    /// A line: it is not a JWT of that key.
-    pub(super) fn read(path: &Path, kid: &str) -> Result<Self, String> {
+    /// [`WitnessError`]: it is not a JWT of that key.
+    pub(super) fn read(path: &Path, kid: &str) -> Result<Self, WitnessError> {
         let bytes = crate::local_file::read(path, "the witness", MAX_JWT_BYTES)?;
-        let wrong = |problem: &str| {
-            format!(
-                "reading the witness {}: {problem}; nothing was revoked",
-                path.display()
-            )
-        };
-        let text = String::from_utf8(bytes).map_err(|_| wrong("it is not a JWT"))?;
+        let not_jwt = || WitnessError::NotJwt(path.to_owned());
+        let text = String::from_utf8(bytes).map_err(|_| not_jwt())?;
         let token = SecretString::from(text.trim().to_owned());
-        let jwt =
-            UnverifiedJwt::parse(token.expose_secret()).map_err(|_| wrong("it is not a JWT"))?;
+        let jwt = UnverifiedJwt::parse(token.expose_secret()).map_err(|_| not_jwt())?;
         if jwt.kid() != Some(kid) {
-            return Err(wrong("another key signed it"));
+            return Err(WitnessError::OtherKey(path.to_owned()));
         }
         let audiences = jwt.claims().get("aud").cloned().unwrap_or_default();
         let expires = jwt.claims().get("exp").and_then(Value::as_i64);
@@ -65,15 +96,14 @@ impl Witness {
     /// would prove nothing.
     ///
     /// # Errors
-    /// A line: it expires before `until`.
-    pub(super) fn outlives(&self, until: Timestamp) -> Result<(), String> {
+    /// [`WitnessError::ExpiresEarly`].
+    pub(super) fn outlives(&self, until: Timestamp) -> Result<(), WitnessError> {
         match self.expires {
             Some(expires) if expires > until.as_second() => Ok(()),
-            _ => Err(format!(
-                "reading the witness {}: it expires before {until}, so a refusal would prove nothing; nothing was revoked; \
-                 fix: give one that lives longer, or none",
-                self.path.display()
-            )),
+            _ => Err(WitnessError::ExpiresEarly {
+                path: self.path.clone(),
+                until,
+            }),
         }
     }
 }
@@ -125,8 +155,8 @@ impl TargetCase {
     /// Tries the witness before the revocation.
     ///
     /// # Errors
-    /// A line: the target refuses it already, so a later refusal would prove nothing.
-    pub(super) async fn try_before(&mut self, already_revoked: bool) -> Result<(), String> {
+    /// [`WitnessError::NotAccepted`]: a later refusal would prove nothing.
+    pub(super) async fn try_before(&mut self, already_revoked: bool) -> Result<(), WitnessError> {
         let (Ok(target), Some(witness)) = (&self.target, &self.witness) else {
             return Ok(());
         };
@@ -135,12 +165,10 @@ impl TargetCase {
             ProbeAnswer::Unanswered(why) => self.silent = Some(why),
             ProbeAnswer::Refused if already_revoked => {}
             ProbeAnswer::Refused => {
-                return Err(format!(
-                    "trying the witness {} at {}: the target does not accept it, so a later refusal would prove nothing; nothing was revoked; \
-                     fix: give a token that the target accepts now, or none",
-                    witness.path.display(),
-                    self.name
-                ));
+                return Err(WitnessError::NotAccepted {
+                    path: witness.path.clone(),
+                    target: self.name.clone(),
+                });
             }
         }
         Ok(())
@@ -364,13 +392,10 @@ mod tests {
         );
 
         let mut never = world.case(Some(world.witness("another")));
-        assert!(
-            never
-                .try_before(false)
-                .await
-                .unwrap_err()
-                .contains("nothing was revoked")
-        );
+        assert!(matches!(
+            never.try_before(false).await,
+            Err(WitnessError::NotAccepted { .. })
+        ));
         never.try_before(true).await.unwrap();
         world.refresh(&mut never, true).await;
         assert!(
@@ -405,18 +430,19 @@ mod tests {
         );
         let now = SystemClock::start().now().wall;
         witness.outlives(now).unwrap();
-        assert!(
-            witness
-                .outlives(now + Duration::from_secs(7200))
-                .unwrap_err()
-                .contains("nothing was revoked")
-        );
+        assert!(matches!(
+            witness.outlives(now + Duration::from_secs(7200)),
+            Err(WitnessError::ExpiresEarly { .. })
+        ));
         let file = world.folder.path().join("witness");
-        assert!(
-            Witness::read(&file, "another-key")
-                .is_err_and(|problem| problem.contains("another key signed it"))
-        );
+        assert!(matches!(
+            Witness::read(&file, "another-key"),
+            Err(WitnessError::OtherKey(_))
+        ));
         std::fs::write(&file, "hello").unwrap();
-        assert!(Witness::read(&file, "a").is_err_and(|problem| problem.contains("not a JWT")));
+        assert!(matches!(
+            Witness::read(&file, "a"),
+            Err(WitnessError::NotJwt(_))
+        ));
     }
 }

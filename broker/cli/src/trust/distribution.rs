@@ -8,6 +8,14 @@ use super::{Format, indented};
 const FOLDER: &str = "/etc/kubernetes/keyferry";
 const FILE: &str = "authentication.yaml";
 
+/// The form of Talos 1.14 does not fit the target's release.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "writing the form of Talos 1.14: Kubernetes {0} does not take its anonymous section; use \
+     talos-legacy"
+)]
+pub(crate) struct TalosError(Minor);
+
 /// A part of the output: instructions, and a YAML document.
 struct OutputSection {
     about: Vec<String>,
@@ -26,14 +34,14 @@ impl OutputSection {
 /// Renders everything that the target needs, as one YAML stream with instructions as comments.
 ///
 /// # Errors
-/// A line: the format does not exist for that release.
+/// [`TalosError`]: the format does not exist for that release.
 pub(super) fn print(
     format: Format,
     file: &str,
     rbac: &str,
     minor: Minor,
     merged: bool,
-) -> Result<String, String> {
+) -> Result<String, TalosError> {
     let mut parts = match format {
         // Prints only the file, so that the output can be redirected into it.
         Format::Authn => vec![OutputSection::new([], file)],
@@ -151,12 +159,9 @@ fn rancher(file: &str, name: &str) -> Vec<OutputSection> {
 const TALOS_ANONYMOUS: &str = "anonymous:\n  enabled: true\n  conditions:\n    - path: \
     /livez\n    - path: /readyz\n    - path: /healthz\n";
 
-fn talos(file: &str, minor: Minor, merged: bool) -> Result<OutputSection, String> {
+fn talos(file: &str, minor: Minor, merged: bool) -> Result<OutputSection, TalosError> {
     if minor < Minor::V1_32 {
-        return Err(format!(
-            "writing the form of Talos 1.14: Kubernetes {minor} does not take its anonymous \
-             section; use talos-legacy"
-        ));
+        return Err(TalosError(minor));
     }
     let first = "Talos 1.14 and newer: patch the machine configuration of the control plane nodes \
         with this document. It replaces the";

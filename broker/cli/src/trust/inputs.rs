@@ -1,7 +1,7 @@
 //! Collects the inputs of the target rules: from the flags, else from Keyferry's configuration.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keyferry_api::audience::Audience;
@@ -9,10 +9,12 @@ use keyferry_api::config::{AllowRule, Configuration, NamespaceRule, ObjectSource
 use keyferry_api::issuer::Issuer;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_keys::ca_bundle::{CaBundle, MAX_CA_BUNDLE_BYTES};
+use keyferry_keys::ca_bundle::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
 
 use super::target_rules::{TargetRules, check_prefix};
 use super::{TrustArgs, local_file};
+use crate::command_error::CommandError;
+use crate::local_file::ReadError;
 
 /// The default of `tokenLifetime.max`.
 const MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);
@@ -28,24 +30,30 @@ pub(super) struct TrustInputs {
 /// Reads the arguments, and what they lack from the configuration.
 ///
 /// # Errors
-/// A line: what is missing, wrong, or cannot be read.
+/// What is missing, wrong, or cannot be read.
 pub(super) fn read(
     args: &TrustArgs,
     configuration: Option<&Configuration>,
-) -> Result<TrustInputs, String> {
+) -> Result<TrustInputs, CommandError> {
     let found = match configuration {
         Some(configuration) => Some((configuration, target(configuration, args)?)),
         None => None,
     };
     let mut notes = Vec::new();
-    let issuer = match (&args.issuer, found.and_then(|(configuration, _)| configuration.server.hub_issuer.as_ref())) {
-        (Some(issuer), _) => Issuer::new(issuer.as_str()).map_err(|error| format!("reading --issuer {issuer:?}: {error}"))?,
+    let issuer = match (
+        &args.issuer,
+        found.and_then(|(configuration, _)| configuration.server.hub_issuer.as_ref()),
+    ) {
+        (Some(issuer), _) => Issuer::new(issuer.as_str())
+            .map_err(|error| CommandError::new(format!("reading --issuer {issuer:?}: {error}")))?,
         (None, Some(issuer)) => issuer.clone(),
-        (None, None) => return Err(
-            "finding the hub's issuer: neither the configuration, the hub's discovery document nor the TargetClusters' statuses say it; \
-                 fix: give --issuer, or hub.issuer in the configuration"
-                .to_owned(),
-        ),
+        (None, None) => {
+            return Err(CommandError::new(
+                "finding the hub's issuer: neither the configuration, the hub's discovery document nor \
+             the TargetClusters' statuses say it; fix: give --issuer, or hub.issuer in the \
+             configuration",
+            ));
+        }
     };
     if issuer.is_cluster_default() {
         notes.push(format!(
@@ -55,21 +63,27 @@ pub(super) fn read(
         ));
     }
     let audience = match (&args.audience, found) {
-        (Some(audience), _) => Audience::new(audience.as_str())
-            .map_err(|error| format!("reading --audience {audience:?}: {error}"))?,
+        (Some(audience), _) => Audience::new(audience.as_str()).map_err(|error| {
+            CommandError::new(format!("reading --audience {audience:?}: {error}"))
+        })?,
         (None, Some((_, target))) => target.audience.clone(),
         (None, None) => {
-            return Err("finding the target's audience: give --audience, or --config".to_owned());
+            return Err(CommandError::new(
+                "finding the target's audience: give --audience, or --config",
+            ));
         }
     };
     let prefix = match (&args.prefix, found) {
         (Some(prefix), _) => prefix.clone(),
         (None, Some((configuration, _))) => format!("{}:", configuration.server.hub_name),
         (None, None) => {
-            return Err("finding the prefix: give --prefix, like hub:, or --config".to_owned());
+            return Err(CommandError::new(
+                "finding the prefix: give --prefix, like hub:, or --config",
+            ));
         }
     };
-    check_prefix(&prefix).map_err(|problem| format!("reading the prefix {prefix:?}: {problem}"))?;
+    check_prefix(&prefix)
+        .map_err(|error| CommandError::new(format!("reading the prefix {prefix:?}: {error}")))?;
     let discovery_url = match (&args.discovery_url, found) {
         (Some(url), _) => Some(url.clone()),
         (None, Some((configuration, _))) => Some(configuration.server.public_url.discovery_url()),
@@ -106,7 +120,7 @@ pub(super) fn read(
 fn target<'a>(
     configuration: &'a Configuration,
     args: &TrustArgs,
-) -> Result<&'a TargetCluster, String> {
+) -> Result<&'a TargetCluster, CommandError> {
     let name = args.target.as_deref().unwrap_or_default();
     let targets = &configuration.policy.targets;
     let found = targets
@@ -124,7 +138,9 @@ fn target<'a>(
         } else {
             known.join(", ")
         };
-        format!("finding TargetCluster {name:?}: {place} has {known}")
+        CommandError::new(format!(
+            "finding TargetCluster {name:?}: {place} has {known}"
+        ))
     })
 }
 
@@ -133,15 +149,14 @@ fn allowed(
     args: &TrustArgs,
     target: Option<&TargetCluster>,
     notes: &mut Vec<String>,
-) -> Result<BTreeSet<ServiceAccount>, String> {
+) -> Result<BTreeSet<ServiceAccount>, CommandError> {
     if !args.allow.is_empty() {
         return Ok(args.allow.iter().cloned().collect());
     }
     let Some(target) = target else {
-        return Err(
-            "finding the allowed ServiceAccounts: give --allow NAMESPACE/NAME, or --config"
-                .to_owned(),
-        );
+        return Err(CommandError::new(
+            "finding the allowed ServiceAccounts: give --allow NAMESPACE/NAME, or --config",
+        ));
     };
     let mut allow = BTreeSet::new();
     for (
@@ -167,24 +182,34 @@ fn allowed(
         }
     }
     if allow.is_empty() {
-        return Err(format!(
+        return Err(CommandError::new(format!(
             "finding the allowed ServiceAccounts: allow of TargetCluster {} names no \
              ServiceAccount; give --allow",
             target.name
-        ));
+        )));
     }
     Ok(allow)
 }
 
+/// The file of CA certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificatesError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The certificates are not valid.
+    #[error("reading the CA certificates from {}: {error}", path.display())]
+    Bundle { path: PathBuf, error: CaBundleError },
+}
+
 /// Reads the certificates of a file and encodes them again, so that nothing else of the file is
 /// printed.
-pub(super) fn certificates(path: &Path) -> Result<String, String> {
+pub(super) fn certificates(path: &Path) -> Result<String, CertificatesError> {
     let bytes = local_file::read(path, "the CA certificates", MAX_CA_BUNDLE_BYTES)?;
     let bundle = CaBundle::from_pem(&bytes, SystemClock::start().now().wall);
-    bundle.map(|bundle| bundle.to_pem()).map_err(|error| {
-        format!(
-            "reading the CA certificates from {}: {error}",
-            path.display()
-        )
-    })
+    let bundle = bundle.map_err(|error| CertificatesError::Bundle {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok(bundle.to_pem())
 }

@@ -1,18 +1,46 @@
 //! Adds entries at the end of the `jwt` list of a file, and keeps the rest byte for byte.
 
+use std::path::PathBuf;
+
 use keyferry_kube_authn::Minor;
-use keyferry_kube_authn::config::{self, AuthenticationConfiguration};
+use keyferry_kube_authn::config::{self, AuthenticationConfiguration, LoadFault};
 
 use super::indented;
+
+/// Entries cannot be added to a file.
+#[derive(Debug, thiserror::Error)]
+#[error("adding to {}: {problem}", path.display())]
+pub(crate) struct MergeError {
+    pub(super) path: PathBuf,
+    pub(super) problem: MergeProblem,
+}
+
+/// Why entries cannot be added to a file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MergeProblem {
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    #[error("the file is not one that the target loads: {0}")]
+    NotLoaded(LoadFault),
+    /// The entries alone are not a file that the target loads.
+    #[error(transparent)]
+    Entries(LoadFault),
+    #[error("it is JSON; write it as YAML with a plain block list")]
+    Json,
+    #[error(
+        "its jwt list is not written so that text can be added at its end; write it as a plain \
+         block list, each entry after a dash"
+    )]
+    NotBlockList,
+}
 
 /// Returns the text with the entries added.
 ///
 /// # Errors
-/// A line that says why the text cannot be extended.
-pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, String> {
+/// [`MergeProblem`].
+pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, MergeProblem> {
     let load = |text: &str| config::load(text.as_bytes(), minor);
-    let before = load(text)
-        .map_err(|fault| format!("the file is not one that the target loads: {fault}"))?;
+    let before = load(text).map_err(MergeProblem::NotLoaded)?;
     let place = InsertionPoint::find(text)?;
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let added = indented(entries, place.indent).replace('\n', line_end);
@@ -21,7 +49,7 @@ pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, Str
     } else {
         String::new()
     };
-    let alone = load(&super::file(entries, minor)).map_err(|fault| fault.to_string())?;
+    let alone = load(&super::file(entries, minor)).map_err(MergeProblem::Entries)?;
     let expected = AuthenticationConfiguration {
         jwt: before
             .configuration
@@ -32,7 +60,9 @@ pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, Str
         ..before.configuration
     };
     for offset in place.offsets {
-        let (head, tail) = text.split_at_checked(offset).ok_or(UNFIT)?;
+        let (head, tail) = text
+            .split_at_checked(offset)
+            .ok_or(MergeProblem::NotBlockList)?;
         let head_end = if head.ends_with('\n') { "" } else { line_end };
         let merged = format!("{head}{head_end}{list}{added}{tail}");
         // Text inserted at a wrong place would change or break the file, so the result must load as
@@ -46,11 +76,8 @@ pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, Str
             return Ok(merged);
         }
     }
-    Err(UNFIT.to_owned())
+    Err(MergeProblem::NotBlockList)
 }
-
-const UNFIT: &str = "its jwt list is not written so that text can be added at its end; write it as \
-    a plain block list, each entry after a dash";
 
 /// The place for new entries.
 struct InsertionPoint {
@@ -64,9 +91,9 @@ struct InsertionPoint {
 }
 
 impl InsertionPoint {
-    fn find(text: &str) -> Result<Self, &'static str> {
+    fn find(text: &str) -> Result<Self, MergeProblem> {
         if text.trim_start().starts_with('{') {
-            return Err("it is JSON; write it as YAML with a plain block list");
+            return Err(MergeProblem::Json);
         }
         let mut offset = 0;
         let mut list: Option<Option<usize>> = None;
@@ -98,14 +125,14 @@ impl InsertionPoint {
                     .trim()
                 {
                     rest if rest.is_empty() || rest.starts_with('#') => list = Some(None),
-                    _ => return Err(UNFIT),
+                    _ => return Err(MergeProblem::NotBlockList),
                 },
                 None => {}
                 Some(None) if shown.starts_with('-') => {
                     list = Some(Some(indent));
                     end = offset;
                 }
-                Some(None) => return Err(UNFIT),
+                Some(None) => return Err(MergeProblem::NotBlockList),
                 Some(Some(dash)) if indent > dash || (indent == dash && shown.starts_with('-')) => {
                     end = offset;
                 }
@@ -122,7 +149,7 @@ impl InsertionPoint {
                 indent,
                 new_list: false,
             }),
-            Some(None) => Err(UNFIT),
+            Some(None) => Err(MergeProblem::NotBlockList),
             None => Ok(Self {
                 offsets: [content, next.unwrap_or(text.len())],
                 indent: 0,

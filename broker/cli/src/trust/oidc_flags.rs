@@ -3,7 +3,38 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::inputs::CertificatesError;
 use super::{indented, inputs, quoted};
+
+/// Why the flags cannot be mapped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OidcFlagsError {
+    #[error(
+        "reading --from-oidc-flags: --oidc-issuer-url and --oidc-client-id are needed, as \
+         kube-apiserver needs them"
+    )]
+    Incomplete,
+    #[error(transparent)]
+    Certificates(#[from] CertificatesError),
+    /// The file that --oidc-ca-file names is not on this machine.
+    #[error("{0}; copy the file here and give --oidc-ca-file FILE")]
+    CaFile(CertificatesError),
+    #[error("reading --from-oidc-flags: {0:?} is not a flag")]
+    NotFlag(String),
+    #[error("reading --from-oidc-flags: --{0} has no value")]
+    NoValue(String),
+    #[error("reading --from-oidc-flags: --oidc-required-claim is not claim=value")]
+    RequiredClaim,
+    #[error("reading --from-oidc-flags: --{0} is no --oidc-* flag that is known here")]
+    Unknown(String),
+    #[error(
+        "reading --from-oidc-flags: it holds a backslash; write the flags in one line, in quotes \
+         where needed"
+    )]
+    Backslash,
+    #[error("reading --from-oidc-flags: a quote is not closed")]
+    OpenQuote,
+}
 
 /// The flags, as kube-apiserver stores them.
 #[derive(Debug, Default)]
@@ -22,28 +53,22 @@ struct OidcFlags {
 /// Renders the entry as an item of a block list without indentation.
 ///
 /// # Errors
-/// A line: an unknown flag, a missing flag, or a file that cannot be read.
+/// [`OidcFlagsError`]: an unknown flag, a missing flag, or a file that cannot be read.
 pub(super) fn entry(
     text: &str,
     ca_file: Option<&Path>,
     notes: &mut Vec<String>,
-) -> Result<String, String> {
+) -> Result<String, OidcFlagsError> {
     let flags = read(text)?;
     if flags.issuer_url.is_empty() || flags.client_id.is_empty() {
-        return Err(
-            "reading --from-oidc-flags: --oidc-issuer-url and --oidc-client-id are needed, \
-            as kube-apiserver needs them"
-                .to_owned(),
-        );
+        return Err(OidcFlagsError::Incomplete);
     }
     let authority = match (ca_file, flags.ca_file.as_str()) {
         (Some(path), _) => Some(inputs::certificates(path)?),
         (None, "") => None,
         (None, path) => {
             let certificates = inputs::certificates(Path::new(path));
-            Some(certificates.map_err(|problem| {
-                format!("{problem}; copy the file here and give --oidc-ca-file FILE")
-            })?)
+            Some(certificates.map_err(OidcFlagsError::CaFile)?)
         }
     };
     notes.push(
@@ -120,15 +145,12 @@ impl OidcFlags {
     }
 }
 
-fn read(text: &str) -> Result<OidcFlags, String> {
-    let wrong = |problem: String| format!("reading --from-oidc-flags: {problem}");
+fn read(text: &str) -> Result<OidcFlags, OidcFlagsError> {
     let mut flags = OidcFlags::default();
-    let mut words = words(text)
-        .map_err(|problem| wrong(problem.to_owned()))?
-        .into_iter();
+    let mut words = words(text)?.into_iter();
     while let Some(word) = words.next() {
         let Some(flag) = word.strip_prefix("--") else {
-            return Err(wrong(format!("{word:?} is not a flag")));
+            return Err(OidcFlagsError::NotFlag(word));
         };
         let (name, value) = match flag.split_once('=') {
             Some((name, value)) => (name.to_owned(), value.to_owned()),
@@ -136,7 +158,7 @@ fn read(text: &str) -> Result<OidcFlags, String> {
                 flag.to_owned(),
                 words
                     .next()
-                    .ok_or_else(|| wrong(format!("--{flag} has no value")))?,
+                    .ok_or_else(|| OidcFlagsError::NoValue(flag.to_owned()))?,
             ),
         };
         match name.as_str() {
@@ -148,9 +170,8 @@ fn read(text: &str) -> Result<OidcFlags, String> {
             "oidc-groups-claim" => flags.groups_claim = value,
             "oidc-groups-prefix" => flags.groups_prefix = value,
             "oidc-required-claim" => {
-                let (claim, required) = value
-                    .split_once('=')
-                    .ok_or_else(|| wrong("--oidc-required-claim is not claim=value".to_owned()))?;
+                let (claim, required) =
+                    value.split_once('=').ok_or(OidcFlagsError::RequiredClaim)?;
                 flags
                     .required_claims
                     .insert(claim.trim().to_owned(), required.trim().to_owned());
@@ -159,9 +180,7 @@ fn read(text: &str) -> Result<OidcFlags, String> {
                 flags.signing_algs = value.split(',').map(str::to_owned).collect()
             }
             other => {
-                return Err(wrong(format!(
-                    "--{other} is no --oidc-* flag that is known here"
-                )));
+                return Err(OidcFlagsError::Unknown(other.to_owned()));
             }
         }
     }
@@ -173,7 +192,7 @@ fn read(text: &str) -> Result<OidcFlags, String> {
 
 /// Splits words as a shell does, with both kinds of quotes. Substitutes nothing, and refuses
 /// backslashes.
-fn words(text: &str) -> Result<Vec<String>, &'static str> {
+fn words(text: &str) -> Result<Vec<String>, OidcFlagsError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -187,15 +206,13 @@ fn words(text: &str) -> Result<Vec<String>, &'static str> {
             }
             (None, _) if character.is_whitespace() => words.extend(word.take()),
             (None, '\\') => {
-                return Err(
-                    "it holds a backslash; write the flags in one line, in quotes where needed",
-                );
+                return Err(OidcFlagsError::Backslash);
             }
             (None, _) => word.get_or_insert_default().push(character),
         }
     }
     if quote.is_some() {
-        return Err("a quote is not closed");
+        return Err(OidcFlagsError::OpenQuote);
     }
     words.extend(word);
     Ok(words)

@@ -108,22 +108,30 @@ impl TargetRules {
     }
 }
 
+/// Why a prefix is refused.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(super) enum PrefixError {
+    #[error("an empty prefix would make the hub's ServiceAccounts this cluster's own")]
+    Empty,
+    #[error("a prefix that starts with system: would let the hub name the cluster's own users")]
+    System,
+    #[error("write at most 64 letters, digits and .-_:/@, like hub:")]
+    Grammar,
+}
+
 /// Checks that a prefix is safe in an expression and separates the hub's names from the target's
 /// own.
 ///
 /// # Errors
-/// A line that says why not.
-pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
+/// [`PrefixError`].
+pub(super) fn check_prefix(prefix: &str) -> Result<(), PrefixError> {
     let plain = |character: char| character.is_ascii_alphanumeric() || ".-_:/@".contains(character);
     if prefix.is_empty() {
-        Err("an empty prefix would make the hub's ServiceAccounts this cluster's own".to_owned())
+        Err(PrefixError::Empty)
     } else if prefix.starts_with("system:") {
-        Err(
-            "a prefix that starts with system: would let the hub name the cluster's own users"
-                .to_owned(),
-        )
+        Err(PrefixError::System)
     } else if !prefix.chars().all(plain) || prefix.len() > 64 {
-        Err("write at most 64 letters, digits and .-_:/@, like hub:".to_owned())
+        Err(PrefixError::Grammar)
     } else {
         Ok(())
     }

@@ -33,7 +33,7 @@ fn printed(line: &[&str]) -> Result<Printed, String> {
         .config
         .as_deref()
         .map(|path| config_file::read(path, Overrides::of_a_reader()).unwrap());
-    print(&args, configuration.as_ref())
+    print(&args, configuration.as_ref()).map_err(|error| error.to_string())
 }
 
 fn ca() -> tempfile::NamedTempFile {

@@ -1,6 +1,6 @@
 //! The token to verify: a real one, or one that a hub would mint.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use keyferry_api::service_account::ServiceAccount;
@@ -8,6 +8,34 @@ use keyferry_kube_authn::config::{Loaded, Undetermined};
 use keyferry_kube_authn::token::{MAX_BYTES, ServiceAccountToken, Token};
 
 use super::{VerifyArgs, local_file};
+use crate::local_file::ReadError;
+
+/// Why there is no token to verify.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SubjectError {
+    #[error(
+        "finding the token: give --target-token-file FILE, - for standard input, or \
+         --service-account"
+    )]
+    NotGiven,
+    /// The token itself was given. It is not repeated.
+    #[error(
+        "reading --target-token-file: what is given is a token, not the name of a file, and never \
+         an argument"
+    )]
+    TokenAsArgument,
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("reading the token from {}: it is empty", .0.display())]
+    Empty(PathBuf),
+    #[error("finding the issuer of the token: the file has {0} of them; give --issuer")]
+    ManyIssuers(usize),
+    #[error(
+        "finding the audience of the token: the file names no single one for {issuer}; give \
+         --audience"
+    )]
+    NoSingleAudience { issuer: String },
+}
 
 /// A token and its description for the user.
 pub(super) struct Subject {
@@ -20,9 +48,13 @@ impl Subject {
     /// Returns the subject that the arguments name.
     ///
     /// # Errors
-    /// A line: there is none, its file cannot be read, or the file does not determine its issuer
-    /// and audience.
-    pub(super) fn of(args: &VerifyArgs, loaded: &Loaded, now: Timestamp) -> Result<Self, String> {
+    /// [`SubjectError`]: there is none, its file cannot be read, or the file does not determine its
+    /// issuer and audience.
+    pub(super) fn of(
+        args: &VerifyArgs,
+        loaded: &Loaded,
+        now: Timestamp,
+    ) -> Result<Self, SubjectError> {
         if let Some(account) = &args.service_account {
             return Self::imagined(account, args, loaded, now);
         }
@@ -30,26 +62,15 @@ impl Subject {
             (Some(path), _) => path.as_path(),
             (None, [_]) => Path::new("-"),
             (None, _) => {
-                return Err(
-                    "finding the token: give --target-token-file FILE, - for standard \
-                    input, or --service-account"
-                        .to_owned(),
-                );
+                return Err(SubjectError::NotGiven);
             }
         };
         if is_token(path) {
-            return Err(
-                "reading --target-token-file: what is given is a token, not the name of a \
-                file, and never an argument"
-                    .to_owned(),
-            );
+            return Err(SubjectError::TokenAsArgument);
         }
         let bytes = local_file::read(path, "the token", MAX_BYTES + 1)?;
         if bytes.trim_ascii().is_empty() {
-            return Err(format!(
-                "reading the token from {}: it is empty",
-                path.display()
-            ));
+            return Err(SubjectError::Empty(path.to_owned()));
         }
         let from = if path == Path::new("-") {
             "standard input".to_owned()
@@ -68,7 +89,7 @@ impl Subject {
         args: &VerifyArgs,
         loaded: &Loaded,
         now: Timestamp,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, SubjectError> {
         let issuers = || {
             loaded
                 .configuration
@@ -80,10 +101,7 @@ impl Subject {
             (Some(issuer), _) => issuer.clone(),
             (None, [only]) => only.issuer.url.clone(),
             (None, many) => {
-                return Err(format!(
-                    "finding the issuer of the token: the file has {} of them; give --issuer",
-                    many.len()
-                ));
+                return Err(SubjectError::ManyIssuers(many.len()));
             }
         };
         let audiences = issuers()
@@ -93,10 +111,7 @@ impl Subject {
             (Some(audience), _) => audience.clone(),
             (None, [only]) => only.clone(),
             (None, _) => {
-                return Err(format!(
-                    "finding the audience of the token: the file names no single one for {issuer}; \
-                     give --audience"
-                ));
+                return Err(SubjectError::NoSingleAudience { issuer });
             }
         };
         let told = format!(

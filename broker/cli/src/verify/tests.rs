@@ -49,10 +49,9 @@ fn ask(config: &str, more: &[&str]) -> Result<(Report, String), String> {
     let args = Line::try_parse_from(line)
         .map_err(|error| error.to_string())?
         .args;
-    answer(&args).map(|(report, about)| {
-        let text = text::of(&report, &about);
-        (report, text)
-    })
+    let (report, about) = answer(&args).map_err(|error| error.to_string())?;
+    let text = text::of(&report, &about);
+    Ok((report, text))
 }
 
 #[test]

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
-use super::{CacheKey, CachedToken, CredentialCache, MAX_ENTRY_BYTES};
+use super::{CacheFolderProblem, CacheKey, CachedToken, CredentialCache, MAX_ENTRY_BYTES};
 
 fn now() -> Timestamp {
     "2026-08-01T10:00:00Z".parse().unwrap()
@@ -158,11 +158,9 @@ fn a_folder_that_others_can_enter_is_not_used() {
     let folder = file.parent().unwrap();
     for mode in [0o755, 0o750, 0o777, 0o1777] {
         std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).unwrap();
+        let error = CredentialCache::open(folder).err().unwrap();
         assert!(
-            CredentialCache::open(folder)
-                .err()
-                .unwrap()
-                .contains("chmod 700"),
+            matches!(error.problem, CacheFolderProblem::OpenToOthers),
             "{mode:o}"
         );
     }

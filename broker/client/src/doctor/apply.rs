@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use keyferry_hub::regular_file;
+use keyferry_hub::regular_file::{self, FileError};
 use keyferry_kube_authn::doctor::Asked;
 use keyferry_kube_authn::rights::{ManifestKind, NeededRight, Served, defined, kind_of, needs};
 use serde_json::{Value, json};
 
-use super::target_calls::TargetCalls;
+use super::target_calls::{TargetCallError, TargetCalls};
 
 const MAX_FILES: usize = 10_000;
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -34,23 +34,69 @@ pub struct ManifestObjects {
     pub unbuilt: Vec<PathBuf>,
 }
 
+/// A file or folder of manifests cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("reading {}: {problem}", path.display())]
+pub struct ManifestError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// The problem with it.
+    pub problem: ManifestProblem,
+}
+
+/// Why manifests cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestProblem {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file is not text.
+    #[error("it is not text in UTF-8")]
+    NotText,
+    /// The file does not parse.
+    #[error("it is not YAML")]
+    NotYaml,
+    /// The folder has too many files, or nests too deeply.
+    #[error("there are too many files")]
+    TooManyFiles,
+}
+
+/// Why it is not known how a target serves a kind.
+#[derive(Debug, thiserror::Error)]
+enum ServedProblem {
+    #[error("it is not an apiVersion")]
+    NotApiVersion,
+    #[error(transparent)]
+    Call(#[from] TargetCallError),
+    #[error("the target does not serve it")]
+    NotServed,
+}
+
 /// Reads every object of `path`: a file, or the `.yaml`, `.yml` and `.json` files below a folder.
 ///
 /// # Errors
-/// The file, and the problem with it.
-pub fn objects(path: &Path) -> Result<ManifestObjects, String> {
+/// [`ManifestError`].
+pub fn objects(path: &Path) -> Result<ManifestObjects, ManifestError> {
     let (mut files, mut found) = (Vec::new(), ManifestObjects::default());
     collect(path, &mut files, &mut found.unbuilt, 0)?;
     for file in files {
-        let wrong = |what: &str| format!("reading {}: {what}", file.display());
-        let text =
-            regular_file::read(&file, MAX_FILE_BYTES).map_err(|error| wrong(&error.to_string()))?;
-        let text = String::from_utf8(text).map_err(|_| wrong("it is not text in UTF-8"))?;
-        found
-            .objects
-            .extend(objects_of(&text).ok_or_else(|| wrong("it is not YAML"))?);
+        match objects_of_file(&file) {
+            Ok(objects) => found.objects.extend(objects),
+            Err(problem) => {
+                return Err(ManifestError {
+                    path: file,
+                    problem,
+                });
+            }
+        }
     }
     Ok(found)
+}
+
+fn objects_of_file(file: &Path) -> Result<Vec<Value>, ManifestProblem> {
+    let text = regular_file::read(file, MAX_FILE_BYTES)?;
+    let text = String::from_utf8(text).map_err(|_| ManifestProblem::NotText)?;
+    objects_of(&text).ok_or(ManifestProblem::NotYaml)
 }
 
 /// Reads the objects of YAML documents and expands lists. Returns `None` if the text is not YAML.
@@ -78,13 +124,14 @@ fn collect(
     files: &mut Vec<PathBuf>,
     unbuilt: &mut Vec<PathBuf>,
     depth: usize,
-) -> Result<(), String> {
-    let wrong = |error: std::io::Error| format!("reading {}: {error}", path.display());
+) -> Result<(), ManifestError> {
+    let failed = |problem| ManifestError {
+        path: path.to_owned(),
+        problem,
+    };
+    let wrong = |error: std::io::Error| failed(FileError::from(error).into());
     if depth > MAX_DEPTH || files.len() > MAX_FILES {
-        return Err(format!(
-            "reading {}: there are too many files",
-            path.display()
-        ));
+        return Err(failed(ManifestProblem::TooManyFiles));
     }
     if !std::fs::metadata(path).map_err(wrong)?.is_dir() {
         files.push(path.to_owned());
@@ -122,7 +169,7 @@ pub async fn ask(
     default_namespace: &str,
     user: Option<&str>,
 ) -> Applied {
-    let mut kinds: BTreeMap<ManifestKind, Result<Served, String>> = defined(objects)
+    let mut kinds: BTreeMap<ManifestKind, Result<Served, ServedProblem>> = defined(objects)
         .into_iter()
         .map(|(kind, served)| (kind, Ok(served)))
         .collect();
@@ -141,7 +188,9 @@ pub async fn ask(
         }
         match kinds.get(&kind) {
             Some(Ok(served)) => questions.extend(needs(object, served, default_namespace)),
-            Some(Err(why)) => applied.unknown.push(why.clone()),
+            Some(Err(problem)) => applied
+                .unknown
+                .push(format!("{} of {}: {problem}", kind.kind, kind.api_version)),
             None => {}
         }
     }
@@ -162,20 +211,16 @@ pub async fn ask(
     applied
 }
 
-async fn served(calls: &TargetCalls, kind: &ManifestKind) -> Result<Served, String> {
+async fn served(calls: &TargetCalls, kind: &ManifestKind) -> Result<Served, ServedProblem> {
     let (group, path) = match kind.api_version.split_once('/') {
         Some((group, _)) => (group, format!("/apis/{}", kind.api_version)),
         None => ("", format!("/api/{}", kind.api_version)),
     };
-    let name = format!("{} of {}", kind.kind, kind.api_version);
     // A tenant can write this, in the inventory of a Kustomization, so it must not change the path.
     if !is_api_version(&kind.api_version) {
-        return Err(format!("{name}: it is not an apiVersion"));
+        return Err(ServedProblem::NotApiVersion);
     }
-    let list = calls
-        .get_json(&path)
-        .await
-        .map_err(|how| format!("{name}: {how}"))?;
+    let list = calls.get_json(&path).await?;
     let found = list["resources"]
         .as_array()
         .into_iter()
@@ -186,7 +231,7 @@ async fn served(calls: &TargetCalls, kind: &ManifestKind) -> Result<Served, Stri
                     .as_str()
                     .is_some_and(|name| !name.contains('/'))
         });
-    let found = found.ok_or_else(|| format!("{name}: the target does not serve it"))?;
+    let found = found.ok_or(ServedProblem::NotServed)?;
     Ok(Served {
         group: group.to_owned(),
         resource: found["name"].as_str().unwrap_or_default().to_owned(),
@@ -209,7 +254,7 @@ fn is_api_version(text: &str) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{is_api_version, objects};
+    use super::{ManifestProblem, is_api_version, objects};
 
     #[test]
     fn an_api_version_leads_to_no_other_path() {
@@ -252,6 +297,8 @@ mod tests {
         assert_eq!(kinds, ["A", "B", "C", "D"]);
         assert_eq!(found.unbuilt, [folder.path().join("kustomization.yaml")]);
         write("broken.yaml", "a: [\n");
-        assert!(objects(folder.path()).unwrap_err().contains("broken.yaml"));
+        let error = objects(folder.path()).unwrap_err();
+        assert_eq!(error.path, folder.path().join("broken.yaml"));
+        assert!(matches!(error.problem, ManifestProblem::NotYaml), "{error}");
     }
 }

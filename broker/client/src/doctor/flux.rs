@@ -1,7 +1,7 @@
 //! Reads Flux objects: which target their `spec.kubeConfig` leads to, and with which identity.
 
-use keyferry_api::audience::Audience;
-use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::audience::{Audience, AudienceError};
+use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_kube_authn::Code;
@@ -12,6 +12,11 @@ use serde_json::Value;
 use super::start::{Plan, TokenOrder, hub_client, problem, read_secret};
 use super::{TargetAddress, inventory};
 use crate::checked_mint::issuer_of;
+
+/// Part of the `Ready` message of a controller without the feature gate. The condition's reason is
+/// that of every failed reconciliation, so only the message names the cause. It affects nothing but
+/// the reported problem.
+const GATE_OFF: &str = "ObjectLevelWorkloadIdentity feature gate is not enabled";
 
 /// A Flux kind that applies objects at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +68,9 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
     let mut plan = Plan::named(format!("{lower}/{name} in {namespace}"));
     let client = match hub_client(hub).await {
         Ok(client) => client,
-        Err(detail) => {
+        Err(error) => {
             return Plan {
-                problem: Some(problem(Code::StartUnread, detail)),
+                problem: Some(problem(Code::StartUnread, error.to_string())),
                 ..plan
             };
         }
@@ -128,11 +133,11 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
             ..
         }) => {
             read_config_map(&client, namespace, &reference.name, &mut plan).await;
-            if plan.flux.as_ref().is_some_and(|ready| {
-                ready
-                    .message
-                    .contains("ObjectLevelWorkloadIdentity feature gate is not enabled")
-            }) {
+            if plan
+                .flux
+                .as_ref()
+                .is_some_and(|ready| ready.message.contains(GATE_OFF))
+            {
                 plan.problem = Some(problem(
                     Code::FluxGateOff,
                     "the object's Ready condition says that the feature gate is not enabled",
@@ -191,7 +196,7 @@ async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, 
         }
     };
     match Identity::read(&map["data"]) {
-        Err(detail) => plan.problem = unusable(detail),
+        Err(error) => plan.problem = unusable(error.to_string()),
         Ok(identity) => {
             plan.target = Some(TargetAddress {
                 url: identity.url,
@@ -221,7 +226,7 @@ pub async fn from_config_map(hub: &HubAccess, namespace: &Namespace, name: &str)
             plan.issuer = issuer_of(&client).await;
             read_config_map(&client, namespace, name, &mut plan).await;
         }
-        Err(detail) => plan.problem = Some(problem(Code::StartUnread, detail)),
+        Err(error) => plan.problem = Some(problem(Code::StartUnread, error.to_string())),
     }
     plan
 }
@@ -235,8 +240,41 @@ struct Identity {
     account: Option<ObjectName>,
 }
 
+/// Why a ConfigMap does not name a target and one audience.
+#[derive(Debug, thiserror::Error)]
+enum ConfigMapError {
+    #[error("its provider is {0:?}, not generic")]
+    Provider(String),
+    #[error("it has no address")]
+    NoAddress,
+    #[error("its address {0:?} is not a URL")]
+    NotUrl(String),
+    #[error("its address {0:?} is not https")]
+    NotHttps(String),
+    #[error("its address {0:?} has a path, which Flux drops: it would call the host without it")]
+    AddressPath(String),
+    #[error("the audience {0:?} holds a bullet or a comma: one per line is wanted")]
+    SeveralOnALine(String),
+    #[error("the audience {audience:?} {error}")]
+    Audience {
+        audience: String,
+        error: AudienceError,
+    },
+    #[error(
+        "its audiences names none: a TokenRequest without an audience asks for a credential of \
+         the hub itself, which would be sent to its address"
+    )]
+    NoAudience,
+    #[error(
+        "its audiences names {0}: the holder of a token for several can use it at each of them"
+    )]
+    SeveralAudiences(usize),
+    #[error("its serviceAccountName {0}")]
+    ServiceAccount(#[from] NameError),
+}
+
 impl Identity {
-    fn read(data: &Value) -> Result<Self, String> {
+    fn read(data: &Value) -> Result<Self, ConfigMapError> {
         let text = |key: &str| {
             data.get(key)
                 .and_then(Value::as_str)
@@ -245,28 +283,24 @@ impl Identity {
         match text("provider") {
             Some("generic") => {}
             other => {
-                return Err(format!(
-                    "its provider is {:?}, not generic",
-                    other.unwrap_or_default()
+                return Err(ConfigMapError::Provider(
+                    other.unwrap_or_default().to_owned(),
                 ));
             }
         }
-        let address = text("address").ok_or("it has no address")?;
+        let address = text("address").ok_or(ConfigMapError::NoAddress)?;
         let with_scheme = if address.starts_with("http") {
             address.to_owned()
         } else {
             format!("https://{address}")
         };
         let url = url::Url::parse(&with_scheme)
-            .map_err(|_| format!("its address {address:?} is not a URL"))?;
+            .map_err(|_| ConfigMapError::NotUrl(address.to_owned()))?;
         if url.scheme() != "https" {
-            return Err(format!("its address {address:?} is not https"));
+            return Err(ConfigMapError::NotHttps(address.to_owned()));
         }
         if !matches!(url.path(), "" | "/") || url.query().is_some() {
-            return Err(format!(
-                "its address {address:?} has a path, which Flux drops: it would call the \
-                 host without it"
-            ));
+            return Err(ConfigMapError::AddressPath(address.to_owned()));
         }
         // One audience per line: a bullet or a comma would become part of the audience.
         let lines = text("audiences").map(|text| {
@@ -281,30 +315,19 @@ impl Identity {
             .iter()
             .find(|one| one.starts_with("- ") || one.contains(','))
         {
-            return Err(format!(
-                "the audience {odd:?} holds a bullet or a comma: one per line is wanted"
-            ));
+            return Err(ConfigMapError::SeveralOnALine(odd.clone()));
         }
         let audience = match audiences.as_slice() {
-            [one] => Audience::new(one.as_str())
-                .map_err(|error| format!("the audience {one:?} {error}"))?,
-            [] => {
-                return Err(
-                    "its audiences names none: a TokenRequest without an audience asks for a credential of the hub itself, which would be \
-                     sent to its address"
-                        .to_owned(),
-                );
-            }
-            many => {
-                return Err(format!(
-                    "its audiences names {}: the holder of a token for several can use it at each \
-                     of them",
-                    many.len()
-                ));
-            }
+            [one] => Audience::new(one.as_str()).map_err(|error| ConfigMapError::Audience {
+                audience: one.clone(),
+                error,
+            })?,
+            [] => return Err(ConfigMapError::NoAudience),
+            many => return Err(ConfigMapError::SeveralAudiences(many.len())),
         };
-        let account = text("serviceAccountName").map(ObjectName::new).transpose();
-        let account = account.map_err(|error| format!("its serviceAccountName {error}"))?;
+        let account = text("serviceAccountName")
+            .map(ObjectName::new)
+            .transpose()?;
         Ok(Self {
             url: url.origin().ascii_serialization(),
             ca_pem: text("ca.crt").map(|pem| pem.as_bytes().to_vec()),

@@ -2,6 +2,7 @@
 
 use keyferry_api::reason::Reason;
 use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_kube_authn::config::Undetermined;
 use keyferry_kube_authn::doctor::{
     Cause, Fetched, Identity, Prediction, Problem, TokenEvidence, entry_for, name_fault, predict,
 };
@@ -10,6 +11,7 @@ use keyferry_kube_authn::token::Token;
 use keyferry_kube_authn::{Code, Minor};
 use serde_json::Value;
 
+use super::DoctorError;
 use super::fetch::{Fetcher, jwks_uri};
 use super::start::Plan;
 use super::target_calls::TargetCalls;
@@ -26,11 +28,45 @@ pub struct Answered {
     pub problems: Vec<Problem>,
 }
 
+/// Why a target cannot be asked about a token.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The start has a problem.
+    #[error("starting from {start}: {}: {}", problem.cause.name(), problem.detail)]
+    Start {
+        /// Describes the start.
+        start: String,
+        /// The problem with it.
+        problem: Problem,
+    },
+    /// Neither the start nor a flag names the target.
+    #[error("the target is not known: give --target-address, or something to start from")]
+    NoTarget,
+    /// The start's token could not be obtained.
+    #[error("getting the token: {}: {}", .0.cause.name(), .0.detail)]
+    Token(Problem),
+    /// Neither the start nor a flag gives a token.
+    #[error("there is no token: give --target-token-file")]
+    NoToken,
+    /// The token is another kind of credential, which is not sent.
+    #[error("reading the token: it is not a signed JWT")]
+    NotSigned,
+    /// The token is beyond what can be predicted.
+    #[error(transparent)]
+    Undetermined(#[from] Undetermined),
+    /// The target's release is needed for a prediction.
+    #[error("predicting: the target does not report a release of 1.30 to 1.37")]
+    NoRelease,
+    /// A client cannot be created.
+    #[error(transparent)]
+    Client(#[from] DoctorError),
+}
+
 /// Asks the target which user the token is.
 ///
 /// # Errors
-/// What is missing, or what failed before the target was asked.
-pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, String> {
+/// [`IdentityError`].
+pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, IdentityError> {
     let calls = calls(plan).await?;
     let clock = SystemClock::start();
     let user = calls.review(None).await;
@@ -76,37 +112,22 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, St
 /// Prepares calls to the plan's target with its token.
 ///
 /// # Errors
-/// What is missing.
-pub async fn calls(plan: &Plan) -> Result<TargetCalls, String> {
+/// [`IdentityError`].
+pub async fn calls(plan: &Plan) -> Result<TargetCalls, IdentityError> {
     if let Some(problem) = &plan.problem {
-        return Err(format!(
-            "starting from {}: {}: {}",
-            plan.start,
-            problem.cause.name(),
-            problem.detail
-        ));
+        return Err(IdentityError::Start {
+            start: plan.start.clone(),
+            problem: problem.clone(),
+        });
     }
-    let target = plan
-        .target
-        .as_ref()
-        .ok_or("the target is not known: give --target-address, or something to start from")?;
+    let target = plan.target.as_ref().ok_or(IdentityError::NoTarget)?;
     match &plan.held {
-        TokenEvidence::Failed(problem) => {
-            return Err(format!(
-                "getting the token: {}: {}",
-                problem.cause.name(),
-                problem.detail
-            ));
-        }
-        TokenEvidence::None => return Err("there is no token: give --target-token-file".to_owned()),
+        TokenEvidence::Failed(problem) => return Err(IdentityError::Token(problem.clone())),
+        TokenEvidence::None => return Err(IdentityError::NoToken),
         TokenEvidence::Token(_) => {}
     }
-    let token = plan
-        .secret()
-        .ok_or("reading the token: it is not a signed JWT")?;
-    TargetCalls::new(target, Some(token))
-        .await
-        .map_err(|error| error.to_string())
+    let token = plan.secret().ok_or(IdentityError::NotSigned)?;
+    Ok(TargetCalls::new(target, Some(token)).await?)
 }
 
 fn username(user: &Value) -> &str {
@@ -127,21 +148,18 @@ async fn prediction(
     file: &[u8],
     calls: &TargetCalls,
     clock: &SystemClock,
-) -> Result<Prediction, String> {
+) -> Result<Prediction, IdentityError> {
     let TokenEvidence::Token(bytes) = &plan.held else {
-        return Err("there is no token".to_owned());
+        return Err(IdentityError::NoToken);
     };
-    let token = Token::read(bytes).map_err(|undetermined| undetermined.to_string())?;
-    let minor = calls
-        .greet(clock)
-        .await
-        .minor
-        .ok_or("predicting: the target does not report a release of 1.30 to 1.37")?;
+    let token = Token::read(bytes)?;
+    let minor = calls.greet(clock).await.minor;
+    let minor = minor.ok_or(IdentityError::NoRelease)?;
     let issuer = plan.token_issuer();
     let mut keys = Fetched::NotTried;
     if let Some(place) = plan.discovery_place(entry_for(file, issuer.as_deref()), issuer.as_deref())
     {
-        let fetcher = Fetcher::new(place.ca_pem.as_deref()).map_err(|error| error.to_string())?;
+        let fetcher = Fetcher::new(place.ca_pem.as_deref())?;
         if let Some(uri) = jwks_uri(&fetcher.get(&place.url).await) {
             keys = fetcher.get(&uri).await;
         }

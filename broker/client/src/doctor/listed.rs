@@ -10,17 +10,18 @@ use keyferry_api::audience::Audience;
 use keyferry_api::config::{
     CertificateSource, ObjectSource, Overrides, ServerConfiguration, StoredTarget, TargetCluster,
 };
-use keyferry_api::name::Namespace;
-use keyferry_core::public_cluster::{ClaimedCluster, PublicCluster};
+use keyferry_api::name::{NameError, Namespace, ObjectName};
+use keyferry_core::public_cluster::{ClaimedCluster, OtherCluster, PublicCluster};
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
-use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_hub::client::{ClientError, HubAccess};
 use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::config_file;
+use keyferry_hub::config_file::{self, ConfigFileError};
 use keyferry_hub::ports::{CertificateSecrets, HubError};
-use keyferry_keys::ca_bundle::CaBundle;
+use keyferry_keys::ca_bundle::{CaBundle, CaBundleError};
 use serde_json::Value;
 
 use super::TargetAddress;
+use super::start::hub_client;
 
 const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
 /// Objects per page of a list. Each may have 64 KiB of certificates, and the client reads at most 3
@@ -41,23 +42,116 @@ pub struct ListedTargets {
     caller_audience: String,
 }
 
+/// Why the listed targets cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// The configuration file cannot be used.
+    #[error(transparent)]
+    Configuration(#[from] ConfigFileError),
+    /// The namespace of Keyferry is not valid.
+    #[error(transparent)]
+    Namespace(#[from] NameError),
+    /// The client of the hub cannot be created.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The call to the hub failed.
+    #[error("listing the TargetClusters of the hub: {0}")]
+    Hub(#[from] HubError),
+    /// The hub has more targets than are read.
+    #[error("listing the TargetClusters of the hub: there are more than {MAX_TARGETS}")]
+    TooMany,
+}
+
+/// Why no listed target is the one at an address.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// No listed target has the address.
+    #[error("no TargetCluster of {place} has the address {url:?}")]
+    OtherAddress {
+        /// Describes where the list is.
+        place: String,
+        /// The address.
+        url: String,
+    },
+    /// Listed targets have the address, but differ in other ways.
+    #[error("{}", joined(.0))]
+    Differs(Vec<TargetDifference>),
+}
+
+/// How an address differs from a listed target.
+#[derive(Debug, thiserror::Error)]
+#[error("it differs from TargetCluster {target} of {place}: {difference}")]
+pub struct TargetDifference {
+    /// The name of the listed target.
+    pub target: ObjectName,
+    /// Describes where the list is.
+    pub place: String,
+    /// The difference.
+    pub difference: Difference,
+}
+
+/// A difference from a listed target.
+#[derive(Debug, thiserror::Error)]
+pub enum Difference {
+    /// It is unknown, because the target's CA certificates are.
+    #[error(transparent)]
+    Unknown(#[from] TargetAuthorityError),
+    /// A member of the address differs.
+    #[error(transparent)]
+    Cluster(#[from] OtherCluster),
+}
+
+/// The CA certificates of a listed target cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the CA certificates of TargetCluster {target} could not be read: {problem}")]
+pub struct TargetAuthorityError {
+    /// The name of the target.
+    pub target: ObjectName,
+    /// The problem with its certificates.
+    pub problem: AuthorityProblem,
+}
+
+/// Why CA certificates cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityProblem {
+    /// The client of the hub cannot be created.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The Secret cannot be read.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// The Secret has no certificates.
+    #[error("Secret {namespace}/{name} has no ca.crt")]
+    Empty {
+        /// The namespace of the Secret.
+        namespace: Namespace,
+        /// The name of the Secret.
+        name: ObjectName,
+    },
+    /// The certificates are not valid.
+    #[error(transparent)]
+    Bundle(#[from] CaBundleError),
+}
+
+fn joined(differences: &[TargetDifference]) -> String {
+    let texts: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    texts.join("; ")
+}
+
 impl ListedTargets {
     /// Reads the list, from the file if its objects are in the file, else from the hub.
     ///
     /// # Errors
-    /// What could not be read.
-    pub async fn read(config: Option<&Path>, hub: &HubAccess) -> Result<Self, String> {
+    /// [`ListError`].
+    pub async fn read(config: Option<&Path>, hub: &HubAccess) -> Result<Self, ListError> {
         let configuration = config
             .map(|path| config_file::read(path, Overrides::of_a_reader()))
-            .transpose();
-        let configuration = configuration.map_err(|error| error.to_string())?;
+            .transpose()?;
         let server = configuration
             .as_ref()
             .map(|configuration| &configuration.server);
         let namespace = server.map(|server| server.cluster_resource_namespace.clone());
-        let namespace = namespace
-            .map_or_else(|| Namespace::new(DEFAULT_NAMESPACE), Ok)
-            .map_err(|error| error.to_string())?;
+        let namespace = namespace.map_or_else(|| Namespace::new(DEFAULT_NAMESPACE), Ok)?;
         let caller = server
             .map_or(DEFAULT_CALLER_AUDIENCE, |server| {
                 server.caller_audience.as_str()
@@ -109,12 +203,12 @@ impl ListedTargets {
     /// prefers the one with the audience.
     ///
     /// # Errors
-    /// The differences.
+    /// [`FindError`].
     pub async fn find(
         &self,
         address: &TargetAddress,
         audience: Option<&Audience>,
-    ) -> Result<&TargetCluster, String> {
+    ) -> Result<&TargetCluster, FindError> {
         let (mut differences, mut found) = (Vec::new(), None);
         for target in self
             .targets
@@ -126,25 +220,28 @@ impl ListedTargets {
                     return Ok(target);
                 }
                 Ok(()) => found = found.or(Some(target)),
-                Err(difference) => {
-                    differences.push(format!(
-                        "it differs from TargetCluster {} of {}: {difference}",
-                        target.name, self.place
-                    ));
-                }
+                Err(difference) => differences.push(TargetDifference {
+                    target: target.name.clone(),
+                    place: self.place.clone(),
+                    difference,
+                }),
             }
         }
         match found {
             Some(target) => Ok(target),
-            None if differences.is_empty() => Err(format!(
-                "no TargetCluster of {} has the address {:?}",
-                self.place, address.url
-            )),
-            None => Err(differences.join("; ")),
+            None if differences.is_empty() => Err(FindError::OtherAddress {
+                place: self.place.clone(),
+                url: address.url.clone(),
+            }),
+            None => Err(FindError::Differs(differences)),
         }
     }
 
-    async fn compare(&self, target: &TargetCluster, address: &TargetAddress) -> Result<(), String> {
+    async fn compare(
+        &self,
+        target: &TargetCluster,
+        address: &TargetAddress,
+    ) -> Result<(), Difference> {
         let ca_pem = self.ca_pem(target).await?;
         let claimed = ClaimedCluster {
             server: target.address.clone(),
@@ -157,58 +254,53 @@ impl ListedTargets {
                 .unwrap_or_default(),
             proxy_url: address.proxy_url.clone().unwrap_or_default(),
         };
-        PublicCluster::of(target, ca_pem.as_deref())
-            .is_what(&claimed)
-            .map_err(|difference| difference.to_string())
+        Ok(PublicCluster::of(target, ca_pem.as_deref()).is_what(&claimed)?)
     }
 
     /// Reads the CA certificates of a listed target, PEM.
     ///
     /// # Errors
-    /// The certificates could not be read.
-    pub async fn ca_pem(&self, target: &TargetCluster) -> Result<Option<String>, String> {
-        let failed = |how: String| {
-            format!(
-                "the CA certificates of TargetCluster {} could not be read: {how}",
-                target.name
-            )
-        };
+    /// [`TargetAuthorityError`].
+    pub async fn ca_pem(
+        &self,
+        target: &TargetCluster,
+    ) -> Result<Option<String>, TargetAuthorityError> {
+        let read = self.try_ca_pem(target).await;
+        read.map_err(|problem| TargetAuthorityError {
+            target: target.name.clone(),
+            problem,
+        })
+    }
+
+    async fn try_ca_pem(&self, target: &TargetCluster) -> Result<Option<String>, AuthorityProblem> {
         let pem = match &target.certificate {
             CertificateSource::System => return Ok(None),
             CertificateSource::Inline(pem) => pem.clone().into_bytes(),
             CertificateSource::Secret(name) => {
-                let client = client(&self.hub).await.map_err(failed)?;
+                let client = hub_client(&self.hub).await?;
                 let secrets = KubeCertificateSecrets::new(client, self.namespace.clone());
-                let entry = secrets
-                    .certificate(name)
-                    .await
-                    .map_err(|error| failed(error.to_string()))?;
-                entry.pem.ok_or_else(|| {
-                    failed(format!("Secret {}/{name} has no ca.crt", self.namespace))
+                let entry = secrets.certificate(name).await?;
+                entry.pem.ok_or_else(|| AuthorityProblem::Empty {
+                    namespace: self.namespace.clone(),
+                    name: name.clone(),
                 })?
             }
         };
-        let bundle = CaBundle::from_pem(&pem, SystemClock::start().now().wall)
-            .map_err(|error| failed(error.to_string()))?;
+        let bundle = CaBundle::from_pem(&pem, SystemClock::start().now().wall)?;
         Ok(Some(bundle.to_pem()))
     }
 }
 
-async fn client(hub: &HubAccess) -> Result<HubClient, String> {
-    let config = hub.config().await.map_err(|error| error.to_string())?;
-    HubClient::new(config).map_err(|error| error.to_string())
-}
-
 /// Reads every valid TargetCluster of the hub. The list is empty if the hub does not have the kind.
-async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, String> {
-    let client = client(hub).await?;
+async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, ListError> {
+    let client = hub_client(hub).await?;
     let (mut targets, mut next) = (Vec::new(), String::new());
     loop {
         let path = format!("{TARGET_CLUSTERS}?limit={PAGE}{next}");
         let list: Value = match client.get_object(&path, "list of TargetClusters").await {
             Ok(list) => list,
             Err(HubError::NotFound(_)) => return Ok(targets),
-            Err(error) => return Err(format!("listing the TargetClusters of the hub: {error}")),
+            Err(error) => return Err(error.into()),
         };
         // The items of a list do not state their kind.
         let items = list["items"].as_array().into_iter().flatten().map(|item| {
@@ -226,9 +318,7 @@ async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, String> {
             return Ok(targets);
         }
         if targets.len() > MAX_TARGETS {
-            return Err(format!(
-                "listing the TargetClusters of the hub: there are more than {MAX_TARGETS}"
-            ));
+            return Err(ListError::TooMany);
         }
         let encoded: String = url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
         next = format!("&continue={encoded}");

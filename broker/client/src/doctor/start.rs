@@ -8,8 +8,8 @@ use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
-use keyferry_hub::client::{HubAccess, HubClient};
-use keyferry_hub::ports::CertificateSecrets;
+use keyferry_hub::client::{self, HubAccess, HubClient};
+use keyferry_hub::ports::{CertificateSecrets, HubError};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{
     Cause, Entry, Evidence, FluxReady, Problem, Target, TokenEvidence, entry_for,
@@ -19,7 +19,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::listed::ListedTargets;
+use super::listed::{ListError, ListedTargets};
 use super::{TargetAddress, found_kubeconfig, secret_of};
 use crate::ClientError;
 use crate::checked_mint::{self, issuer_of};
@@ -298,7 +298,12 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
                 proxy_url,
             });
         }
-        Err(detail) => plan.problem = Some(problem(Reason::CertificateAuthorityInvalid, detail)),
+        Err(error) => {
+            plan.problem = Some(problem(
+                Reason::CertificateAuthorityInvalid,
+                error.to_string(),
+            ));
+        }
     }
     plan.held = match direct.token(access).await {
         Ok(token) => TokenEvidence::Token(token.token.expose_secret().as_bytes().to_vec()),
@@ -316,9 +321,9 @@ pub async fn from_target(name: &str, config: Option<&Path>, hub: &HubAccess) -> 
     let mut plan = Plan::named(format!("targetcluster/{name}"));
     let listed = match ListedTargets::read(config, hub).await {
         Ok(listed) => listed,
-        Err(detail) => {
+        Err(error) => {
             return Plan {
-                problem: Some(problem(Code::StartUnread, detail)),
+                problem: Some(problem(Code::StartUnread, error.to_string())),
                 ..plan
             };
         }
@@ -356,25 +361,37 @@ pub async fn from_target(name: &str, config: Option<&Path>, hub: &HubAccess) -> 
                 proxy_url,
             });
         }
-        Err(detail) => plan.problem = Some(problem(Reason::CertificateAuthorityInvalid, detail)),
+        Err(error) => {
+            plan.problem = Some(problem(
+                Reason::CertificateAuthorityInvalid,
+                error.to_string(),
+            ));
+        }
     }
     plan
+}
+
+/// Why the Secret of `certSecretRef` gives no CA certificates.
+#[derive(Debug, thiserror::Error)]
+enum SecretAuthorityError {
+    #[error(transparent)]
+    Client(#[from] client::ClientError),
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    #[error("the Secret of certSecretRef has no ca.crt")]
+    Empty,
 }
 
 async fn secret_authority(
     hub: &HubAccess,
     namespace: &Namespace,
     name: &ObjectName,
-) -> Result<Option<Vec<u8>>, String> {
+) -> Result<Option<Vec<u8>>, SecretAuthorityError> {
     let client = hub_client(hub).await?;
     let entry = KubeCertificateSecrets::new(client, namespace.clone())
         .certificate(name)
-        .await
-        .map_err(|error| error.to_string())?;
-    entry
-        .pem
-        .map(Some)
-        .ok_or_else(|| "the Secret of certSecretRef has no ca.crt".to_owned())
+        .await?;
+    entry.pem.map(Some).ok_or(SecretAuthorityError::Empty)
 }
 
 /// Builds a plan from a Secret of the hub that contains a kubeconfig.
@@ -390,7 +407,7 @@ pub async fn from_secret(
             plan.issuer = issuer_of(&client).await;
             read_secret(&client, namespace, name, key, &mut plan).await;
         }
-        Err(detail) => plan.problem = Some(problem(Code::StartUnread, detail)),
+        Err(error) => plan.problem = Some(problem(Code::StartUnread, error.to_string())),
     }
     plan
 }
@@ -447,15 +464,16 @@ pub(super) async fn read_secret(
         .decode(data.expose_secret())
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok());
-    match text
-        .ok_or("it is not text")
-        .and_then(|text| found_kubeconfig::read(&text))
-    {
+    let Some(text) = text else {
+        plan.problem = unusable("it is not text");
+        return;
+    };
+    match found_kubeconfig::read(&text) {
         Ok(found) => {
             plan.take(found);
             plan.target_is_tenants = true;
         }
-        Err(detail) => plan.problem = unusable(detail),
+        Err(error) => plan.problem = unusable(&error.to_string()),
     }
 }
 
@@ -481,7 +499,7 @@ impl Plan {
         let listed = ListedTargets::read(config, hub).await;
         match self.compare(&listed, permission).await {
             Ok(name) => self.target_name = name,
-            Err((cause, detail)) => {
+            Err(Problem { cause, detail }) => {
                 self.target = None;
                 self.to_issue = None;
                 self.refused = true;
@@ -505,12 +523,12 @@ impl Plan {
     /// Returns the name of the listed target, if the target is listed.
     async fn compare(
         &self,
-        listed: &Result<ListedTargets, String>,
+        listed: &Result<ListedTargets, ListError>,
         permission: Permission,
-    ) -> Result<Option<String>, (Cause, String)> {
+    ) -> Result<Option<String>, Problem> {
         let unlisted = |detail: String| {
-            (
-                Code::TargetNotListed.into(),
+            problem(
+                Code::TargetNotListed,
                 format!("{detail}. If this target is meant, give --allow-unlisted-target as well"),
             )
         };
@@ -518,8 +536,8 @@ impl Plan {
         if let (Ok(known), Some(audience)) = (listed, audience)
             && known.is_callers(audience)
         {
-            return Err((
-                Reason::AudienceIsHubs.into(),
+            return Err(problem(
+                Reason::AudienceIsHubs,
                 format!(
                     "{:?} is the audience of Keyferry's own callers",
                     audience.as_str()
@@ -527,12 +545,12 @@ impl Plan {
             ));
         }
         if audience.is_some_and(|audience| self.issuer.as_deref() == Some(audience.as_str())) {
-            let detail =
-                "its audience is the hub's issuer, so the token would be a credential of the hub"
-                    .to_owned();
-            return Err((Reason::AudienceIsHubs.into(), detail));
+            return Err(problem(
+                Reason::AudienceIsHubs,
+                "its audience is the hub's issuer, so the token would be a credential of the hub",
+            ));
         }
-        let unread = |error: &String| {
+        let unread = |error: &ListError| {
             unlisted(format!(
                 "it could not be compared with the listed targets: {error}"
             ))
@@ -574,7 +592,7 @@ impl Plan {
                 )
             }
             (Ok(found), _) => return Ok(Some(found.name.to_string())),
-            (Err(difference), _) => difference,
+            (Err(difference), _) => difference.to_string(),
         };
         if !permission.unlisted_target {
             return Err(unlisted(difference));
@@ -588,7 +606,7 @@ impl Plan {
                      sent only there",
                     other.name
                 );
-                Err((Code::TargetNotListed.into(), detail))
+                Err(problem(Code::TargetNotListed, detail))
             }
             None => Ok(None),
         }
@@ -596,9 +614,8 @@ impl Plan {
 }
 
 /// Creates a client of the hub.
-pub(super) async fn hub_client(hub: &HubAccess) -> Result<HubClient, String> {
-    let config = hub.config().await.map_err(|error| error.to_string())?;
-    HubClient::new(config).map_err(|error| error.to_string())
+pub(super) async fn hub_client(hub: &HubAccess) -> Result<HubClient, client::ClientError> {
+    HubClient::new(hub.config().await?)
 }
 
 async fn hub_issuer(hub: &HubAccess) -> Option<String> {

@@ -38,6 +38,23 @@ pub struct Greeting {
     pub minor: Option<Minor>,
 }
 
+/// Why a call to the target gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetCallError {
+    /// Nothing was sent.
+    #[error("the target was not asked")]
+    NotAsked,
+    /// The connection failed, or the target's certificate is not trusted.
+    #[error("{0}")]
+    Connection(String),
+    /// The target answered with an unexpected status.
+    #[error("the target answers with status {0}")]
+    Status(u16),
+    /// The body is not JSON.
+    #[error("the target's answer is not JSON")]
+    NotJson,
+}
+
 impl TargetCalls {
     /// Prepares calls to `address`.
     ///
@@ -148,7 +165,7 @@ impl TargetCalls {
             Fetched::Response(HttpResponse { status: 403, .. }) if impersonated.is_none() => {
                 Err(Identity::Known(String::new()))
             }
-            other => Err(Identity::Failed(odd(&other))),
+            other => Err(Identity::Failed(unexpected(other).to_string())),
         }
     }
 
@@ -194,7 +211,7 @@ impl TargetCalls {
             Fetched::Response(HttpResponse { status: 403, .. }) => {
                 Asked::No(format!("{what}: impersonating is not allowed"))
             }
-            other => Asked::Unknown(format!("{what}: {}", odd(&other))),
+            other => Asked::Unknown(format!("{what}: {}", unexpected(other))),
         }
     }
 
@@ -231,7 +248,7 @@ impl TargetCalls {
                 status: 200..=299,
                 body,
             }) => serde_json::from_slice::<Value>(&body).unwrap_or_default(),
-            other => return Asked::Unknown(odd(&other)),
+            other => return Asked::Unknown(unexpected(other).to_string()),
         };
         let own = answer["status"]["resourceRules"]
             .as_array()
@@ -254,15 +271,16 @@ impl TargetCalls {
     /// Sends a GET and parses the response as JSON.
     ///
     /// # Errors
-    /// What the target answered instead.
-    pub async fn get_json(&self, path: &str) -> Result<Value, String> {
+    /// [`TargetCallError`].
+    pub async fn get_json(&self, path: &str) -> Result<Value, TargetCallError> {
         match self
             .exchange(self.with_token(self.client.get(self.path(path)), None))
             .await
         {
-            Fetched::Response(HttpResponse { status: 200, body }) => serde_json::from_slice(&body)
-                .map_err(|_| "the target's answer is not JSON".to_owned()),
-            other => Err(odd(&other)),
+            Fetched::Response(HttpResponse { status: 200, body }) => {
+                serde_json::from_slice(&body).map_err(|_| TargetCallError::NotJson)
+            }
+            other => Err(unexpected(other)),
         }
     }
 
@@ -278,7 +296,7 @@ impl TargetCalls {
             Fetched::Response(HttpResponse { status: 403, .. }) => {
                 Asked::No("HEAD /livez/ping is forbidden".to_owned())
             }
-            other => Asked::Unknown(odd(&other)),
+            other => Asked::Unknown(unexpected(other).to_string()),
         }
     }
 
@@ -352,13 +370,11 @@ fn is_for_everybody(rule: &Value) -> bool {
     })
 }
 
-fn odd(fetched: &Fetched) -> String {
+fn unexpected(fetched: Fetched) -> TargetCallError {
     match fetched {
-        Fetched::NotTried => "the target was not asked".to_owned(),
-        Fetched::Unreachable(how) | Fetched::Untrusted(how) => how.clone(),
-        Fetched::Response(HttpResponse { status, .. }) => {
-            format!("the target answers with status {status}")
-        }
+        Fetched::NotTried => TargetCallError::NotAsked,
+        Fetched::Unreachable(how) | Fetched::Untrusted(how) => TargetCallError::Connection(how),
+        Fetched::Response(HttpResponse { status, .. }) => TargetCallError::Status(status),
     }
 }
 

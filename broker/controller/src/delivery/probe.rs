@@ -278,7 +278,7 @@ impl Deliveries {
         self.parts
             .admission_policy
             .checked()
-            .map_err(|gap| (Reason::AuthorUnchecked, gap))?;
+            .map_err(|gap| (Reason::AuthorUnchecked, gap.to_string()))?;
         let target = round
             .policy
             .targets

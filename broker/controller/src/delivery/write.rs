@@ -298,7 +298,7 @@ impl Deliveries {
             self.parts
                 .admission_policy
                 .checked()
-                .map_err(|gap| Hindrance::new(Reason::AuthorUnchecked, gap))?;
+                .map_err(|gap| Hindrance::new(Reason::AuthorUnchecked, gap.to_string()))?;
         }
         if round.access.probe == Probe::Require
             && let Some((reason, message)) = probe.hindrance()

@@ -65,22 +65,30 @@ fn number(digits: &str, numbers: Numbers) -> Option<Number> {
     }
 }
 
+/// The sentence with which Go's `encoding/json` or `strconv` refuses a claim.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct DecodeFault(pub(crate) String);
+
 /// Reads `json.Number` as go-oidc's `jsonTime` does: seconds since 1970. A fraction is cut off, and
 /// a text that is a number counts.
-pub(crate) fn seconds(value: &Json) -> Result<i64, String> {
+pub(crate) fn seconds(value: &Json) -> Result<i64, DecodeFault> {
     let digits = match value {
         Json::Number(digits) => digits,
-        Json::Null => return Err("strconv.ParseFloat: parsing \"\": invalid syntax".to_owned()),
+        Json::Null => {
+            let sentence = "strconv.ParseFloat: parsing \"\": invalid syntax";
+            return Err(DecodeFault(sentence.to_owned()));
+        }
         Json::Text(text) if matches!(Json::parse(text.as_bytes()), Ok(Json::Number(read)) if read == *text) => {
             text
         }
         Json::Text(text) => {
             let shown = keyferry_go_formats::quote::quote(&keyferry_go_formats::quote::quote(text));
-            return Err(format!(
+            return Err(DecodeFault(format!(
                 "json: invalid number literal, trying to unmarshal {shown} into Number"
-            ));
+            )));
         }
-        other => return Err(other.mismatch("json.Number")),
+        other => return Err(DecodeFault(other.mismatch("json.Number"))),
     };
     if let Ok(seconds) = digits.parse::<i64>() {
         return Ok(seconds);
@@ -92,9 +100,9 @@ pub(crate) fn seconds(value: &Json) -> Result<i64, String> {
         } else {
             i64::MIN
         }),
-        _ => Err(format!(
+        _ => Err(DecodeFault(format!(
             "strconv.ParseFloat: parsing {}: value out of range",
             keyferry_go_formats::quote::quote(digits)
-        )),
+        ))),
     }
 }

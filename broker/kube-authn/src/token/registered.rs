@@ -3,7 +3,7 @@
 
 use keyferry_go_formats::json::{Json, folds_to};
 
-use super::number::seconds;
+use super::number::{DecodeFault, seconds};
 use crate::Code;
 
 /// The registered claims that the verification uses.
@@ -60,7 +60,7 @@ impl Registered {
     }
 }
 
-fn fault(reason: String) -> RegisteredFault {
+fn fault(reason: DecodeFault) -> RegisteredFault {
     RegisteredFault {
         code: Code::ClaimsMalformed,
         message: format!("oidc: failed to unmarshal claims: {reason}"),
@@ -73,18 +73,18 @@ struct Reader {
     out: Registered,
     names: Vec<(String, String)>,
     sources: Vec<String>,
-    mismatch: Option<String>,
+    mismatch: Option<DecodeFault>,
 }
 
-fn in_field(value: &Json, strukt: &str, field: &str, target: &str) -> String {
-    format!(
+fn in_field(value: &Json, strukt: &str, field: &str, target: &str) -> DecodeFault {
+    DecodeFault(format!(
         "json: cannot unmarshal {} into Go struct field {strukt}.{field} of type {target}",
         value.kind()
-    )
+    ))
 }
 
 impl Reader {
-    fn field(&mut self, field: &str, value: &Json) -> Result<(), String> {
+    fn field(&mut self, field: &str, value: &Json) -> Result<(), DecodeFault> {
         match (field, value) {
             ("aud", _) => self.out.audience = audience(value)?,
             ("exp", _) => self.out.expiry = Some(time(value, field)?),
@@ -99,7 +99,7 @@ impl Reader {
         Ok(())
     }
 
-    fn wrong(&mut self, reason: String) {
+    fn wrong(&mut self, reason: DecodeFault) {
         self.mismatch.get_or_insert(reason);
     }
 
@@ -177,7 +177,7 @@ impl Reader {
     }
 }
 
-fn audience(value: &Json) -> Result<Vec<String>, String> {
+fn audience(value: &Json) -> Result<Vec<String>, DecodeFault> {
     match value {
         Json::Null => Ok(vec![String::new()]),
         Json::Text(text) => Ok(vec![text.clone()]),
@@ -192,7 +192,7 @@ fn audience(value: &Json) -> Result<Vec<String>, String> {
     }
 }
 
-fn time(value: &Json, field: &str) -> Result<i64, String> {
+fn time(value: &Json, field: &str) -> Result<i64, DecodeFault> {
     match value {
         Json::Bool(_) | Json::List(_) | Json::Object(_) => {
             Err(in_field(value, "idToken", field, "json.Number"))

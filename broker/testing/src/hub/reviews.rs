@@ -35,7 +35,7 @@ pub(super) async fn token(
             "user": verified.user,
             "audiences": verified.audiences,
         }),
-        Err(cause) => json!({"user": {}, "error": cause}),
+        Err(refusal) => json!({"user": {}, "error": refusal.to_string()}),
     };
     // A real answer repeats the token in its spec; no client needs it, so it is omitted.
     Ok(created("authentication.k8s.io/v1", "TokenReview", &status))

@@ -14,20 +14,45 @@ pub(super) struct Verified {
     pub(super) audiences: Vec<String>,
 }
 
+/// Why the hub does not accept a token; displayed as the text of `status.error` in a TokenReview.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    /// The token is not one of this hub's ServiceAccounts.
+    #[error("invalid bearer token")]
+    Unclaimed,
+    #[error("[invalid bearer token, failed to verify token signature]")]
+    Signature,
+    #[error(
+        "[invalid bearer token, token audiences {held:?} is invalid for the target audiences \
+         {wanted:?}]"
+    )]
+    Audiences {
+        held: Vec<String>,
+        wanted: Vec<String>,
+    },
+    #[error("[invalid bearer token, service account token has expired]")]
+    Expired,
+    #[error("[invalid bearer token, service account token is not valid yet]")]
+    NotYetValid,
+    #[error("[invalid bearer token, serviceaccounts {0:?} not found]")]
+    NoAccount(String),
+    #[error(
+        "[invalid bearer token, service account UID ({live}) does not match claim ({claimed})]"
+    )]
+    OtherUid { live: String, claimed: String },
+}
+
 /// Verifies signature, issuer, audience, times (60 s leeway, as a hub gives its own tokens) and
 /// that the ServiceAccount still lives. No wanted audience means the hub's own.
 ///
 /// # Errors
-/// The text of `status.error` in a TokenReview.
-pub(super) fn token(hub: &HubState, token: &str, wanted: &[String]) -> Result<Verified, String> {
-    let unclaimed = || "invalid bearer token".to_owned();
-    let refused = |cause: String| format!("[invalid bearer token, {cause}]");
-
-    let jws = Jws::parse(token).ok_or_else(unclaimed)?;
-    let account = Account::named_in(&jws, hub).ok_or_else(unclaimed)?;
+/// [`Refusal`].
+pub(super) fn token(hub: &HubState, token: &str, wanted: &[String]) -> Result<Verified, Refusal> {
+    let jws = Jws::parse(token).ok_or(Refusal::Unclaimed)?;
+    let account = Account::named_in(&jws, hub).ok_or(Refusal::Unclaimed)?;
     let keys = locked(&hub.keys).published();
     if !keys.iter().any(|jwk| jws.verified_by(jwk)) {
-        return Err(refused("failed to verify token signature".to_owned()));
+        return Err(Refusal::Signature);
     }
     let own = [hub.issuer.clone()];
     let held = if account.legacy {
@@ -42,14 +67,15 @@ pub(super) fn token(hub: &HubState, token: &str, wanted: &[String]) -> Result<Ve
         .cloned()
         .collect();
     if audiences.is_empty() {
-        return Err(refused(format!(
-            "token audiences {held:?} is invalid for the target audiences {wanted:?}"
-        )));
+        return Err(Refusal::Audiences {
+            held,
+            wanted: wanted.to_vec(),
+        });
     }
     if !account.legacy {
-        check_times(&jws, hub.now().as_second()).map_err(|cause| refused(cause.to_owned()))?;
+        check_times(&jws, hub.now().as_second())?;
     }
-    account.check_alive(hub).map_err(refused)?;
+    account.check_alive(hub)?;
     Ok(Verified {
         user: account.user(&jws),
         audiences,
@@ -58,14 +84,14 @@ pub(super) fn token(hub: &HubState, token: &str, wanted: &[String]) -> Result<Ve
 
 const LEEWAY: i64 = 60;
 
-fn check_times(jws: &Jws<'_>, now: i64) -> Result<(), &'static str> {
+fn check_times(jws: &Jws<'_>, now: i64) -> Result<(), Refusal> {
     let exp = jws.seconds("exp").unwrap_or(i64::MIN);
     if now > exp.saturating_add(LEEWAY) {
-        return Err("service account token has expired");
+        return Err(Refusal::Expired);
     }
     let nbf = jws.seconds("nbf").unwrap_or(i64::MIN);
     if now < nbf.saturating_sub(LEEWAY) {
-        return Err("service account token is not valid yet");
+        return Err(Refusal::NotYetValid);
     }
     Ok(())
 }
@@ -108,16 +134,16 @@ impl Account {
         })
     }
 
-    fn check_alive(&self, hub: &HubState) -> Result<(), String> {
+    fn check_alive(&self, hub: &HubState) -> Result<(), Refusal> {
         let live = hub
             .objects
             .get(Resource::ServiceAccounts, &self.namespace, &self.name);
         match live {
-            None => Err(format!("serviceaccounts {:?} not found", self.name)),
-            Some(live) if live.uid != self.uid => Err(format!(
-                "service account UID ({}) does not match claim ({})",
-                live.uid, self.uid
-            )),
+            None => Err(Refusal::NoAccount(self.name.clone())),
+            Some(live) if live.uid != self.uid => Err(Refusal::OtherUid {
+                live: live.uid.clone(),
+                claimed: self.uid.clone(),
+            }),
             Some(_) => Ok(()),
         }
     }

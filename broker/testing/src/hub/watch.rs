@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::access::Wanted;
 use super::callers::Caller;
 use super::object::{Object, Resource, Shape};
-use super::objects::Change;
+use super::objects::{Change, Expired};
 use super::state::HubState;
 use crate::status::ApiError;
 
@@ -207,7 +207,12 @@ impl Cursor {
             self.versions.borrow_and_update();
             match self.changes() {
                 Ok(lines) if lines.is_empty() => {}
-                answer => return Some(answer.unwrap_or_else(|error| error)),
+                Ok(lines) => return Some(lines),
+                Err(Expired) => {
+                    self.ended = true;
+                    let status = ApiError::expired(self.version).to_status();
+                    return Some(line("ERROR", &status));
+                }
             }
             tokio::select! {
                 changed = self.versions.changed() => changed.ok()?,
@@ -217,21 +222,17 @@ impl Cursor {
         None
     }
 
-    /// Returns lines for all changes since the last call; an ERROR line ends the watch.
-    fn changes(&mut self) -> Result<String, String> {
+    /// Returns lines for all changes since the last call.
+    fn changes(&mut self) -> Result<String, Expired> {
         let Selection {
             resource,
             namespace,
             ..
         } = &self.selection;
-        let found = self
-            .hub
-            .objects
-            .changes_since(*resource, namespace, self.version);
-        let Ok((changes, version)) = found else {
-            self.ended = true;
-            return Err(line("ERROR", &ApiError::expired(self.version).to_status()));
-        };
+        let (changes, version) =
+            self.hub
+                .objects
+                .changes_since(*resource, namespace, self.version)?;
         self.version = version;
         Ok(changes
             .iter()

@@ -33,6 +33,42 @@ struct ProviderState {
     keys: CachedKeys,
 }
 
+/// Why a signature was not verified.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SignatureError {
+    /// No known key verifies it.
+    #[error("failed to verify signature: failed to verify id token signature")]
+    NoKey,
+    /// The keys could not be fetched again.
+    #[error("failed to verify signature: fetching keys oidc: get keys failed: {0}")]
+    Keys(FetchError),
+}
+
+/// Why a document of the issuer cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error("{}", failure_text(.0))]
+    Http(reqwest::Error),
+    #[error("answered {0}")]
+    Status(reqwest::StatusCode),
+    #[error("the body is longer than {LARGEST} bytes")]
+    TooLong,
+    #[error("the body is no JSON")]
+    NotJson,
+    #[error(
+        "oidc: issuer did not match the issuer returned by provider, expected {expected:?} got \
+         {found:?}"
+    )]
+    OtherIssuer { expected: String, found: String },
+    #[error("provider did not return JWKS URL")]
+    NoJwksUri,
+    #[error("oidc: failed to decode keys: no member \"keys\"")]
+    NoKeys,
+    /// One key of an unknown type makes kube-apiserver drop the whole set.
+    #[error("oidc: failed to decode keys: unknown key type")]
+    UnknownKeyType,
+}
+
 impl Provider {
     pub(super) fn new(options: &TargetOptions) -> Result<Self, EmbeddedError> {
         let roots = Certificate::from_pem_bundle(options.discovery_ca_pem.as_bytes())
@@ -79,26 +115,25 @@ impl Provider {
 
     /// Verifies a signature with the cached keys. On a miss, reloads the keys if they are near the
     /// end of their freshness.
-    pub(super) async fn verify(&self, jws: &Jws<'_>) -> Result<(), String> {
-        let failed =
-            || "failed to verify signature: failed to verify id token signature".to_owned();
+    pub(super) async fn verify(&self, jws: &Jws<'_>) -> Result<(), SignatureError> {
         let mut known = self.known.lock().await;
         if known.keys.verify(jws) {
             return Ok(());
         }
         let Some(jwks_uri) = known.jwks_uri.clone() else {
-            return Err(failed());
+            return Err(SignatureError::NoKey);
         };
         if !known.keys.may_refetch((self.clock)()) {
-            return Err(failed());
+            return Err(SignatureError::NoKey);
         }
-        known.keys = self.read_keys(&jwks_uri).await.map_err(|cause| {
-            format!("failed to verify signature: fetching keys oidc: get keys failed: {cause}")
-        })?;
+        known.keys = self
+            .read_keys(&jwks_uri)
+            .await
+            .map_err(SignatureError::Keys)?;
         if known.keys.verify(jws) {
             return Ok(());
         }
-        Err(failed())
+        Err(SignatureError::NoKey)
     }
 
     async fn discover(&self) -> Option<String> {
@@ -111,15 +146,13 @@ impl Provider {
                     .unwrap_or_default()
             };
             if field("issuer") != self.issuer {
-                return Err(format!(
-                    "oidc: issuer did not match the issuer returned by provider, expected {:?} got \
-                     {:?}",
-                    self.issuer,
-                    field("issuer")
-                ));
+                return Err(FetchError::OtherIssuer {
+                    expected: self.issuer.clone(),
+                    found: field("issuer").to_owned(),
+                });
             }
             match field("jwks_uri") {
-                "" => Err("provider did not return JWKS URL".to_owned()),
+                "" => Err(FetchError::NoJwksUri),
                 uri => Ok(uri.to_owned()),
             }
         });
@@ -127,18 +160,17 @@ impl Provider {
             .ok()
     }
 
-    async fn read_keys(&self, jwks_uri: &str) -> Result<CachedKeys, String> {
+    async fn read_keys(&self, jwks_uri: &str) -> Result<CachedKeys, FetchError> {
         let read = self.read(jwks_uri).await;
         let found = read.and_then(|(document, headers)| {
             let keys = document.get("keys").and_then(Value::as_array);
-            let keys = keys.ok_or("oidc: failed to decode keys: no member \"keys\"")?;
-            // One key of an unknown type makes kube-apiserver drop the whole set.
+            let keys = keys.ok_or(FetchError::NoKeys)?;
             let known = |key: &Value| {
                 let kty = key.get("kty").and_then(Value::as_str);
                 matches!(kty, Some("EC" | "RSA" | "OKP" | "oct"))
             };
             if !keys.iter().all(known) {
-                return Err("oidc: failed to decode keys: unknown key type".to_owned());
+                return Err(FetchError::UnknownKeyType);
             }
             let fresh_until = fresh_until(&headers, (self.clock)());
             Ok(CachedKeys::new(keys.clone(), fresh_until))
@@ -147,22 +179,22 @@ impl Provider {
     }
 
     /// Sends one GET; accepts only a 200 with JSON that is not too long.
-    async fn read(&self, url: &str) -> Result<(Value, HeaderMap), String> {
-        let failed = |error: reqwest::Error| failure_text(&error.without_url());
+    async fn read(&self, url: &str) -> Result<(Value, HeaderMap), FetchError> {
+        let failed = |error: reqwest::Error| FetchError::Http(error.without_url());
         let mut response = self.client.get(url).send().await.map_err(failed)?;
         let status = response.status();
         if status != reqwest::StatusCode::OK {
-            return Err(format!("answered {status}"));
+            return Err(FetchError::Status(status));
         }
         let headers = response.headers().clone();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
             if body.len() + chunk.len() > LARGEST {
-                return Err(format!("the body is longer than {LARGEST} bytes"));
+                return Err(FetchError::TooLong);
             }
             body.extend_from_slice(&chunk);
         }
-        let document = serde_json::from_slice(&body).map_err(|_| "the body is no JSON")?;
+        let document = serde_json::from_slice(&body).map_err(|_| FetchError::NotJson)?;
         Ok((document, headers))
     }
 
@@ -170,14 +202,14 @@ impl Provider {
         &self,
         document: FetchedDocument,
         url: &str,
-        found: Result<T, String>,
-    ) -> Result<T, String> {
+        found: Result<T, FetchError>,
+    ) -> Result<T, FetchError> {
         let at: Timestamp = (self.clock)();
         locked(&self.fetches).push(Fetch {
             document,
             url: url.to_owned(),
             at,
-            failure: found.as_ref().err().cloned(),
+            failure: found.as_ref().err().map(ToString::to_string),
         });
         found
     }

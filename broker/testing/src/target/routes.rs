@@ -85,7 +85,7 @@ impl TargetState {
                 user: user.username.clone(),
             },
             Err(refusal) => Outcome::Rejected {
-                cause: refusal.text(),
+                cause: refusal.to_string(),
             },
         };
         locked(&self.seen).push(SeenRequest {
@@ -127,7 +127,7 @@ async fn review_token(
     );
     let status = match judged {
         Ok(user) => json!({"authenticated": true, "user": user, "audiences": [target.url]}),
-        Err(refusal) => json!({"user": {}, "error": refusal.text()}),
+        Err(refusal) => json!({"user": {}, "error": refusal.to_string()}),
     };
     Ok(created("TokenReview", &status))
 }

@@ -1,25 +1,61 @@
 //! The checks of one JWT authenticator, in the order and wording of kube-apiserver 1.36.
 
 use super::TargetState;
+use super::provider::SignatureError;
 use crate::identity::{AUTHENTICATED, UserInfo};
 use crate::jws::{ACCEPTED, Jws};
 
-/// Why a token was not accepted.
+/// Why a token was not accepted; displayed as the text of `status.error` in a TokenReview, and of
+/// the apiserver's log.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
     /// No authenticator claimed the token.
+    #[error("invalid bearer token")]
     Unclaimed,
-    /// The JWT authenticator refused it.
-    Because(String),
+    /// The keys' location was never read.
+    #[error("[invalid bearer token, oidc: authenticator not initialized]")]
+    NotInitialised,
+    /// The token failed a check.
+    #[error("[invalid bearer token, oidc: verify token: {0}]")]
+    Unverified(#[from] TokenError),
+    /// The token has no subject.
+    #[error("[invalid bearer token, oidc: parse username claims \"sub\": claim not present]")]
+    NoSubject,
+    /// A claim validation rule failed.
+    #[error(
+        "[invalid bearer token, oidc: error evaluating claim validation expression: validation \
+         expression '{expression}' failed: {message}]"
+    )]
+    Rule {
+        expression: String,
+        message: &'static str,
+    },
 }
 
-impl Refusal {
-    /// The text of `status.error` in a TokenReview, and of the apiserver's log.
-    pub(super) fn text(&self) -> String {
-        match self {
-            Self::Unclaimed => "invalid bearer token".to_owned(),
-            Self::Because(cause) => format!("[invalid bearer token, {cause}]"),
-        }
-    }
+/// The check that a token failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TokenError {
+    #[error(
+        "oidc: id token signed with unsupported algorithm, expected {} got {found:?}",
+        quoted(&ACCEPTED)
+    )]
+    Algorithm { found: String },
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    #[error("oidc: failed to unmarshal claims: aud is neither a string nor a list of them")]
+    MalformedAudience,
+    #[error("oidc: expected audience {expected:?} got {}", quoted(.found))]
+    OtherAudience {
+        expected: String,
+        found: Vec<String>,
+    },
+    #[error("oidc: token is expired (Token Expiry: {})", time_text(*.0))]
+    Expired(i64),
+    #[error("oidc: current time {now} before the nbf (not before) time: {}", time_text(*.not_before))]
+    NotYetValid {
+        now: jiff::Timestamp,
+        not_before: i64,
+    },
 }
 
 /// Verifies a token and returns its user.
@@ -29,19 +65,11 @@ pub(super) async fn token(target: &TargetState, token: &str) -> Result<UserInfo,
         return Err(Refusal::Unclaimed);
     }
     if !target.provider.initialised().await {
-        return Err(Refusal::Because(
-            "oidc: authenticator not initialized".to_owned(),
-        ));
+        return Err(Refusal::NotInitialised);
     }
-    let unverified = |cause| Refusal::Because(format!("oidc: verify token: {cause}"));
-    check_algorithm(&jws).map_err(unverified)?;
-    target.provider.verify(&jws).await.map_err(unverified)?;
-    let audiences = check_audience(&jws, &target.options.audience).map_err(unverified)?;
-    check_times(&jws, target.now()).map_err(unverified)?;
-    let subject = jws.claim("sub").ok_or_else(|| {
-        Refusal::Because("oidc: parse username claims \"sub\": claim not present".to_owned())
-    })?;
-    check_rules(target, subject, &audiences).map_err(Refusal::Because)?;
+    let audiences = check_token(target, &jws).await?;
+    let subject = jws.claim("sub").ok_or(Refusal::NoSubject)?;
+    check_rules(target, subject, &audiences)?;
     let user = UserInfo {
         username: format!("{}{subject}", target.options.username_prefix),
         groups: vec![AUTHENTICATED.to_owned()],
@@ -50,56 +78,50 @@ pub(super) async fn token(target: &TargetState, token: &str) -> Result<UserInfo,
     Ok(user.with_credential_id(jws.claim("jti")))
 }
 
-fn check_algorithm(jws: &Jws<'_>) -> Result<(), String> {
-    if ACCEPTED.contains(&jws.algorithm()) {
-        return Ok(());
+/// Checks everything that is signed except the claims that rules read; returns the audiences.
+async fn check_token(target: &TargetState, jws: &Jws<'_>) -> Result<Vec<String>, TokenError> {
+    if !ACCEPTED.contains(&jws.algorithm()) {
+        return Err(TokenError::Algorithm {
+            found: jws.algorithm().to_owned(),
+        });
     }
-    Err(format!(
-        "oidc: id token signed with unsupported algorithm, expected {} got {:?}",
-        quoted(&ACCEPTED),
-        jws.algorithm()
-    ))
+    target.provider.verify(jws).await?;
+    let audiences = check_audience(jws, &target.options.audience)?;
+    check_times(jws, target.now())?;
+    Ok(audiences)
 }
 
-fn check_audience(jws: &Jws<'_>, expected: &str) -> Result<Vec<String>, String> {
-    let audiences = jws
-        .audiences()
-        .ok_or("oidc: failed to unmarshal claims: aud is neither a string nor a list of them")?;
+fn check_audience(jws: &Jws<'_>, expected: &str) -> Result<Vec<String>, TokenError> {
+    let audiences = jws.audiences().ok_or(TokenError::MalformedAudience)?;
     if audiences.iter().any(|audience| audience == expected) {
         return Ok(audiences);
     }
-    Err(format!(
-        "oidc: expected audience {expected:?} got {}",
-        quoted(&audiences)
-    ))
+    Err(TokenError::OtherAudience {
+        expected: expected.to_owned(),
+        found: audiences,
+    })
 }
 
 /// Checks `exp` without leeway (equal still passes), and `nbf` with 60 s.
-fn check_times(jws: &Jws<'_>, now: jiff::Timestamp) -> Result<(), String> {
+fn check_times(jws: &Jws<'_>, now: jiff::Timestamp) -> Result<(), TokenError> {
     let expiry = jws.seconds("exp").unwrap_or(i64::MIN);
     if expiry < now.as_second() {
-        return Err(format!(
-            "oidc: token is expired (Token Expiry: {})",
-            time_text(expiry)
-        ));
+        return Err(TokenError::Expired(expiry));
     }
     let not_before = jws.seconds("nbf").unwrap_or(i64::MIN);
     if now.as_second() < not_before.saturating_sub(60) {
-        return Err(format!(
-            "oidc: current time {now} before the nbf (not before) time: {}",
-            time_text(not_before)
-        ));
+        return Err(TokenError::NotYetValid { now, not_before });
     }
     Ok(())
 }
 
 /// The claim validation rules that a target's configuration would carry.
-fn check_rules(target: &TargetState, subject: &str, audiences: &[String]) -> Result<(), String> {
-    let failed = |expression: &str, message: &str| {
-        Err(format!(
-            "oidc: error evaluating claim validation expression: \
-             validation expression '{expression}' failed: {message}"
-        ))
+fn check_rules(target: &TargetState, subject: &str, audiences: &[String]) -> Result<(), Refusal> {
+    let failed = |expression: &str, message| {
+        Err(Refusal::Rule {
+            expression: expression.to_owned(),
+            message,
+        })
     };
     if audiences.len() != 1 {
         return failed(
