@@ -304,8 +304,8 @@ pub(super) fn fix(error: &ClientError) -> Option<&'static str> {
             if error == "invalid_target" || error == "access_denied" =>
         {
             Some(
-                "the server does not say whether the access exists; ask its admin for the audit \
-                 record of this request",
+                "ask the server's admin for the audit record of this request; the answer is the \
+                 same whether or not the access exists",
             )
         }
         ClientError::Answer { error, .. }

@@ -199,7 +199,7 @@ pub fn main() -> ExitCode {
             let _ = error.print();
             let words: Vec<OsString> = std::env::args_os().skip(1).collect();
             if let Some(hint) = help::hint(error.kind(), &words) {
-                ui::note(&format!("hint: {hint}"));
+                ui::note(&format!("fix: {hint}"));
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }

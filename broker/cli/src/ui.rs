@@ -38,7 +38,7 @@ pub fn finish(text: &str) -> ExitCode {
 pub fn fail(error: &str, hint: Option<&str>) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "error: {}", plain(error));
     if let Some(hint) = hint {
-        let _ = writeln!(std::io::stderr(), "hint: {}", plain(hint));
+        let _ = writeln!(std::io::stderr(), "fix: {}", plain(hint));
     }
     ExitCode::FAILURE
 }

@@ -87,7 +87,7 @@ async fn another_server_gets_no_token() {
         cluster[member] = value;
         let said = failed(setup.run(&[], &info("v1", cluster)).await);
         assert!(
-            said.contains(problem) && said.contains("hint: take the cluster from"),
+            said.contains(problem) && said.contains("fix: take the cluster from"),
             "{said}"
         );
     }

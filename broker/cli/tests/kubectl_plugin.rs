@@ -227,7 +227,7 @@ fn a_forgotten_double_dash_is_named() {
     );
     assert!(
         said.contains("unexpected argument 'kubectl'")
-            && said.contains("hint: put -- before the command"),
+            && said.contains("fix: put -- before the command"),
         "{said}"
     );
 }

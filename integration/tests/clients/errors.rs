@@ -33,14 +33,14 @@ pub(crate) async fn errors_name_the_fix_and_nothing_secret(world: Arc<World>) ->
             &["token", "tenant-a/a"],
             &[
                 "no server and no configuration file",
-                "hint: give --server URL, or --config FILE",
+                "fix: give --server URL, or --config FILE",
             ],
         ),
         (
             &["token", "a", "--server", url],
             &[
                 "the access",
-                "hint: write NAME with -n NAMESPACE, or NAMESPACE/NAME",
+                "fix: write NAME with -n NAMESPACE, or NAMESPACE/NAME",
             ],
         ),
         (
@@ -134,7 +134,7 @@ pub(crate) async fn errors_name_the_fix_and_nothing_secret(world: Arc<World>) ->
             &[
                 "400 invalid_target",
                 "(request id ",
-                "hint: the server does not say whether the access exists",
+                "fix: ask the server's admin for the audit record",
             ],
         ),
         (

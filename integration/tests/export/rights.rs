@@ -20,7 +20,7 @@ pub(super) async fn two_paths_are_all(hub: Arc<ExportingHub>) -> TestResult {
         "{said}"
     );
     assert!(
-        said.contains("hint: bind ClusterRole system:service-account-issuer-discovery"),
+        said.contains("fix: bind ClusterRole system:service-account-issuer-discovery"),
         "{said}"
     );
     assert_eq!(
