@@ -48,7 +48,7 @@ pub(super) struct ExportArgs {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum AgentUpdateError {
+enum ExportRoundError {
     #[error(transparent)]
     Publish(#[from] PublishError),
     #[error(transparent)]
@@ -121,7 +121,7 @@ impl Exporter {
     }
 
     /// Reads the hub once and writes what changed.
-    async fn round(&self) -> Result<Vec<String>, AgentUpdateError> {
+    async fn round(&self) -> Result<Vec<String>, ExportRoundError> {
         self.publisher.refresh().await?;
         self.publisher.sync().await?;
         let published = self
@@ -148,11 +148,11 @@ impl Exporter {
                     }
                 }
                 Err(error) => {
-                    let told = error.to_string();
-                    if failing.as_ref() != Some(&told) {
+                    let message = error.to_string();
+                    if failing.as_ref() != Some(&message) {
                         tracing::error!(%error, hint = hint(&error), "the files stay as they are");
                     }
-                    failing = Some(told);
+                    failing = Some(message);
                 }
             }
             tokio::time::sleep(publish::INTERVAL).await;
@@ -168,12 +168,12 @@ fn summary(folder: &Path, changed: &[String]) -> String {
     }
 }
 
-fn hint(error: &AgentUpdateError) -> Option<&'static str> {
+fn hint(error: &ExportRoundError) -> Option<&'static str> {
     match error {
-        AgentUpdateError::Publish(error) if error.reason() == Reason::HubDiscoveryForbidden => {
+        ExportRoundError::Publish(error) if error.reason() == Reason::HubDiscoveryForbidden => {
             Some("bind ClusterRole system:service-account-issuer-discovery to this user of the hub")
         }
-        AgentUpdateError::Record(_) => Some(
+        ExportRoundError::Record(_) => Some(
             "the record names revoked keys; --without-record exports what the hub lists now, \
              including revoked keys",
         ),

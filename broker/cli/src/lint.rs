@@ -151,7 +151,7 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
             path.display()
         ));
     }
-    lines.push(format!("for {}", minor.told()));
+    lines.push(format!("for {}", minor.description()));
     lines.join("\n")
 }
 

@@ -24,7 +24,7 @@ impl MinorArgs {
     }
 
     /// Describes the release to the user, and whether it is the default.
-    pub(super) fn told(self) -> String {
+    pub(super) fn description(self) -> String {
         match self.given {
             Some(minor) => format!("Kubernetes {minor}"),
             None => format!(

@@ -276,7 +276,7 @@ impl Reach {
              object(s); this takes up to {longest} s"
         ));
         let from = clock.now().mono;
-        let mut told = Duration::ZERO;
+        let mut reported = Duration::ZERO;
         loop {
             let passed = clock.now().mono.saturating_sub(from);
             let undecided = || {
@@ -293,8 +293,8 @@ impl Reach {
             if !waits_for_targets && !waits_for_deliveries {
                 return;
             }
-            if passed.saturating_sub(told) >= PROGRESS_EVERY {
-                told = passed;
+            if passed.saturating_sub(reported) >= PROGRESS_EVERY {
+                reported = passed;
                 let names = undecided();
                 let shown = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
                 ui::note(&format!(

@@ -142,7 +142,7 @@ async fn configuration(args: &TrustArgs) -> Result<Option<Configuration>, Comman
 
 fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Printed, CommandError> {
     let minor = args.minor.minor();
-    let mut notes = vec![format!("for {}", args.minor.told())];
+    let mut notes = vec![format!("for {}", args.minor.description())];
     let mut entries = Vec::new();
     let mut own_issuers = Vec::new();
     if let Some(flags) = &args.from_oidc_flags {
@@ -212,13 +212,13 @@ fn check(
         .map_err(|fault| CommandError::new(format!("checking what would be printed: {fault}")))?;
     validate(&loaded.configuration, minor, own_issuers).map_err(|invalid| {
         let undetermined = invalid.undetermined.first().map(ToString::to_string);
-        let told = if invalid.errors.is_empty() {
+        let description = if invalid.errors.is_empty() {
             undetermined.unwrap_or_default()
         } else {
             invalid.message()
         };
         CommandError::new(format!(
-            "checking what would be printed: the target would refuse it: {told}"
+            "checking what would be printed: the target would refuse it: {description}"
         ))
     })?;
     for finding in lint(file.as_bytes(), minor, own_issuers) {

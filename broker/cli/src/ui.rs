@@ -1,7 +1,7 @@
 //! Terminal output. No other file prints.
 //!
 //! Results go to standard output, everything else to standard error. Errors start in lower case,
-//! have no final full stop, and may be followed by one hint. Colour is used only on a terminal.
+//! have no final full stop, and may be followed by one fix. Colour is used only on a terminal.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -34,7 +34,7 @@ pub fn finish(text: &str) -> ExitCode {
     }
 }
 
-/// Prints an error and its hint.
+/// Prints an error and its fix.
 pub fn fail(error: &str, hint: Option<&str>) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "error: {}", plain(error));
     if let Some(hint) = hint {

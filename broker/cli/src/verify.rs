@@ -141,7 +141,7 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
         .ok_or_else(|| CommandError::new("--auth-config is missing"))?;
     let bytes = local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES + 1)?;
     let about = About {
-        target: args.minor.told(),
+        target: args.minor.description(),
         file: path.display().to_string(),
         subject: String::new(),
         keys: "no keys were given".to_owned(),
@@ -159,14 +159,14 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
     };
     let subject = Subject::of(args, &loaded, now)?;
     let about = About {
-        subject: subject.told,
+        subject: subject.description,
         ..about
     };
     let (token, assumed) = match subject.token {
         Ok(token) => (token, subject.assumed),
         Err(undetermined) => return Ok((Report::of_undetermined(minor, &undetermined), about)),
     };
-    let (keys, told) = match keys(args, &loaded, &compiled, &token, now) {
+    let (keys, description) = match keys(args, &loaded, &compiled, &token, now) {
         Ok(keys) => keys,
         Err(KeysError::Undetermined(undetermined)) => {
             return Ok((Report::of_undetermined(minor, &undetermined), about));
@@ -179,7 +179,7 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
     Ok((
         report,
         About {
-            keys: told,
+            keys: description,
             compared,
             ..about
         },

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_target_behind_another_name_or_a_proxy_is_poked_too() {
+    async fn a_target_behind_another_name_or_a_proxy_refreshes_its_keys_too() {
         let (hub, target, token) = world().await;
         let (issuer, audience) = (
             Issuer::new(hub.issuer()).unwrap(),
@@ -154,17 +154,17 @@ mod tests {
         let (url, proxied) = proxy(target.url().trim_start_matches("https://").to_owned()).await;
         // Only the proxy can reach this address.
         let elsewhere = "https://localhost:1";
-        for poked in [
+        for target in [
             at(&target, target.url(), None, None),
             at(&target, target.url(), Some("localhost"), None),
             at(&target, elsewhere, None, Some(url.clone())),
         ] {
             assert!(matches!(
-                poked.takes(&token).await,
+                target.takes(&token).await,
                 ProbeAnswer::Accepted(_)
             ));
             assert_eq!(
-                poked
+                target
                     .refresh_keys(&issuer, &audience, SystemClock::start().now().wall)
                     .await,
                 ProbeAnswer::Refused

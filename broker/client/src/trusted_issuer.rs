@@ -67,7 +67,7 @@ struct Provider {
 }
 
 impl TrustedIssuer<'_> {
-    /// Fetches the key set anonymously: by https only, through the proxy of the environment, and
+    /// Fetches the key set anonymously: by https only, and
     /// following redirects.
     ///
     /// # Errors
@@ -146,10 +146,7 @@ async fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
     let problem = if error.is_timeout() {
         "it did not answer in time".to_owned()
     } else if error.is_connect() {
-        let place = error
-            .url()
-            .filter(|_| !is_proxied())
-            .and_then(Endpoint::of_url);
+        let place = error.url().and_then(Endpoint::of_url);
         ConnectionFault::of(error, place.as_ref()).await.text
     } else {
         "the answer broke off".to_owned()
@@ -158,14 +155,6 @@ async fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
         url: url.to_owned(),
         problem,
     }
-}
-
-/// Whether the environment may name a proxy. A failure may then be the proxy's, so its cause is not
-/// examined further.
-fn is_proxied() -> bool {
-    ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
-        .iter()
-        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ use tokio::sync::watch;
 /// Maintains the key sets until the task is dropped; `first_round` becomes true after the first
 /// check of all of them.
 pub async fn follow(
-    mut keeper: KeySetMaintainer,
+    mut maintainer: KeySetMaintainer,
     policy: PolicyReader,
     first_round: watch::Sender<bool>,
     mut reload_signal: ReloadSignal,
 ) {
     let mut changes = policy.changes();
     loop {
-        keeper.round(&policy.current()).await;
+        maintainer.round(&policy.current()).await;
         first_round.send_replace(true);
         tokio::select! {
             () = tokio::time::sleep(READ_EVERY) => {}

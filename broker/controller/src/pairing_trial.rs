@@ -35,7 +35,7 @@ pub struct PairingTrial {
 }
 
 enum Tried {
-    OwnedObject,
+    Refused,
     Missed(&'static str),
     /// The hub refused for another reason, or did not answer.
     Undecided,
@@ -75,7 +75,7 @@ impl PairingTrial {
             }
             // If no test is possible, trust the objects, unless an earlier test failed.
             Tried::Undecided if self.misses > 0 => None,
-            Tried::OwnedObject | Tried::Undecided => {
+            Tried::Refused | Tried::Undecided => {
                 self.held_at = Some(now);
                 self.misses = 0;
                 Some(Standing::Active)
@@ -109,7 +109,7 @@ impl PairingTrial {
         {
             // The token is dropped, and no cluster trusts its audience.
             Ok(_) => Tried::Missed(LET_THROUGH),
-            Err(error) if is_refusal_by_pairing(&error) => Tried::OwnedObject,
+            Err(error) if is_refusal_by_pairing(&error) => Tried::Refused,
             Err(_) => Tried::Undecided,
         }
     }

@@ -12,18 +12,22 @@ use keyferry_hub::self_review;
 /// Checks at the start and after each change of the policy, until the task is dropped.
 pub async fn follow(client: HubClient, policy: PolicyReader) {
     let mut changes = policy.changes();
-    let mut told = BTreeSet::new();
+    let mut warned = BTreeSet::new();
     loop {
-        look(&client, &policy, &mut told).await;
+        check_rights(&client, &policy, &mut warned).await;
         if changes.changed().await.is_err() {
             return;
         }
     }
 }
 
-/// Warns once per namespace. `None` in `told` stands for the whole hub.
-async fn look(client: &HubClient, policy: &PolicyReader, told: &mut BTreeSet<Option<Namespace>>) {
-    if told.contains(&None) {
+/// Warns once per namespace. `None` in `warned` stands for the whole hub.
+async fn check_rights(
+    client: &HubClient,
+    policy: &PolicyReader,
+    warned: &mut BTreeSet<Option<Namespace>>,
+) {
+    if warned.contains(&None) {
         return;
     }
     if let Ok(true) = self_review::may_mint_for_all(client, None).await {
@@ -33,7 +37,7 @@ async fn look(client: &HubClient, policy: &PolicyReader, told: &mut BTreeSet<Opt
              can write its configuration file can act as any of them; bind it per namespace with \
              resourceNames"
         );
-        told.insert(None);
+        warned.insert(None);
         return;
     }
     let namespaces: BTreeSet<Namespace> = policy
@@ -43,7 +47,7 @@ async fn look(client: &HubClient, policy: &PolicyReader, told: &mut BTreeSet<Opt
         .map(|access| access.namespace.clone())
         .collect();
     for namespace in namespaces {
-        if told.contains(&Some(namespace.clone())) {
+        if warned.contains(&Some(namespace.clone())) {
             continue;
         }
         if let Ok(true) = self_review::may_mint_for_all(client, Some(&namespace)).await {
@@ -53,7 +57,7 @@ async fn look(client: &HubClient, policy: &PolicyReader, told: &mut BTreeSet<Opt
                 "Keyferry's own account may mint for every ServiceAccount of this namespace; name \
                  those that it needs in the Role's resourceNames"
             );
-            told.insert(Some(namespace));
+            warned.insert(Some(namespace));
         }
     }
 }

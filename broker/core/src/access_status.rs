@@ -266,13 +266,34 @@ pub fn may_have_objects(status: &Value) -> bool {
         .any(|report| report.object.is_some() && !withdrawn.contains(&report.reason.as_str()))
 }
 
-/// The reports of the deliveries in a status. One that cannot be read does not hide the others.
+/// The reports of the deliveries in a status.
 fn deliveries(status: &Value) -> impl Iterator<Item = DeliveryStatus> {
     let reports = status.get("deliveries").and_then(Value::as_array);
-    reports
-        .into_iter()
-        .flatten()
-        .filter_map(|report| DeliveryStatus::deserialize(report).ok())
+    reports.into_iter().flatten().map(|report| {
+        DeliveryStatus::deserialize(report).unwrap_or_else(|_| readable_members(report))
+    })
+}
+
+/// What can be read of a report that does not fit its schema. Its object must still be found: it
+/// may hold a token.
+fn readable_members(report: &Value) -> DeliveryStatus {
+    let text = |member| {
+        report
+            .get(member)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    DeliveryStatus {
+        name: text("name").unwrap_or_default(),
+        delivery_type: text("type").unwrap_or_default(),
+        object: text("object"),
+        reason: text("reason").unwrap_or_default(),
+        message: text("message"),
+        expires_at: text("expiresAt"),
+        renew_at: text("renewAt"),
+        token_id: text("tokenID"),
+        key_id: text("keyID"),
+    }
 }
 
 /// Renames the report of an object that is no longer wanted but still exists, to a name that no

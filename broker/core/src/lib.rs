@@ -4,8 +4,8 @@
 //! and returns a value or a named error. It opens no socket, reads no file and asks no clock. The
 //! manifest's dependencies and `broker/cli/tests/architecture.rs` enforce this.
 //!
-//! Where to start: policy decisions are in [`authorise`]. The documents for callers and consumers are made in [`kubeconfig`],
-//! [`exec_credential`] and [`delivery`].
+//! Where to start: policy decisions are in [`authorise`]. The documents for callers and consumers
+//! are made in [`kubeconfig`], [`exec_credential`] and [`delivery`].
 
 pub mod access_status;
 pub mod admission_policy;

@@ -14,7 +14,7 @@ use crate::regular_file::{self, FileError};
 use crate::reload_signal::ReloadSignal;
 
 /// How long a file must stay unchanged before it is used.
-const ACTIVATION_DELAY: Duration = Duration::from_millis(100);
+const UNCHANGED_FOR: Duration = Duration::from_millis(100);
 /// How often the file is checked.
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -64,9 +64,9 @@ fn read_text(path: &Path) -> Result<String, ConfigFileError> {
 
 /// Reads the file twice, and returns its text if both are equal: half of a file can be a complete
 /// YAML stream that allows more.
-async fn read_active(path: &Path) -> Result<Option<String>, ConfigFileError> {
+async fn read_unchanged(path: &Path) -> Result<Option<String>, ConfigFileError> {
     let text = read_text(path)?;
-    tokio::time::sleep(ACTIVATION_DELAY).await;
+    tokio::time::sleep(UNCHANGED_FOR).await;
     Ok(Some(read_text(path)?).filter(|again| *again == text))
 }
 
@@ -99,7 +99,7 @@ pub async fn follow(
             _ = ticks.tick() => {}
             () = reload_signal.ordered() => {}
         }
-        let text = match read_active(&path).await {
+        let text = match read_unchanged(&path).await {
             Ok(Some(text)) => text,
             // The file is still being written; the next check reads it whole.
             Ok(None) => continue,
@@ -115,7 +115,7 @@ pub async fn follow(
             continue;
         }
         match parse(&path, &text, overrides.clone())
-            .and_then(|configuration| check_active(&path, configuration, &active))
+            .and_then(|configuration| check_against_active(&path, configuration, &active))
         {
             Ok(configuration) => {
                 report_server_changes(&active, &configuration.server);
@@ -139,7 +139,7 @@ pub async fn follow(
 /// Checks a new configuration against the running one. callerAudience changes only with a restart.
 /// Until then no target may use the active one, or the target's tokens would authenticate to
 /// Keyferry.
-fn check_active(
+fn check_against_active(
     path: &Path,
     configuration: Configuration,
     active: &ServerConfiguration,

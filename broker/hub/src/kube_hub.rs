@@ -64,8 +64,8 @@ impl KubeHub {
         gate: &Gate,
         call: impl Future<Output = Result<T, HubError>>,
     ) -> Result<T, HubError> {
-        let turn = tokio::time::timeout(PATIENCE, gate.in_flight.acquire()).await;
-        let _permit = turn
+        let permit = tokio::time::timeout(PATIENCE, gate.in_flight.acquire()).await;
+        let _permit = permit
             .map_err(|_| HubError::Busy)?
             .map_err(|_| HubError::Busy)?;
         gate.circuit.admit(self.clock.now())?;

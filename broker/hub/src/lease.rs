@@ -81,9 +81,11 @@ impl LeaderLease {
                 if let Some(leader) = self.other.leader(&self.holder, &spec, mono) {
                     return Ok(leader);
                 }
+                // Without a version, the write would be no compare-and-swap.
                 let version = object.metadata.resource_version;
+                let version = version.ok_or(HubError::Unreadable("Lease"))?;
                 self.client
-                    .replace::<_, Ignored>(&path, &self.object(version, wall), "Lease")
+                    .replace::<_, Ignored>(&path, &self.object(Some(version), wall), "Lease")
                     .await
             }
         };

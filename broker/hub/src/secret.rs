@@ -1,5 +1,5 @@
-//! A Secret as the hub returns it. Every Secret that Keyferry reads by its own rights is parsed
-//! here.
+//! A Secret as the hub returns it: those with CA certificates and those of the key journal are
+//! parsed here.
 
 use std::collections::BTreeMap;
 

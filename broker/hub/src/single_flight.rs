@@ -58,7 +58,7 @@ where
                 None => {
                     let (sender, answer) = watch::channel(None);
                     under_way.insert(key.clone(), answer.clone());
-                    let landing = Landing {
+                    let guard = CallGuard {
                         under_way: Arc::clone(&self.under_way),
                         key,
                     };
@@ -67,7 +67,7 @@ where
                         let value = call.await;
                         // Removed before the result is sent, so that a later caller cannot join a
                         // call that has ended.
-                        drop(landing);
+                        drop(guard);
                         sender.send_replace(Some(value));
                     });
                     answer
@@ -93,12 +93,12 @@ where
 }
 
 /// Removes the call from the map on drop, even if its task panics.
-struct Landing<K: Eq + Hash, V> {
+struct CallGuard<K: Eq + Hash, V> {
     under_way: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
     key: K,
 }
 
-impl<K: Eq + Hash, V> Drop for Landing<K, V> {
+impl<K: Eq + Hash, V> Drop for CallGuard<K, V> {
     fn drop(&mut self) {
         lock(&self.under_way).remove(&self.key);
     }
@@ -127,40 +127,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_want_it_and_one_call_is_made() {
-        let (flights, calls) = (SingleFlight::default(), Arc::new(AtomicUsize::new(0)));
-        let waits = (0..10_000).map(|_| flights.join("key", || slow(Arc::clone(&calls))));
+        let (shared, calls) = (SingleFlight::default(), Arc::new(AtomicUsize::new(0)));
+        let waits = (0..10_000).map(|_| shared.join("key", || slow(Arc::clone(&calls))));
         let answers = join_all(waits).await;
         assert!(answers.into_iter().all(|answer| answer == Ok(7)));
         assert_eq!(calls.load(Ordering::SeqCst), 1);
-        assert!(flights.is_empty());
+        assert!(shared.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_caller_hangs_up_and_the_call_goes_on() {
-        let (flights, calls) = (
+        let (shared, calls) = (
             Arc::new(SingleFlight::default()),
             Arc::new(AtomicUsize::new(0)),
         );
         let first = tokio::spawn({
-            let (flights, calls) = (Arc::clone(&flights), Arc::clone(&calls));
-            async move { flights.join("key", || slow(calls)).await }
+            let (shared, calls) = (Arc::clone(&shared), Arc::clone(&calls));
+            async move { shared.join("key", || slow(calls)).await }
         });
-        while flights.is_empty() {
+        while shared.is_empty() {
             tokio::task::yield_now().await;
         }
         first.abort();
-        assert_eq!(
-            flights.join("key", || slow(Arc::clone(&calls))).await,
-            Ok(7)
-        );
+        assert_eq!(shared.join("key", || slow(Arc::clone(&calls))).await, Ok(7));
         assert_eq!(calls.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]
     async fn a_panic_loses_one_call_and_frees_the_key() {
-        let flights: SingleFlight<&str, usize> = SingleFlight::default();
-        let lost = flights.join("key", || async { panic!("on purpose") }).await;
+        let shared: SingleFlight<&str, usize> = SingleFlight::default();
+        let lost = shared.join("key", || async { panic!("on purpose") }).await;
         assert_eq!(lost, Err(SharedCallLost));
-        assert_eq!(flights.join("key", || async { 1 }).await, Ok(1));
+        assert_eq!(shared.join("key", || async { 1 }).await, Ok(1));
     }
 }

@@ -58,35 +58,35 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_tenants_crowd_keeps_nobody_else_waiting() {
-        let turns = TenantLimit::default();
+        let limit = TenantLimit::default();
         let (crowd, other) = (
             Namespace::new("crowd").unwrap(),
             Namespace::new("other").unwrap(),
         );
         let mut held = Vec::new();
         for _ in 0..PER_NAMESPACE {
-            held.push(turns.take(&crowd).await.unwrap());
+            held.push(limit.take(&crowd).await.unwrap());
         }
         assert!(
-            turns.take(&crowd).await.is_none(),
+            limit.take(&crowd).await.is_none(),
             "one too many gives up after a while"
         );
-        assert!(turns.take(&other).await.is_some());
+        assert!(limit.take(&other).await.is_some());
         held.pop();
-        assert!(turns.take(&crowd).await.is_some());
+        assert!(limit.take(&crowd).await.is_some());
     }
 
     #[tokio::test]
     async fn empty_lanes_are_cleared_away() {
-        let turns = TenantLimit::default();
+        let limit = TenantLimit::default();
         for number in 0..LANES * 2 {
             drop(
-                turns
+                limit
                     .take(&Namespace::new(format!("n{number}")).unwrap())
                     .await
                     .unwrap(),
             );
         }
-        assert!(turns.lanes.lock().len() <= LANES + 1);
+        assert!(limit.lanes.lock().len() <= LANES + 1);
     }
 }

@@ -60,7 +60,7 @@ pub struct AudienceGuard {
     /// Whether any audience was ever found to be the hub's. Almost everywhere none is, and then
     /// requests skip the lookup.
     any_hubs: Arc<AtomicBool>,
-    flights: SingleFlight<Audience, Result<(), Reason>>,
+    calls: SingleFlight<Audience, Result<(), Reason>>,
 }
 
 impl AudienceGuard {
@@ -84,7 +84,7 @@ impl AudienceGuard {
             canary,
             findings,
             any_hubs: Arc::default(),
-            flights: SingleFlight::default(),
+            calls: SingleFlight::default(),
         }
     }
 
@@ -101,7 +101,7 @@ impl AudienceGuard {
         {
             return finding.verdict;
         }
-        self.flights
+        self.calls
             .join(audience.clone(), || self.find_out(audience.clone()))
             .await
             .unwrap_or(Err(Reason::HubUnreachable))
@@ -179,11 +179,11 @@ impl AudienceGuard {
         );
         async move {
             // Another test may have ended between the cache lookup and the start of this one.
-            if let Some(landed) = findings
+            if let Some(known) = findings
                 .get(&audience)
-                .filter(|landed| !landed.until.passed(clock.now()))
+                .filter(|known| !known.until.passed(clock.now()))
             {
-                return landed.verdict;
+                return known.verdict;
             }
             let Some(uid) = uid else {
                 tracing::error!(reason = %Reason::AudienceUnchecked, canary = %canary, "the canary \

@@ -14,8 +14,8 @@ use keyferry_keys::tracked_keys::KeyActivation;
 
 use crate::publication::Publisher;
 
-/// The purpose of a TokenRequest. Only [`TokenPurpose::Granted`], with the authoriser's proof, gives a
-/// token that may be issued.
+/// The purpose of a TokenRequest. Only [`TokenPurpose::Granted`], with the authoriser's proof,
+/// gives a token that may be issued.
 #[derive(Clone, Copy)]
 pub enum TokenPurpose<'a> {
     /// A token for a granted request.

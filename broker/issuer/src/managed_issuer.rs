@@ -1,8 +1,8 @@
 //! Keyferry's managed issuers: the published documents and the signers.
 //!
-//! A background task ([`KeySetMaintainer`]) reloads each target's key set regularly and stores the result
-//! here as a whole. Requests use only the stored result; they never read a Secret and never see a
-//! key.
+//! A background task ([`KeySetMaintainer`]) reloads each target's key set regularly and stores the
+//! result here as a whole. Requests use only the stored result; they never read a Secret and never
+//! see a key.
 
 mod consent;
 mod keyring;

@@ -123,7 +123,7 @@ pub struct Mint {
     parts: Arc<MintParts>,
     held: CachedTokens,
     failures: Cache<(MintKey, Option<Uid>), (Reason, Deadline)>,
-    flights: Arc<SingleFlight<MintKey, Result<Arc<BoundToken>, Reason>>>,
+    calls: Arc<SingleFlight<MintKey, Result<Arc<BoundToken>, Reason>>>,
 }
 
 impl Mint {
@@ -137,7 +137,7 @@ impl Mint {
             parts: Arc::new(parts),
             held: CachedTokens::default(),
             failures,
-            flights: Arc::default(),
+            calls: Arc::default(),
         }
     }
 
@@ -207,7 +207,7 @@ impl Mint {
         }
         let call = || self.clone().mint_unless_landed(key.clone(), grant.clone());
         match self
-            .flights
+            .calls
             .join(key.clone(), call)
             .await
             .unwrap_or(Err(Reason::MintFailed))
@@ -302,7 +302,7 @@ impl Mint {
         grant: Grant,
     ) -> Result<Arc<BoundToken>, Reason> {
         let most = lifetime::greatest_min_ttl(grant.pair().lifetime());
-        let landed = {
+        let outcome = {
             let published = self.parts.publisher.look();
             let gate = match grant.pair().issuer() {
                 TokenIssuer::Hub => {
@@ -312,7 +312,7 @@ impl Mint {
             };
             self.held.get(&key, most, self.parts.clock.now(), &gate)
         };
-        match landed {
+        match outcome {
             Some(token) => Ok(token),
             None if self.active_in(&key).is_some() => Err(Reason::KeySettling),
             None => self.mint(key, grant).await,
@@ -394,7 +394,7 @@ impl Mint {
                 // A failure leaves the cached token: it is valid until it expires, and the next run
                 // tries again.
                 let renewed = this
-                    .flights
+                    .calls
                     .join(key.clone(), || again.mint(key, grant))
                     .await;
                 if let Ok(Err(reason)) = renewed

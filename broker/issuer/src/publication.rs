@@ -1,5 +1,5 @@
-//! The discovery documents that targets fetch: the hub's keys as [`TrackedKeys`] judges them, rendered
-//! once per change, and kept through every failure of the hub.
+//! The discovery documents that targets fetch: the hub's keys as [`TrackedKeys`] judges them,
+//! rendered once per change, and kept through every failure of the hub.
 
 mod document;
 mod events;
@@ -64,12 +64,12 @@ pub struct PublisherParts {
 #[derive(Clone)]
 pub struct Publisher {
     parts: Arc<PublisherParts>,
-    book: Arc<Mutex<Option<TrackedKeys>>>,
+    tracked: Arc<Mutex<Option<TrackedKeys>>>,
     leads: Arc<AtomicBool>,
     published: PublicationReader,
     readings: Arc<SingleFlight<(), Result<(), PublishError>>>,
     unknown_key: Arc<Mutex<Option<Duration>>>,
-    told: Arc<Mutex<BTreeMap<EventSource, Vec<KeyEvent>>>>,
+    reported: Arc<Mutex<BTreeMap<EventSource, Vec<KeyEvent>>>>,
     /// Allows one exchange with the shared key journal at a time.
     syncing: Arc<tokio::sync::Mutex<()>>,
 }
@@ -81,12 +81,12 @@ impl Publisher {
         let leads = !parts.records.is_shared();
         Self {
             parts: Arc::new(parts),
-            book: Arc::default(),
+            tracked: Arc::default(),
             leads: Arc::new(AtomicBool::new(leads)),
             published: PublicationReader::default(),
             readings: Arc::default(),
             unknown_key: Arc::default(),
-            told: Arc::default(),
+            reported: Arc::default(),
             syncing: Arc::default(),
         }
     }
@@ -158,14 +158,14 @@ impl Publisher {
         if let Err(reason) = self.refresh_for_unknown_key(self.parts.clock.now()).await {
             tracing::warn!(%reason, "the hub signed with a key that is not published");
         }
-        self.change(EventSource::Hub, |book, now| book.vouch(kid, now));
+        self.change(EventSource::Hub, |tracked, now| tracked.vouch(kid, now));
         self.sync_if_changed().await;
     }
 
     /// Notes that a token signed by `kid` was issued and expires at `expires`.
     pub fn signed(&self, kid: &str, expires: jiff::Timestamp) {
-        if let Some(book) = self.lock().as_mut() {
-            book.signed(kid, self.parts.clock.now().wall, expires);
+        if let Some(tracked) = self.lock().as_mut() {
+            tracked.signed(kid, self.parts.clock.now().wall, expires);
         }
     }
 
@@ -173,8 +173,8 @@ impl Publisher {
     pub fn activation(&self, kid: &str) -> KeyActivation {
         self.lock()
             .as_ref()
-            .map_or(KeyActivation::Unpublished, |book| {
-                book.activation(kid, self.parts.clock.now())
+            .map_or(KeyActivation::Unpublished, |tracked| {
+                tracked.activation(kid, self.parts.clock.now())
             })
     }
 
@@ -182,14 +182,14 @@ impl Publisher {
     pub fn is_current(&self) -> bool {
         self.lock()
             .as_ref()
-            .is_some_and(|book| book.is_current(self.parts.clock.now()))
+            .is_some_and(|tracked| tracked.is_current(self.parts.clock.now()))
     }
 
     /// Returns the number of published keys that this process has not seen at the hub itself.
     pub fn unconfirmed(&self) -> usize {
         self.lock()
             .as_ref()
-            .map_or(0, |book| book.unconfirmed(self.parts.clock.now()))
+            .map_or(0, |tracked| tracked.unconfirmed(self.parts.clock.now()))
     }
 
     fn take_in(&self, answers: Vec<EndpointAnswer>) -> Result<(), PublishError> {
@@ -216,8 +216,8 @@ impl Publisher {
             return Err(fault.unwrap_or(PublishError::SharedCallLost));
         }
         let leads = self.leads.load(Ordering::Relaxed);
-        self.change(EventSource::Hub, |book, now| {
-            book.observe(&reading, leads, now)
+        self.change(EventSource::Hub, |tracked, now| {
+            tracked.observe(&reading, leads, now)
         });
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Publisher {
         let known = self
             .lock()
             .as_ref()
-            .map(|book| book.issuer().clone())
+            .map(|tracked| tracked.issuer().clone())
             .or_else(|| self.parts.pinned.clone());
         let issuer = known.map_or_else(|| stated_issuer(&documents.metadata), Ok)?;
         ProviderMetadata::from_upstream(&documents.metadata, issuer.as_str())
@@ -243,9 +243,9 @@ impl Publisher {
     }
 
     fn open_book(&self, issuer: Issuer) {
-        let mut book = self.lock();
-        if book.is_none() {
-            *book = Some(TrackedKeys::new(
+        let mut tracked = self.lock();
+        if tracked.is_none() {
+            *tracked = Some(TrackedKeys::new(
                 issuer,
                 self.parts.activation_delay,
                 self.parts.records.is_shared(),
@@ -256,10 +256,14 @@ impl Publisher {
     /// Publishes again, because keys can expire even while the hub does not answer.
     fn publish_again(&self) {
         let now = self.parts.clock.now();
-        let book = self.lock();
-        let Some(book) = book.as_ref() else { return };
-        self.publish(book, now);
-        self.parts.metrics.unconfirmed_keys(book.unconfirmed(now));
+        let tracked = self.lock();
+        let Some(tracked) = tracked.as_ref() else {
+            return;
+        };
+        self.publish(tracked, now);
+        self.parts
+            .metrics
+            .unconfirmed_keys(tracked.unconfirmed(now));
     }
 
     /// Changes the tracked keys, reports the events and publishes the result.
@@ -269,22 +273,24 @@ impl Publisher {
         change: impl FnOnce(&mut TrackedKeys, Moment) -> Vec<KeyEvent>,
     ) {
         let now = self.parts.clock.now();
-        let mut book = self.lock();
-        let Some(book) = book.as_mut() else { return };
-        self.tell(place, change(book, now));
-        self.publish(book, now);
+        let mut tracked = self.lock();
+        let Some(tracked) = tracked.as_mut() else {
+            return;
+        };
+        self.report(place, change(tracked, now));
+        self.publish(tracked, now);
     }
 
-    fn publish(&self, book: &TrackedKeys, now: Moment) {
-        if !book
+    fn publish(&self, tracked: &TrackedKeys, now: Moment) {
+        if !tracked
             .revoked()
             .eq(self.published.revoked.load().iter().map(String::as_str))
         {
             self.published
                 .revoked
-                .store(Arc::new(book.revoked().map(str::to_owned).collect()));
+                .store(Arc::new(tracked.revoked().map(str::to_owned).collect()));
         }
-        let Some(keys) = book.served(now) else {
+        let Some(keys) = tracked.served(now) else {
             self.published.current.store(None);
             return;
         };
@@ -293,24 +299,24 @@ impl Publisher {
             Some(before) => (before.metadata.clone(), before.jwks.clone()),
             None => {
                 let metadata = discovery::render(
-                    book.issuer().as_str(),
+                    tracked.issuer().as_str(),
                     &self.parts.public_url.jwks_uri(),
                     &keys,
                 );
                 let jwks = Document::new(keys.to_bytes());
-                tracing::info!(issuer = %book.issuer(), keys = keys.len(), sha256 = %jwks.sha256, "the published key set changed");
+                tracing::info!(issuer = %tracked.issuer(), keys = keys.len(), sha256 = %jwks.sha256, "the published key set changed");
                 (Document::new(metadata), jwks)
             }
         };
-        let from = |kid: &str| match book.activation(kid, now) {
+        let from = |kid: &str| match tracked.activation(kid, now) {
             KeyActivation::Active => Some(now.mono),
             // Not recorded yet, or never: evaluated again with every change.
-            _ if !book.is_recorded(kid) => None,
+            _ if !tracked.is_recorded(kid) => None,
             KeyActivation::After(left) => Some(now.mono.saturating_add(left)),
             KeyActivation::Unpublished | KeyActivation::Revoked => None,
         };
         let activations = keys.kids().map(|kid| (kid.to_owned(), from(kid))).collect();
-        let (issuer, authenticating) = (book.issuer().clone(), book.authenticating(now));
+        let (issuer, authenticating) = (tracked.issuer().clone(), tracked.authenticating(now));
         self.published.current.store(Some(Arc::new(Published {
             issuer,
             keys,
@@ -322,9 +328,9 @@ impl Publisher {
     }
 
     /// Reports each event once for as long as it lasts.
-    fn tell(&self, place: EventSource, events: Vec<KeyEvent>) {
-        let mut told = self.told.lock();
-        let before = told.insert(place, events.clone()).unwrap_or_default();
+    fn report(&self, place: EventSource, events: Vec<KeyEvent>) {
+        let mut reported = self.reported.lock();
+        let before = reported.insert(place, events.clone()).unwrap_or_default();
         for event in events.iter().filter(|event| !before.contains(event)) {
             events::to_log(event);
             if let Some(reason) = events::alarm(event) {
@@ -337,14 +343,14 @@ impl Publisher {
     #[cfg(any(test, feature = "testing"))]
     #[allow(clippy::unwrap_used, reason = "a test names a key that there is")]
     pub fn revoke_for_test(&self, kid: &str) {
-        self.change(EventSource::Record, |book, now| {
-            let journal = book.snapshot().with_revoked(kid, now.wall).unwrap();
-            book.adopt(&journal, keyferry_keys::tracked_keys::Origin::Sealed, now)
+        self.change(EventSource::Record, |tracked, now| {
+            let journal = tracked.snapshot().with_revoked(kid, now.wall).unwrap();
+            tracked.adopt(&journal, keyferry_keys::tracked_keys::Origin::Sealed, now)
         });
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<TrackedKeys>> {
-        self.book.lock()
+        self.tracked.lock()
     }
 }
 

@@ -104,10 +104,11 @@ pub enum KeyActivation {
 }
 
 impl TrackedKeys {
-    /// Makes the tracked keys without keys.
+    /// Starts without any key.
     ///
-    /// `activation_delay` is the activation delay ([`keyferry_api::lifetime::activation_delay`]). If `shared` is false, no
-    /// other replica shares a journal with this process.
+    /// `activation_delay` is how long a key must have been published before it is active
+    /// ([`keyferry_api::lifetime::activation_delay`]). If `shared` is false, no other replica shares
+    /// a journal with this process.
     pub fn new(issuer: Issuer, activation_delay: Duration, shared: bool) -> Self {
         Self {
             issuer,

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// stops issuances and nothing else.
 pub struct AuditLog {
     queue: Arc<AuditQueue>,
-    carrier: JoinHandle<()>,
+    writer: JoinHandle<()>,
 }
 
 /// The queue of submitted lines.
@@ -90,14 +90,14 @@ impl AuditLog {
         std::thread::spawn(move || write_all(sink, &taken));
         Self {
             queue: Arc::clone(&queue),
-            carrier: tokio::spawn(carry(queue, orders)),
+            writer: tokio::spawn(write_batches(queue, orders)),
         }
     }
 }
 
 impl Drop for AuditLog {
     fn drop(&mut self) {
-        self.carrier.abort();
+        self.writer.abort();
     }
 }
 
@@ -213,7 +213,7 @@ impl Drop for Closing {
 }
 
 /// Sends the queued lines to the thread in batches, and reports the results to the callers.
-async fn carry(queue: Arc<AuditQueue>, thread: std::sync::mpsc::Sender<AuditBatch>) {
+async fn write_batches(queue: Arc<AuditQueue>, thread: std::sync::mpsc::Sender<AuditBatch>) {
     let _closing = Closing(Arc::clone(&queue));
     loop {
         queue.submitted.notified().await;

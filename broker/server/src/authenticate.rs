@@ -40,7 +40,7 @@ pub struct Authenticator {
     publisher: Publisher,
     callers: CallerSettings,
     hash_key: hmac::Key,
-    flights: SingleFlight<TokenKey, Result<VerifiedCaller, Failure>>,
+    calls: SingleFlight<TokenKey, Result<VerifiedCaller, Failure>>,
 }
 
 impl Authenticator {
@@ -68,7 +68,7 @@ impl Authenticator {
             publisher,
             callers,
             hash_key,
-            flights: SingleFlight::default(),
+            calls: SingleFlight::default(),
         }
     }
 
@@ -145,7 +145,7 @@ impl Authenticator {
         known: Option<CachedReview>,
     ) -> Result<Authentication, Reason> {
         match self
-            .flights
+            .calls
             .join(key, || {
                 Arc::clone(&self.reviewer).review(key, token.keep(), rules)
             })

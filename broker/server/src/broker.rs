@@ -345,7 +345,7 @@ impl Broker {
         let min_ttl = request.min_ttl.unwrap_or_default();
         if min_ttl > lifetime::greatest_min_ttl(grant.pair().lifetime()) {
             let most = lifetime::greatest_min_ttl(grant.pair().lifetime()).as_secs();
-            return Err(told(
+            return Err(detailed(
                 Reason::RequestInvalid,
                 format!("min_ttl may be at most {most} for this target"),
             ));
@@ -376,7 +376,7 @@ impl Broker {
                 "min_ttl is more than the lifetime of the hub's tokens: this one has {} s left",
                 usable.as_secs()
             );
-            return Err(told(Reason::RequestInvalid, detail));
+            return Err(detailed(Reason::RequestInvalid, detail));
         }
         Ok(Granted {
             issue: Issuance {
@@ -466,16 +466,16 @@ impl Broker {
                  {MANAGED_ISSUER_FIX}",
                 published.issuer
             );
-            return Err(told(Reason::IssuerCollision, detail));
+            return Err(detailed(Reason::IssuerCollision, detail));
         }
         match self.parts.targets.readiness(target) {
             Readiness::Ready(ca_pem) => Ok(ca_pem),
-            Readiness::NotReady { reason, message } => Err(told(reason, message)),
+            Readiness::NotReady { reason, message } => Err(detailed(reason, message)),
         }
     }
 }
 
-fn told(reason: Reason, detail: String) -> Refusal {
+fn detailed(reason: Reason, detail: String) -> Refusal {
     Refusal {
         reason,
         detail: Some(detail),

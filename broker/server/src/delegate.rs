@@ -53,7 +53,7 @@ pub struct Delegations {
     metrics: Metrics,
     max_stale: Duration,
     known: Cache<Key, CachedDelegation>,
-    flights: SingleFlight<Key, Result<CachedDelegation, HubError>>,
+    calls: SingleFlight<Key, Result<CachedDelegation, HubError>>,
 }
 
 impl Delegations {
@@ -75,7 +75,7 @@ impl Delegations {
             metrics,
             max_stale,
             known,
-            flights: SingleFlight::default(),
+            calls: SingleFlight::default(),
         }
     }
 
@@ -104,7 +104,7 @@ impl Delegations {
         known: Option<CachedDelegation>,
     ) -> Result<Delegation, Reason> {
         match self
-            .flights
+            .calls
             .join(key.clone(), || self.request(key, caller))
             .await
         {
@@ -139,11 +139,11 @@ impl Delegations {
         let (caller, metrics) = (caller.caller.clone(), self.metrics.clone());
         async move {
             // Another review may have ended between the cache lookup and the start of this one.
-            if let Some(landed) = known
+            if let Some(answered) = known
                 .get(&key)
-                .filter(|landed| !landed.fresh.passed(clock.now()))
+                .filter(|answered| !answered.fresh.passed(clock.now()))
             {
-                return Ok(landed);
+                return Ok(answered);
             }
             let answer = hub.access_review(caller.user(), &key.1).await;
             metrics.access_review(answer.is_ok());

@@ -450,7 +450,7 @@ fn short(text: &str) -> String {
 fn invalid(mistakes: &[Mistake], record: &Record) -> ObjectFault {
     ObjectFault {
         reason: Reason::SpecInvalid,
-        message: told(mistakes),
+        message: message_of(mistakes),
         generation: record.spec(),
     }
 }
@@ -466,7 +466,7 @@ fn lost(why: &str, record: &Record) -> ObjectFault {
 }
 
 /// Joins the first eight mistakes into one line for a condition.
-fn told(mistakes: &[Mistake]) -> String {
+fn message_of(mistakes: &[Mistake]) -> String {
     let each = mistakes
         .iter()
         .take(8)

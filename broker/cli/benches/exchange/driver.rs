@@ -22,7 +22,7 @@ pub const STAMPEDE: &str = "--send-stampede";
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Loads that run alternately, in one child process.
-pub struct TenantLimit {
+pub struct Interleaving {
     sender: Sender,
 }
 
@@ -35,7 +35,7 @@ pub struct Turn {
     pub cpu: Option<Duration>,
 }
 
-impl TenantLimit {
+impl Interleaving {
     /// Starts the child process with these loads.
     pub async fn start(order: &Order) -> Outcome<Self> {
         Ok(Self {

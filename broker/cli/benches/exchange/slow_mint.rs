@@ -6,7 +6,7 @@ use std::time::Duration;
 use keyferry_testing::{Fault, Route};
 
 use super::answer_time::AnswerTime;
-use super::driver::TenantLimit;
+use super::driver::Interleaving;
 use super::generator::Load;
 use super::process;
 use super::stage::{COLD, SELF, Stage, TENANT};
@@ -52,7 +52,7 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Round>> {
     };
     let mut rounds = Vec::new();
     for index in 0..COLD {
-        let without = TenantLimit::once(&load).await?.next().await?.answered.time;
+        let without = Interleaving::once(&load).await?.next().await?.answered.time;
         let (with, slow) = beside_a_slow_mint(stage, &load, &format!("slow-{index}")).await?;
         rounds.push(Round {
             without,
@@ -74,7 +74,7 @@ async fn beside_a_slow_mint(
         .ground
         .hub
         .set_fault_for(Route::TokenRequest, Fault::Delay(MINT), 1);
-    let mut turns = TenantLimit::once(load).await?;
+    let mut turns = Interleaving::once(load).await?;
     turns.begin().await?;
     let begin = process::now();
     let (turn, exchanged) = tokio::join!(turns.end(), async {

@@ -12,7 +12,7 @@ use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_server::http::listener::{Bounds, TlsListener};
 
-use super::driver::{TenantLimit, Turn};
+use super::driver::{Interleaving, Turn};
 use super::generator::{Load, Order};
 use super::spread::Spread;
 use super::stage::{DELEGATE, SELF, Stage, TENANT};
@@ -147,7 +147,7 @@ async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
             .collect(),
         turns: turns.collect(),
     };
-    let mut measured = TenantLimit::start(&order).await?;
+    let mut measured = Interleaving::start(&order).await?;
     for round in order.turns.chunks(TURNS * count) {
         let mut turns = vec![Vec::new(); count];
         for index in round {

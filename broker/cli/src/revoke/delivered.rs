@@ -157,7 +157,7 @@ impl Delivered {
 
     /// Returns the objects without proof.
     pub(super) fn not_proven(&self, leader: &str) -> Vec<NotProven> {
-        let told = |(object, token): (&DeliveredObject, &Token)| {
+        let not_proven = |(object, token): (&DeliveredObject, &Token)| {
             let name = format!("{} ({})", object.object, object.access);
             match token {
                 Token::Replaced { .. } => None,
@@ -197,7 +197,7 @@ impl Delivered {
                 }
             }
         };
-        self.now.iter().filter_map(told).collect()
+        self.now.iter().filter_map(not_proven).collect()
     }
 }
 
@@ -302,15 +302,15 @@ mod tests {
         ] {
             let mut delivered = Delivered::of("stolen");
             delivered.observe(&accesses(&report), &none, at());
-            let told = delivered.not_proven("kubectl get lease");
-            let [told] = told.as_slice() else {
+            let not_proven = delivered.not_proven("kubectl get lease");
+            let [not_proven] = not_proven.as_slice() else {
                 panic!("{report}")
             };
             assert!(
-                told.name.contains("Secret tenant-a/apps-kubeconfig")
-                    && told.why.contains(why)
-                    && told.fix.contains(fix),
-                "{told:?}"
+                not_proven.name.contains("Secret tenant-a/apps-kubeconfig")
+                    && not_proven.why.contains(why)
+                    && not_proven.fix.contains(fix),
+                "{not_proven:?}"
             );
         }
     }

@@ -206,19 +206,19 @@ impl TargetCase {
 
     /// Returns what was proven of the target.
     pub(super) fn outcome(&self) -> Result<&'static str, NotProven> {
-        let told = |why: String, fix: String| NotProven {
+        let not_proven = |why: String, fix: String| NotProven {
             name: format!("TargetCluster {}", self.name),
             why,
             fix,
         };
         match (&self.target, &self.witness) {
-            (Err(Obstacle::Mistakes), _) => Err(told(
+            (Err(Obstacle::Mistakes), _) => Err(not_proven(
                 "it has mistakes, so it was not asked".to_owned(),
                 format!(
                     "read its status and correct its spec, then run the command again; or {RELOAD}"
                 ),
             )),
-            (Err(Obstacle::Certificate), _) => Err(told(
+            (Err(Obstacle::Certificate), _) => Err(not_proven(
                 "its CA certificate is missing or cannot be used, so it was not asked".to_owned(),
                 format!(
                     "give it one, or the right to read its Secret, then run the command again; or \
@@ -228,26 +228,26 @@ impl TargetCase {
             (Ok(_), Some(_)) if self.refused && self.accepted => {
                 Ok("forgotten: it refuses the witness")
             }
-            (Ok(_), Some(_)) if self.refused => Err(told(
+            (Ok(_), Some(_)) if self.refused => Err(not_proven(
                 "it refuses the witness, but was not seen to accept it before".to_owned(),
                 format!("give a witness that it accepted, or {RELOAD}"),
             )),
-            (Ok(_), _) if self.silent.is_some() => Err(told(
+            (Ok(_), _) if self.silent.is_some() => Err(not_proven(
                 format!("it was not reached: {}", self.silent.unwrap_or_default()),
                 format!("run the command again once it answers; or {RELOAD}"),
             )),
-            (Ok(_), Some(_)) => Err(told(
+            (Ok(_), Some(_)) => Err(not_proven(
                 "it STILL ACCEPTS the witness".to_owned(),
                 RELOAD.to_owned(),
             )),
-            (Ok(_), None) if self.answered_late => Err(told(
+            (Ok(_), None) if self.answered_late => Err(not_proven(
                 "it reloaded the keys, but no witness was given to test".to_owned(),
                 format!(
                     "give --witness FILE, a token of that key for the target's audience; or \
                      {RELOAD}"
                 ),
             )),
-            (Ok(_), None) => Err(told(
+            (Ok(_), None) => Err(not_proven(
                 "it was not asked for long enough".to_owned(),
                 RELOAD.to_owned(),
             )),
@@ -374,10 +374,10 @@ mod tests {
                 .contains("not asked for long enough")
         );
         world.refresh(&mut without, true).await;
-        let told = without.outcome().unwrap_err();
+        let not_proven = without.outcome().unwrap_err();
         assert!(
-            told.why.contains("no witness") && told.fix.contains("--witness FILE"),
-            "{told:?}"
+            not_proven.why.contains("no witness") && not_proven.fix.contains("--witness FILE"),
+            "{not_proven:?}"
         );
 
         let mut nowhere = world.case_at("https://127.0.0.1:1", Some(world.witness(AUDIENCE)));
@@ -412,10 +412,10 @@ mod tests {
             (Obstacle::Certificate, "CA certificate"),
         ] {
             let case = TargetCase::new("prod".to_owned(), None, Err(obstacle));
-            let told = case.outcome().unwrap_err();
+            let not_proven = case.outcome().unwrap_err();
             assert!(
-                case.is_decided() && told.why.contains(word) && !told.fix.is_empty(),
-                "{told:?}"
+                case.is_decided() && not_proven.why.contains(word) && !not_proven.fix.is_empty(),
+                "{not_proven:?}"
             );
         }
     }

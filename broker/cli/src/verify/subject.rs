@@ -41,7 +41,7 @@ pub(crate) enum SubjectError {
 pub(super) struct Subject {
     pub(super) token: Result<Token, Undetermined>,
     pub(super) assumed: Vec<&'static str>,
-    pub(super) told: String,
+    pub(super) description: String,
 }
 
 impl Subject {
@@ -80,7 +80,7 @@ impl Subject {
         Ok(Self {
             token: Token::read(bytes.trim_ascii()),
             assumed: Vec::new(),
-            told: format!("a token from {from}"),
+            description: format!("a token from {from}"),
         })
     }
 
@@ -114,7 +114,7 @@ impl Subject {
                 return Err(SubjectError::NoSingleAudience { issuer });
             }
         };
-        let told = format!(
+        let description = format!(
             "a token of ServiceAccount {account} for {audience} that lives {} s, as its hub \
              {issuer} would mint it",
             args.lifetime.as_secs()
@@ -131,7 +131,7 @@ impl Subject {
         Ok(Self {
             token: Ok(Token::imagine(&token)),
             assumed: token.assumed(),
-            told,
+            description,
         })
     }
 }

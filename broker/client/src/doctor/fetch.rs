@@ -88,7 +88,9 @@ pub(super) async fn fault(error: &reqwest::Error, place: Option<&Endpoint>) -> F
         return Fetched::Unreachable("it is not an https URL that can be fetched".to_owned());
     }
     if error.is_redirect() {
-        return Fetched::Unreachable("it redirects without end".to_owned());
+        return Fetched::Unreachable(
+            "it redirects without end, or to a URL that is not https".to_owned(),
+        );
     }
     if !error.is_connect() {
         return Fetched::Unreachable("the answer broke off".to_owned());

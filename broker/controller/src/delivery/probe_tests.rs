@@ -28,9 +28,9 @@ use serde_json::{Value, json};
 
 use super::{Deliveries, DeliveryParts};
 
-/// What the fakes have seen.
+/// Stands in for the target, the hub and the audit log, and counts their calls.
 #[derive(Default)]
-struct LastProbe {
+struct Fakes {
     recorded: Mutex<Vec<&'static str>>,
     audit_fails: AtomicBool,
     created: AtomicUsize,
@@ -40,13 +40,13 @@ struct LastProbe {
     conditions: Mutex<Vec<Value>>,
 }
 
-impl LastProbe {
+impl Fakes {
     fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 }
 
-impl AuditSink for LastProbe {
+impl AuditSink for Fakes {
     fn record(&self, record: &AuditRecord) -> Recording {
         self.recorded.lock().unwrap().push(record.route);
         if self.audit_fails.load(Ordering::SeqCst) {
@@ -57,7 +57,7 @@ impl AuditSink for LastProbe {
     }
 }
 
-impl TargetProbe for LastProbe {
+impl TargetProbe for Fakes {
     fn try_token<'a>(
         &'a self,
         _: &'a ProbedTarget,
@@ -80,7 +80,7 @@ impl TargetProbe for LastProbe {
     }
 }
 
-impl HubObjects for LastProbe {
+impl HubObjects for Fakes {
     fn get<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>> {
         Box::pin(async { Ok(None) })
     }
@@ -151,7 +151,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
 }
 
 /// Two accesses of one target, each with a Secret.
-async fn world() -> (SmallWorld, Arc<LastProbe>, Deliveries) {
+async fn world() -> (SmallWorld, Arc<Fakes>, Deliveries) {
     let small = SmallWorld::start().await;
     let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
                 publicURL: https://keyferry.example.test\ndiscovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n";
@@ -188,7 +188,7 @@ async fn world() -> (SmallWorld, Arc<LastProbe>, Deliveries) {
         (name.clone(), state)
     });
     targets.replace(states.collect::<HashMap<_, _>>());
-    let seen = Arc::new(LastProbe::default());
+    let seen = Arc::new(Fakes::default());
     let deliveries = Deliveries::new(DeliveryParts {
         policy: PolicyWriter::new(policy).reader(),
         store,
@@ -198,9 +198,9 @@ async fn world() -> (SmallWorld, Arc<LastProbe>, Deliveries) {
         targets: targets.reader(),
         mint: small.mint.clone(),
         admission_policy: admission_policy.reader(),
-        objects: Arc::<LastProbe>::clone(&seen),
-        probe: Arc::<LastProbe>::clone(&seen),
-        audit: Arc::<LastProbe>::clone(&seen),
+        objects: Arc::<Fakes>::clone(&seen),
+        probe: Arc::<Fakes>::clone(&seen),
+        audit: Arc::<Fakes>::clone(&seen),
         clock: Arc::<FakeClock>::clone(&small.clock),
         random: Arc::new(SystemRandomness::default()),
         metrics: small.metrics.clone(),

@@ -112,15 +112,15 @@ impl FakeObjects {
     ) -> Result<T, HubError> {
         // Lets other tasks run between any two calls.
         tokio::task::yield_now().await;
-        let told = format!("{verb} {path}");
+        let call = format!("{verb} {path}");
         let hook = self.shelf().hook.take();
         if let Some(hook) = hook {
-            hook(&told);
+            hook(&call);
             self.shelf().hook = Some(hook);
         }
         let mut shelf = self.shelf();
         let index = shelf.calls.len();
-        shelf.calls.push(told);
+        shelf.calls.push(call);
         let away = || HubError::Unreachable("away".to_owned());
         match shelf.failing {
             Some(Failing::From(from) | Failing::LostFrom(from)) if index > from => Err(away()),

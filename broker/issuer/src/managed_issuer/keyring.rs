@@ -73,7 +73,7 @@ pub(super) struct Keyring {
     pub(super) binding: Binding,
     pub(super) seen: Sightings,
     pub(super) face: ManagedIssuer,
-    told: Option<Reason>,
+    reported: Option<Reason>,
 }
 
 impl Keyring {
@@ -83,7 +83,7 @@ impl Keyring {
             binding,
             seen: Sightings::default(),
             face,
-            told: None,
+            reported: None,
         }
     }
 
@@ -148,11 +148,11 @@ impl Keyring {
     /// the reason is new.
     pub(super) fn fail(&mut self, reason: Reason) -> bool {
         self.face.fault = Some(reason);
-        self.told.replace(reason) != Some(reason)
+        self.reported.replace(reason) != Some(reason)
     }
 
     /// Notes a success: the next failure is reported again.
     pub(super) fn is_well(&mut self) {
-        self.told = None;
+        self.reported = None;
     }
 }

@@ -39,7 +39,7 @@ pub struct KeySetMaintainerParts {
     pub public_url: PublicUrl,
     /// When keys become active and when they are rotated.
     pub rotation: RotationPolicy,
-    /// Whether the keeper may write: only after the startup checks have found the clock to be
+    /// Whether the maintainer may write: only after the startup checks have found the clock to be
     /// right.
     pub may_write: Arc<AtomicBool>,
 }
@@ -92,7 +92,7 @@ enum Next {
 }
 
 impl KeySetMaintainer {
-    /// Creates a keeper that has read nothing yet.
+    /// Creates a maintainer that has read nothing yet.
     pub fn new(parts: KeySetMaintainerParts) -> Self {
         Self {
             parts,

@@ -19,7 +19,7 @@ async fn renew(world: &SmallWorld, mints: u64) {
         .mint
         .renew_due(|grant| authorise::still_holds(&world.policy, &*world.live, grant).is_ok());
     let minted = async {
-        while world.hub.token_requests() < mints || !world.mint.flights.is_empty() {
+        while world.hub.token_requests() < mints || !world.mint.calls.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

@@ -22,7 +22,7 @@ fn mints(world: &SmallWorld) -> u64 {
 
 async fn until_minted(world: &SmallWorld, expected: u64) {
     let limit = tokio::time::timeout(Duration::from_secs(10), async {
-        while mints(world) < expected || !world.mint.flights.is_empty() {
+        while mints(world) < expected || !world.mint.calls.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });

@@ -64,8 +64,8 @@ impl Publisher {
             return;
         }
         self.open_book(journal.issuer.clone());
-        self.change(EventSource::Record, |book, now| {
-            book.adopt(&journal, Origin::StateDirectory, now)
+        self.change(EventSource::Record, |tracked, now| {
+            tracked.adopt(&journal, Origin::StateDirectory, now)
         });
     }
 
@@ -115,8 +115,8 @@ impl Publisher {
                 return Ok(());
             };
             if store.write(found.as_ref(), draft.journal()).await? {
-                self.change(EventSource::Record, |book, now| {
-                    book.written(&draft, now);
+                self.change(EventSource::Record, |tracked, now| {
+                    tracked.written(&draft, now);
                     Vec::new()
                 });
                 return Ok(());
@@ -126,7 +126,7 @@ impl Publisher {
     }
 
     fn adopt(&self, found: Option<&StoredRecord>) {
-        // There is no book before the hub states its issuer; but a sealed journal names the issuer
+        // No keys are tracked before the hub states its issuer; but a sealed journal names the issuer
         // as well.
         if let Some(journal) = found.and_then(StoredRecord::believed)
             && self
@@ -137,13 +137,13 @@ impl Publisher {
         {
             self.open_book(journal.issuer.clone());
         }
-        self.change(EventSource::Record, |book, now| match found {
-            None => book.adopt_none(now),
+        self.change(EventSource::Record, |tracked, now| match found {
+            None => tracked.adopt_none(now),
             Some(StoredRecord {
                 journal: Ok(journal),
                 sealed,
                 ..
-            }) => book.adopt(
+            }) => tracked.adopt(
                 journal,
                 if *sealed {
                     Origin::Sealed
@@ -154,14 +154,14 @@ impl Publisher {
             ),
             Some(StoredRecord {
                 journal: Err(_), ..
-            }) => book.adopt_unreadable(now),
+            }) => tracked.adopt_unreadable(now),
         });
     }
 
     fn draft(&self, stored: Option<&KeyJournal>) -> Option<Draft> {
         self.lock()
             .as_ref()
-            .and_then(|book| book.draft(stored, self.parts.clock.now()))
+            .and_then(|tracked| tracked.draft(stored, self.parts.clock.now()))
     }
 
     fn keep_state(&self) {

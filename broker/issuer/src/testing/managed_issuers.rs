@@ -172,10 +172,10 @@ impl IssuerKeyStore for FakeStore {
     }
 }
 
-/// One replica's keeper and the issuers that it publishes.
+/// One replica's maintainer and the issuers that it publishes.
 pub struct Replica {
     /// Reloads the key set.
-    pub keeper: KeySetMaintainer,
+    pub maintainer: KeySetMaintainer,
     /// What the replica publishes.
     pub issuers: ManagedIssuers,
     /// Whether this replica leads.
@@ -186,7 +186,7 @@ impl Replica {
     /// Creates a replica that leads.
     pub fn new(store: &Arc<FakeStore>, clock: Arc<dyn Clock>) -> Self {
         let (issuers, may_write) = (ManagedIssuers::default(), Arc::new(AtomicBool::new(true)));
-        let keeper = KeySetMaintainer::new(KeySetMaintainerParts {
+        let maintainer = KeySetMaintainer::new(KeySetMaintainerParts {
             store: Arc::<FakeStore>::clone(store),
             issuers: issuers.clone(),
             clock,
@@ -199,7 +199,7 @@ impl Replica {
             may_write: Arc::clone(&may_write),
         });
         Self {
-            keeper,
+            maintainer,
             issuers,
             may_write,
         }

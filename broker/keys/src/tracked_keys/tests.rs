@@ -45,7 +45,7 @@ fn reading(sets: &[&[SigningAlgorithm]]) -> Reading {
     }
 }
 
-fn book(shared: bool) -> TrackedKeys {
+fn tracked(shared: bool) -> TrackedKeys {
     TrackedKeys::new(
         Issuer::new("https://hub.example.test").unwrap(),
         ACTIVATION_DELAY,
@@ -53,85 +53,89 @@ fn book(shared: bool) -> TrackedKeys {
     )
 }
 
-fn kids(book: &TrackedKeys, now: Moment) -> Vec<String> {
-    book.served(now)
+fn kids(tracked: &TrackedKeys, now: Moment) -> Vec<String> {
+    tracked
+        .served(now)
         .map(|set| set.kids().map(str::to_owned).collect())
         .unwrap_or_default()
 }
 
 /// Writes the draft, if there is one, to a store that never fails.
-fn store(book: &mut TrackedKeys, stored: &mut Option<KeyJournal>, now: Moment) -> bool {
-    let Some(draft) = book.draft(stored.as_ref(), now) else {
+fn store(tracked: &mut TrackedKeys, stored: &mut Option<KeyJournal>, now: Moment) -> bool {
+    let Some(draft) = tracked.draft(stored.as_ref(), now) else {
         return false;
     };
-    book.written(&draft, now);
+    tracked.written(&draft, now);
     *stored = Some(draft.journal().clone());
     true
 }
 
 /// The tracked keys whose first key set has been recorded, and the stored journal.
 fn world_with_active_keys() -> (TrackedKeys, Option<KeyJournal>) {
-    let (mut book, mut stored) = (book(true), None);
-    book.adopt_none(at(0));
-    book.observe(&reading(&[&[Rs256]]), true, at(0));
-    assert!(store(&mut book, &mut stored, at(1)));
-    (book, stored)
+    let (mut tracked, mut stored) = (tracked(true), None);
+    tracked.adopt_none(at(0));
+    tracked.observe(&reading(&[&[Rs256]]), true, at(0));
+    assert!(store(&mut tracked, &mut stored, at(1)));
+    (tracked, stored)
 }
 
 #[test]
 fn the_first_set_is_active_once_it_is_recorded() {
-    let mut book = book(true);
-    assert_eq!(book.served(at(0)), None);
-    book.adopt_none(at(0));
+    let mut tracked = tracked(true);
+    assert_eq!(tracked.served(at(0)), None);
+    tracked.adopt_none(at(0));
     assert_eq!(
-        book.observe(&reading(&[&[Rs256, Es256]]), true, at(0)),
+        tracked.observe(&reading(&[&[Rs256, Es256]]), true, at(0)),
         vec![
             KeyEvent::Published("ES256".to_owned()),
             KeyEvent::Published("RS256".to_owned())
         ]
     );
     assert_eq!(
-        book.activation("RS256", at(0)),
+        tracked.activation("RS256", at(0)),
         KeyActivation::After(ACTIVATION_DELAY),
         "no other replica can know it yet"
     );
     let mut stored = None;
-    assert!(store(&mut book, &mut stored, at(1)));
-    assert_eq!(book.activation("RS256", at(1)), KeyActivation::Active);
+    assert!(store(&mut tracked, &mut stored, at(1)));
+    assert_eq!(tracked.activation("RS256", at(1)), KeyActivation::Active);
     assert!(
-        !store(&mut book, &mut stored, at(2)),
+        !store(&mut tracked, &mut stored, at(2)),
         "nothing new is nothing to write"
     );
-    assert_eq!(book.activation("nobody", at(1)), KeyActivation::Unpublished);
+    assert_eq!(
+        tracked.activation("nobody", at(1)),
+        KeyActivation::Unpublished
+    );
 }
 
 #[test]
 fn the_hub_seen_before_the_record_makes_no_difference() {
-    let mut book = book(true);
-    book.observe(&reading(&[&[Rs256]]), true, at(0));
-    book.adopt_none(at(5));
-    store(&mut book, &mut None, at(5));
-    assert_eq!(book.activation("RS256", at(5)), KeyActivation::Active);
+    let mut tracked = tracked(true);
+    tracked.observe(&reading(&[&[Rs256]]), true, at(0));
+    tracked.adopt_none(at(5));
+    store(&mut tracked, &mut None, at(5));
+    assert_eq!(tracked.activation("RS256", at(5)), KeyActivation::Active);
 }
 
 #[test]
 fn a_new_key_is_active_only_after_its_delay_whatever_the_wall_clock_does() {
-    let (mut book, mut stored) = world_with_active_keys();
+    let (mut tracked, mut stored) = world_with_active_keys();
     let both = reading(&[&[Rs256, Es256]]);
-    assert_eq!(book.observe(&both, true, at(100)), vec![], "seen once");
-    assert_eq!(kids(&book, at(100)), ["RS256"]);
+    assert_eq!(tracked.observe(&both, true, at(100)), vec![], "seen once");
+    assert_eq!(kids(&tracked, at(100)), ["RS256"]);
     assert_eq!(
-        book.observe(&both, true, at(115)),
+        tracked.observe(&both, true, at(115)),
         vec![KeyEvent::Published("ES256".to_owned())]
     );
     assert_eq!(
-        book.activation("ES256", at(500)),
+        tracked.activation("ES256", at(500)),
         KeyActivation::After(ACTIVATION_DELAY),
         "not recorded"
     );
-    store(&mut book, &mut stored, at(120));
+    store(&mut tracked, &mut stored, at(120));
     assert_eq!(
-        book.activation("ES256", at(120 + 119)),
+        tracked.activation("ES256", at(120 + 119)),
         KeyActivation::After(Duration::from_secs(1))
     );
     let jumped = Moment {
@@ -139,27 +143,27 @@ fn a_new_key_is_active_only_after_its_delay_whatever_the_wall_clock_does() {
         mono: Duration::from_secs(130),
     };
     assert_eq!(
-        book.activation("ES256", jumped),
+        tracked.activation("ES256", jumped),
         KeyActivation::After(Duration::from_secs(110))
     );
-    assert_eq!(book.activation("ES256", at(240)), KeyActivation::Active);
+    assert_eq!(tracked.activation("ES256", at(240)), KeyActivation::Active);
 }
 
 #[test]
 fn a_token_that_the_hub_signed_vouches_for_a_key_that_it_lists() {
-    let (mut book, _) = world_with_active_keys();
-    assert_eq!(book.vouch("ES256", at(10)), vec![], "not listed");
-    book.observe(&reading(&[&[Rs256, Es256]]), true, at(10));
+    let (mut tracked, _) = world_with_active_keys();
+    assert_eq!(tracked.vouch("ES256", at(10)), vec![], "not listed");
+    tracked.observe(&reading(&[&[Rs256, Es256]]), true, at(10));
     assert_eq!(
-        book.vouch("ES256", at(10)),
+        tracked.vouch("ES256", at(10)),
         vec![KeyEvent::Published("ES256".to_owned())]
     );
-    assert_eq!(book.vouch("ES256", at(11)), vec![]);
+    assert_eq!(tracked.vouch("ES256", at(11)), vec![]);
 }
 
 #[test]
 fn a_key_that_flashes_up_once_is_never_published() {
-    let (mut book, _) = world_with_active_keys();
+    let (mut tracked, _) = world_with_active_keys();
     for round in 0_u64..20 {
         let flash: &[SigningAlgorithm] = if round % 2 == 0 {
             &[Rs256, Es256]
@@ -172,49 +176,52 @@ fn a_key_that_flashes_up_once_is_never_published() {
             reading.answered.pop();
             reading.silent = 1;
         }
-        assert_eq!(book.observe(&reading, true, at(100 + 15 * round)), vec![]);
+        assert_eq!(
+            tracked.observe(&reading, true, at(100 + 15 * round)),
+            vec![]
+        );
     }
-    assert_eq!(kids(&book, at(1000)), ["RS256"]);
+    assert_eq!(kids(&tracked, at(1000)), ["RS256"]);
 }
 
 #[test]
 fn a_lagging_endpoint_makes_nothing_flap() {
-    let (mut book, _) = world_with_active_keys();
-    book.signed("RS256", at(100).wall, at(5000).wall);
+    let (mut tracked, _) = world_with_active_keys();
+    tracked.signed("RS256", at(100).wall, at(5000).wall);
     for round in 0_u64..10 {
-        book.observe(&reading(&[&[Rs256], &[Es256]]), true, at(100 + 15 * round));
+        tracked.observe(&reading(&[&[Rs256], &[Es256]]), true, at(100 + 15 * round));
     }
-    assert_eq!(kids(&book, at(300)), ["ES256", "RS256"]);
+    assert_eq!(kids(&tracked, at(300)), ["ES256", "RS256"]);
 }
 
 #[test]
 fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
-    let (mut book, mut stored) = world_with_active_keys();
-    book.signed("RS256", at(100).wall, at(4000).wall);
+    let (mut tracked, mut stored) = world_with_active_keys();
+    tracked.signed("RS256", at(100).wall, at(4000).wall);
     let without = reading(&[&[Es256]]);
     assert_eq!(
-        book.observe(&without, false, at(100)),
+        tracked.observe(&without, false, at(100)),
         vec![],
         "who does not lead withdraws nothing"
     );
     assert_eq!(
-        book.observe(&without, true, at(115)),
+        tracked.observe(&without, true, at(115)),
         vec![KeyEvent::Published("ES256".to_owned())]
     );
     assert_eq!(
-        book.observe(&without, true, at(174)),
+        tracked.observe(&without, true, at(174)),
         vec![],
         "it may be another apiserver that answers next time"
     );
     assert_eq!(
-        book.observe(&without, true, at(175)),
+        tracked.observe(&without, true, at(175)),
         vec![KeyEvent::Withdrawn("RS256".to_owned())]
     );
-    store(&mut book, &mut stored, at(176));
-    assert_eq!(kids(&book, at(3999)), ["ES256", "RS256"]);
-    assert_eq!(kids(&book, at(4000)), ["ES256"]);
+    store(&mut tracked, &mut stored, at(176));
+    assert_eq!(kids(&tracked, at(3999)), ["ES256", "RS256"]);
+    assert_eq!(kids(&tracked, at(4000)), ["ES256"]);
     assert_eq!(
-        book.observe(&without, true, at(4001)),
+        tracked.observe(&without, true, at(4001)),
         vec![KeyEvent::Retired("RS256".to_owned())]
     );
 
@@ -235,9 +242,9 @@ fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
 
 #[test]
 fn behind_a_load_balancer_nothing_flaps() {
-    let (mut book, _) = world_with_active_keys();
-    book.observe(&reading(&[&[Rs256, Es256]]), true, at(100));
-    book.vouch("ES256", at(100));
+    let (mut tracked, _) = world_with_active_keys();
+    tracked.observe(&reading(&[&[Rs256, Es256]]), true, at(100));
+    tracked.vouch("ES256", at(100));
     for round in 0_u64..40 {
         let lagging = round % 4 != 0;
         let answer: &[SigningAlgorithm] = if lagging { &[Rs256] } else { &[Rs256, Es256] };
@@ -248,22 +255,25 @@ fn behind_a_load_balancer_nothing_flaps() {
             )],
             silent: 0,
         };
-        assert_eq!(book.observe(&reading, true, at(115 + 15 * round)), vec![]);
+        assert_eq!(
+            tracked.observe(&reading, true, at(115 + 15 * round)),
+            vec![]
+        );
     }
 }
 
 #[test]
 fn a_silent_endpoint_withdraws_nothing() {
-    let (mut book, _) = world_with_active_keys();
+    let (mut tracked, _) = world_with_active_keys();
     let mut partial = reading(&[&[Es256]]);
     partial.silent = 1;
-    book.observe(&partial, true, at(100));
+    tracked.observe(&partial, true, at(100));
     assert_eq!(
-        book.observe(&partial, true, at(115)),
+        tracked.observe(&partial, true, at(115)),
         vec![KeyEvent::Published("ES256".to_owned())]
     );
     assert_eq!(
-        book.observe(
+        tracked.observe(
             &Reading {
                 answered: Vec::new(),
                 silent: 2
@@ -274,7 +284,7 @@ fn a_silent_endpoint_withdraws_nothing() {
         vec![]
     );
     assert_eq!(
-        kids(&book, at(100_000)),
+        kids(&tracked, at(100_000)),
         ["ES256", "RS256"],
         "the last good set of a running process has no age limit"
     );
@@ -282,7 +292,7 @@ fn a_silent_endpoint_withdraws_nothing() {
 
 #[test]
 fn other_bytes_under_a_known_kid_are_not_published() {
-    let (mut book, _) = world_with_active_keys();
+    let (mut tracked, _) = world_with_active_keys();
     let mut entry = test_keys::key(Es256).entry();
     entry["kid"] = "RS256".into();
     let bytes = serde_json::to_vec(&serde_json::json!({ "keys": [entry] })).unwrap();
@@ -290,18 +300,18 @@ fn other_bytes_under_a_known_kid_are_not_published() {
         PublicKeySet::from_upstream(&bytes, crate::jwks::KeySetLimits::default()).unwrap();
     let mut both = reading(&[&[Rs256]]);
     both.answered.push(("rogue".to_owned(), rogue));
-    let before = book.served(at(10)).unwrap().to_bytes();
+    let before = tracked.served(at(10)).unwrap().to_bytes();
     assert_eq!(
-        book.observe(&both, true, at(10)),
+        tracked.observe(&both, true, at(10)),
         vec![KeyEvent::Replaced("RS256".to_owned())]
     );
-    assert_eq!(book.served(at(10)).unwrap().to_bytes(), before);
+    assert_eq!(tracked.served(at(10)).unwrap().to_bytes(), before);
 }
 
 #[test]
 fn another_replica_adopts_what_the_record_says() {
     let (_, stored) = world_with_active_keys();
-    let mut other = book(true);
+    let mut other = tracked(true);
     assert!(!other.is_current(at(50)));
     other.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(50));
     assert!(other.is_current(at(80)) && !other.is_current(at(81)));
@@ -329,7 +339,7 @@ fn another_replica_adopts_what_the_record_says() {
 #[test]
 fn an_unconfirmed_key_is_served_no_longer_than_a_token_lives() {
     let (_, stored) = world_with_active_keys();
-    let mut other = book(true);
+    let mut other = tracked(true);
     other.adopt(&stored.unwrap(), Origin::StateDirectory, at(50));
     assert_eq!(kids(&other, at(86_399)), ["RS256"]);
     assert_eq!(other.served(at(86_401)), None);
@@ -338,7 +348,7 @@ fn an_unconfirmed_key_is_served_no_longer_than_a_token_lives() {
 #[test]
 fn what_a_replica_publishes_reaches_the_others_and_is_active_by_its_write() {
     let (mut one, mut stored) = world_with_active_keys();
-    let mut two = book(true);
+    let mut two = tracked(true);
     two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(50));
     two.observe(&reading(&[&[Rs256]]), false, at(50));
     one.observe(&reading(&[&[Rs256, Es256]]), true, at(60));
@@ -366,29 +376,29 @@ fn what_a_replica_publishes_reaches_the_others_and_is_active_by_its_write() {
 
 #[test]
 fn a_revoked_key_goes_at_once_and_never_comes_back() {
-    let (mut book, stored) = world_with_active_keys();
+    let (mut tracked, stored) = world_with_active_keys();
     let before = stored.clone().unwrap();
     let revoked = before.with_revoked("RS256", at(10).wall).unwrap();
     assert_eq!(
-        book.adopt(&revoked, Origin::Sealed, at(11)),
+        tracked.adopt(&revoked, Origin::Sealed, at(11)),
         vec![KeyEvent::Revoked("RS256".to_owned())]
     );
-    assert_eq!(book.activation("RS256", at(11)), KeyActivation::Revoked);
+    assert_eq!(tracked.activation("RS256", at(11)), KeyActivation::Revoked);
     assert!(
-        book.served(at(11)).unwrap().is_empty(),
+        tracked.served(at(11)).unwrap().is_empty(),
         "an empty set, by hand alone"
     );
     for round in 0..5 {
-        let events = book.observe(&reading(&[&[Rs256]]), true, at(20 + 15 * round));
+        let events = tracked.observe(&reading(&[&[Rs256]]), true, at(20 + 15 * round));
         assert_eq!(events, vec![KeyEvent::RevokedListed("RS256".to_owned())]);
     }
     assert_eq!(
-        book.adopt(&before, Origin::Sealed, at(200)),
+        tracked.adopt(&before, Origin::Sealed, at(200)),
         vec![KeyEvent::RecordRolledBack],
         "a record from before"
     );
-    assert!(book.served(at(200)).unwrap().is_empty());
-    let again = book.draft(Some(&before), at(201)).unwrap();
+    assert!(tracked.served(at(200)).unwrap().is_empty());
+    let again = tracked.draft(Some(&before), at(201)).unwrap();
     assert!(
         again.journal().revoked.contains_key("RS256")
             && again.journal().sequence > revoked.sequence
@@ -397,22 +407,22 @@ fn a_revoked_key_goes_at_once_and_never_comes_back() {
 
 #[test]
 fn a_forged_record_changes_nothing_but_raises_the_alarm() {
-    let (mut book, stored) = world_with_active_keys();
+    let (mut tracked, stored) = world_with_active_keys();
     let good = stored.unwrap();
-    let bytes = |book: &TrackedKeys| book.served(at(20)).unwrap().to_bytes();
-    let before = bytes(&book);
+    let bytes = |tracked: &TrackedKeys| tracked.served(at(20)).unwrap().to_bytes();
+    let before = bytes(&tracked);
     let mut rogue = good.clone();
     let mut record = rogue.keys["RS256"].clone();
     record.key = key(Es256);
     rogue.keys.insert("ES256".to_owned(), record);
     rogue.sequence += 1;
     assert!(matches!(
-        book.adopt(&rogue, Origin::Unsealed, at(20)).as_slice(),
+        tracked.adopt(&rogue, Origin::Unsealed, at(20)).as_slice(),
         [KeyEvent::RecordTampered(_)]
     ));
-    assert_eq!(bytes(&book), before);
+    assert_eq!(bytes(&tracked), before);
     assert!(
-        book.draft(Some(&rogue), at(20)).is_some(),
+        tracked.draft(Some(&rogue), at(20)).is_some(),
         "it is written anew"
     );
 
@@ -420,24 +430,26 @@ fn a_forged_record_changes_nothing_but_raises_the_alarm() {
     dated_back.keys.get_mut("RS256").unwrap().published_at =
         Timestamp::from_second(START - 3600).unwrap();
     assert!(matches!(
-        book.adopt(&dated_back, Origin::Sealed, at(20)).as_slice(),
+        tracked
+            .adopt(&dated_back, Origin::Sealed, at(20))
+            .as_slice(),
         [KeyEvent::RecordTampered(_)]
     ));
-    assert!(book.draft(Some(&dated_back), at(20)).is_some());
+    assert!(tracked.draft(Some(&dated_back), at(20)).is_some());
 
     let mut elsewhere = good;
     elsewhere.issuer = Issuer::new("https://other.example.test").unwrap();
     assert!(matches!(
-        book.adopt(&elsewhere, Origin::Sealed, at(20)).as_slice(),
+        tracked.adopt(&elsewhere, Origin::Sealed, at(20)).as_slice(),
         [KeyEvent::RecordTampered(_)]
     ));
-    assert_eq!(bytes(&book), before);
+    assert_eq!(bytes(&tracked), before);
 }
 
 #[test]
 fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
-    let (mut book, stored) = world_with_active_keys();
-    book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(100));
+    let (mut tracked, stored) = world_with_active_keys();
+    tracked.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(100));
     let mut record = stored.unwrap();
     let mut early = record.keys["RS256"].clone();
     early.key = key(Es384);
@@ -445,7 +457,7 @@ fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
     early.first = true;
     record.keys.insert("ES384".to_owned(), early);
     record.sequence += 1;
-    let events = book.adopt(&record, Origin::Sealed, at(110));
+    let events = tracked.adopt(&record, Origin::Sealed, at(110));
     assert!(
         events
             .iter()
@@ -453,27 +465,27 @@ fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
         "{events:?}"
     );
     assert_eq!(
-        book.activation("ES384", at(110)),
+        tracked.activation("ES384", at(110)),
         KeyActivation::After(ACTIVATION_DELAY)
     );
 }
 
 #[test]
 fn a_deleted_record_is_written_anew_and_deactivates_no_key() {
-    let (mut book, _) = world_with_active_keys();
+    let (mut tracked, _) = world_with_active_keys();
     assert_eq!(
-        book.adopt_none(at(50)),
+        tracked.adopt_none(at(50)),
         vec![KeyEvent::RecordTampered("it is gone")]
     );
-    assert_eq!(book.activation("RS256", at(50)), KeyActivation::Active);
+    assert_eq!(tracked.activation("RS256", at(50)), KeyActivation::Active);
     let mut stored = None;
-    assert!(store(&mut book, &mut stored, at(51)));
+    assert!(store(&mut tracked, &mut stored, at(51)));
     assert_eq!(stored.unwrap().keys["RS256"].published_at, at(1).wall);
 }
 
 #[test]
 fn alone_the_state_directory_tells_what_was() {
-    let mut one = book(false);
+    let mut one = tracked(false);
     one.observe(&reading(&[&[Rs256]]), true, at(0));
     assert_eq!(
         one.activation("RS256", at(0)),
@@ -483,7 +495,7 @@ fn alone_the_state_directory_tells_what_was() {
     one.observe(&reading(&[&[Rs256, Es256]]), true, at(500));
     one.vouch("ES256", at(500));
     let state = one.draft(None, at(510)).unwrap().journal().clone();
-    let mut next = book(false);
+    let mut next = tracked(false);
     next.adopt(&state, Origin::StateDirectory, at(520));
     next.observe(&reading(&[&[Rs256, Es256]]), true, at(521));
     assert_eq!(next.activation("RS256", at(521)), KeyActivation::Active);
@@ -495,41 +507,41 @@ fn alone_the_state_directory_tells_what_was() {
 
 #[test]
 fn what_was_retired_is_not_brought_back_by_the_record() {
-    let (mut book, mut stored) = world_with_active_keys();
+    let (mut tracked, mut stored) = world_with_active_keys();
     for second in [100, 115, 130, 175] {
-        book.observe(&reading(&[&[Es256]]), true, at(second));
+        tracked.observe(&reading(&[&[Es256]]), true, at(second));
     }
-    assert_eq!(kids(&book, at(175)), ["ES256"]);
+    assert_eq!(kids(&tracked, at(175)), ["ES256"]);
     // The journal still contains the key, and is read before it is written.
-    let events = book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(180));
+    let events = tracked.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(180));
     assert_eq!(
-        (events, kids(&book, at(180))),
+        (events, kids(&tracked, at(180))),
         (vec![], vec!["ES256".to_owned()])
     );
-    assert!(store(&mut book, &mut stored, at(181)));
+    assert!(store(&mut tracked, &mut stored, at(181)));
     assert!(!stored.as_ref().unwrap().keys.contains_key("RS256"));
     assert_eq!(
-        book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(190)),
+        tracked.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(190)),
         vec![]
     );
     assert!(
-        !store(&mut book, &mut stored, at(191)),
+        !store(&mut tracked, &mut stored, at(191)),
         "and that is the end of it"
     );
 }
 
 #[test]
 fn a_held_key_is_held_for_its_tokens_and_no_longer_however_often_the_record_is_written() {
-    let (mut book, mut stored) = world_with_active_keys();
-    book.signed("RS256", at(100).wall, at(4000).wall);
+    let (mut tracked, mut stored) = world_with_active_keys();
+    tracked.signed("RS256", at(100).wall, at(4000).wall);
     for second in [100, 115, 175] {
-        book.observe(&reading(&[&[Es256]]), true, at(second));
+        tracked.observe(&reading(&[&[Es256]]), true, at(second));
     }
     for round in 0_u64..60 {
         let now = at(200 + 600 * round);
-        book.signed("ES256", now.wall, at(200 + 600 * round + 3600).wall);
-        store(&mut book, &mut stored, now);
-        book.adopt(stored.as_ref().unwrap(), Origin::Sealed, now);
+        tracked.signed("ES256", now.wall, at(200 + 600 * round + 3600).wall);
+        store(&mut tracked, &mut stored, now);
+        tracked.adopt(stored.as_ref().unwrap(), Origin::Sealed, now);
     }
     let stored = stored.unwrap();
     assert_eq!(
@@ -543,7 +555,7 @@ fn a_held_key_is_held_for_its_tokens_and_no_longer_however_often_the_record_is_w
         Some(at(200).wall),
         "the first token counts, in whatever replica it was seen"
     );
-    assert_eq!(kids(&book, at(4600)), ["ES256"]);
+    assert_eq!(kids(&tracked, at(4600)), ["ES256"]);
 }
 
 #[test]
@@ -554,7 +566,7 @@ fn replicas_whose_clocks_differ_agree_in_the_end() {
         wall: at(seconds - 20).wall,
         mono: at(seconds).mono,
     };
-    let mut other = book(true);
+    let mut other = tracked(true);
     other.adopt(stored.as_ref().unwrap(), Origin::Sealed, behind(50));
     other.observe(&reading(&[&[Rs256]]), false, behind(50));
     other.observe(&reading(&[&[Rs256, Es256]]), false, behind(100));
@@ -564,16 +576,17 @@ fn replicas_whose_clocks_differ_agree_in_the_end() {
     let mut writes = 0;
     for round in 0..20 {
         let second = 105 + 10 * round;
-        for (book, now) in [(&mut ahead, at(second)), (&mut other, behind(second))] {
-            book.observe(&reading(&[&[Rs256, Es256]]), false, now);
+        for (tracked, now) in [(&mut ahead, at(second)), (&mut other, behind(second))] {
+            tracked.observe(&reading(&[&[Rs256, Es256]]), false, now);
             assert_eq!(
-                book.adopt(stored.as_ref().unwrap(), Origin::Sealed, now)
+                tracked
+                    .adopt(stored.as_ref().unwrap(), Origin::Sealed, now)
                     .iter()
                     .filter(|event| matches!(event, KeyEvent::RecordTampered(_)))
                     .count(),
                 0
             );
-            writes += usize::from(store(book, &mut stored, now));
+            writes += usize::from(store(tracked, &mut stored, now));
         }
     }
     assert!(writes <= 2, "{writes} writes of what nobody changed");
@@ -583,7 +596,7 @@ fn replicas_whose_clocks_differ_agree_in_the_end() {
 fn nothing_of_the_hub_is_served_before_it_is_known_what_was_revoked() {
     let (_, stored) = world_with_active_keys();
     let revoked = stored.unwrap().with_revoked("RS256", at(10).wall).unwrap();
-    let mut fresh = book(true);
+    let mut fresh = tracked(true);
     fresh.observe(&reading(&[&[Rs256, Es256]]), false, at(50));
     assert_eq!(fresh.served(at(50)), None);
     assert!(matches!(
@@ -611,16 +624,17 @@ fn a_state_directory_is_no_word_to_other_replicas() {
     record.key = key(Es384);
     record.confirmed_at = at(1_000_000).wall;
     rogue.keys.insert("ES384".to_owned(), record);
-    let mut book = book(true);
-    book.adopt(&rogue, Origin::StateDirectory, at(50));
-    book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(51));
-    book.observe(&reading(&[&[Rs256]]), true, at(52));
+    let mut tracked = tracked(true);
+    tracked.adopt(&rogue, Origin::StateDirectory, at(50));
+    tracked.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(51));
+    tracked.observe(&reading(&[&[Rs256]]), true, at(52));
     assert!(
-        book.draft(stored.as_ref(), at(53))
+        tracked
+            .draft(stored.as_ref(), at(53))
             .is_none_or(|draft| !draft.journal().keys.contains_key("ES384"))
     );
     assert_eq!(
-        kids(&book, at(50 + 86_400)),
+        kids(&tracked, at(50 + 86_400)),
         ["RS256"],
         "not even a confirmation in the future keeps it"
     );
@@ -628,16 +642,16 @@ fn a_state_directory_is_no_word_to_other_replicas() {
 
 #[test]
 fn after_a_revocation_no_set_is_the_first_one() {
-    let (mut book, stored) = world_with_active_keys();
-    book.adopt(
+    let (mut tracked, stored) = world_with_active_keys();
+    tracked.adopt(
         &stored.unwrap().with_revoked("RS256", at(10).wall).unwrap(),
         Origin::Sealed,
         at(11),
     );
-    book.observe(&reading(&[&[Es256]]), true, at(20));
-    store(&mut book, &mut None, at(21));
+    tracked.observe(&reading(&[&[Es256]]), true, at(20));
+    store(&mut tracked, &mut None, at(21));
     assert!(matches!(
-        book.activation("ES256", at(21)),
+        tracked.activation("ES256", at(21)),
         KeyActivation::After(_)
     ));
 }

@@ -58,7 +58,7 @@ pub(super) struct Reviewer {
     max_stale: Duration,
     known: Cache<TokenKey, CachedReview>,
     failures: Cache<TokenKey, (HubError, Deadline)>,
-    turns: TenantLimit,
+    tenant_limit: TenantLimit,
     pub(super) new_callers: NewCallers,
 }
 
@@ -88,7 +88,7 @@ impl Reviewer {
             max_stale,
             known,
             failures,
-            turns: TenantLimit::default(),
+            tenant_limit: TenantLimit::default(),
             new_callers,
         }
     }
@@ -137,8 +137,8 @@ impl Reviewer {
                 .of_namespace(namespace, self.now().mono)
                 .map_err(Failure::Rejected)?;
         }
-        let turn = self.turns.take(namespace).await;
-        let Some(_turn) = turn else {
+        let permit = self.tenant_limit.take(namespace).await;
+        let Some(_permit) = permit else {
             return Err(Failure::Hub(HubError::Busy));
         };
         let _review = match is_new {

@@ -169,7 +169,7 @@ fn request(token: &SecretString) -> Request<'_> {
     }
 }
 
-fn told(records: &Records) -> Vec<[String; 3]> {
+fn detailed(records: &Records) -> Vec<[String; 3]> {
     let records = records.0.lock().unwrap();
     records
         .iter()
@@ -197,7 +197,7 @@ async fn a_caller_that_hangs_up_leaves_one_record() {
         tokio::time::timeout(Duration::from_millis(50), broker.issue(&request(&token))).await;
     assert!(hung_up.is_err());
     assert_eq!(
-        told(&records),
+        detailed(&records),
         [["0000000000000007", "failed", "CallerGone"]]
     );
 }
@@ -224,7 +224,7 @@ async fn a_decision_has_its_time_and_no_more() {
         (Reason::DecisionTimedOut, DECISION_DEADLINE.as_secs())
     );
     assert_eq!(
-        told(&records),
+        detailed(&records),
         [["0000000000000007", "failed", "DecisionTimedOut"]]
     );
 }

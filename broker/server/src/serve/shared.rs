@@ -207,7 +207,7 @@ impl Shared {
             first_round: None,
         };
         if server.managed_issuers.enabled {
-            let keeper = KeySetMaintainer::new(KeySetMaintainerParts {
+            let maintainer = KeySetMaintainer::new(KeySetMaintainerParts {
                 store: Arc::new(KubeIssuerKeys::new(
                     client.clone(),
                     server.cluster_resource_namespace.clone(),
@@ -225,7 +225,7 @@ impl Shared {
             let (first, done) = watch_channel::channel(false);
             own_keys.first_round = Some(done);
             background.spawn(issuer_keys::follow(
-                keeper,
+                maintainer,
                 policy_reader.clone(),
                 first,
                 reload_signal(),

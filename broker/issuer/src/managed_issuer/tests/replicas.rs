@@ -12,8 +12,8 @@ async fn two_replicas_make_one_set() {
         Arc::<crate::testing::FakeClock>::clone(&world.clock),
     );
     tokio::join!(
-        one.keeper.round(&world.policy),
-        two.keeper.round(&world.policy)
+        one.maintainer.round(&world.policy),
+        two.maintainer.round(&world.policy)
     );
     assert_eq!(
         store.counts(),
@@ -24,8 +24,8 @@ async fn two_replicas_make_one_set() {
     assert_eq!(one.signs(&*world.clock), Err(Reason::IssuerKeysSettling));
     world.clock.advance(WAIT);
     tokio::join!(
-        one.keeper.round(&world.policy),
-        two.keeper.round(&world.policy)
+        one.maintainer.round(&world.policy),
+        two.maintainer.round(&world.policy)
     );
     let kid = store.set().current.key.kid().to_owned();
     assert_eq!(
@@ -43,15 +43,15 @@ async fn two_replicas_rotate_once() {
         Arc::<crate::testing::FakeClock>::clone(&world.clock),
     );
     tokio::join!(
-        one.keeper.round(&world.policy),
-        two.keeper.round(&world.policy)
+        one.maintainer.round(&world.policy),
+        two.maintainer.round(&world.policy)
     );
     world.clock.advance(WAIT);
     let before = store.set();
     store.edit(|object| object.request = Some("please".to_owned()));
     tokio::join!(
-        one.keeper.round(&world.policy),
-        two.keeper.round(&world.policy)
+        one.maintainer.round(&world.policy),
+        two.maintainer.round(&world.policy)
     );
     let after = store.set();
     assert_eq!(store.counts(), (2, 2));
@@ -68,8 +68,8 @@ async fn two_replicas_rotate_once() {
     }
     world.clock.advance(WAIT);
     tokio::join!(
-        one.keeper.round(&world.policy),
-        two.keeper.round(&world.policy)
+        one.maintainer.round(&world.policy),
+        two.maintainer.round(&world.policy)
     );
     assert_eq!(
         store.set().current.key.kid(),
@@ -78,8 +78,8 @@ async fn two_replicas_rotate_once() {
     );
     world.clock.advance(MONTH);
     tokio::join!(
-        one.keeper.round(&world.policy),
-        two.keeper.round(&world.policy)
+        one.maintainer.round(&world.policy),
+        two.maintainer.round(&world.policy)
     );
     assert_eq!(
         store.set().current.key.kid(),
@@ -92,7 +92,7 @@ async fn two_replicas_rotate_once() {
 async fn nothing_is_written_before_the_start_is_over() {
     let (world, store, mut replica) = world().await;
     replica.may_write.store(false, Ordering::Relaxed);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(store.counts(), (0, 0));
     assert!(replica.issuer().documents.is_none());
 }
@@ -100,9 +100,9 @@ async fn nothing_is_written_before_the_start_is_over() {
 #[tokio::test]
 async fn a_hub_that_fails_takes_no_key_away() {
     let (world, store, mut replica) = world().await;
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let (published, kid) = (replica.jwks(), replica.signs(&*world.clock).unwrap());
     for (error, reason) in [
         (
@@ -117,7 +117,7 @@ async fn a_hub_that_fails_takes_no_key_away() {
     ] {
         store.fail(Some(error));
         world.clock.advance(Duration::from_secs(30));
-        replica.keeper.round(&world.policy).await;
+        replica.maintainer.round(&world.policy).await;
         assert_eq!(
             replica.signs(&*world.clock),
             Ok(kid.clone()),
@@ -127,7 +127,7 @@ async fn a_hub_that_fails_takes_no_key_away() {
         assert_eq!(replica.signs(&*world.clock), Err(reason));
         assert_eq!(replica.jwks(), published);
         store.fail(None);
-        replica.keeper.round(&world.policy).await;
+        replica.maintainer.round(&world.policy).await;
         assert_eq!(replica.signs(&*world.clock), Ok(kid.clone()), "healed");
     }
     assert_eq!(store.counts(), (1, 0));
@@ -136,9 +136,9 @@ async fn a_hub_that_fails_takes_no_key_away() {
 #[tokio::test]
 async fn a_secret_that_cannot_be_read_is_not_written_over() {
     let (world, store, mut replica) = world().await;
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let published = replica.jwks();
     for document in [
         "",
@@ -148,7 +148,7 @@ async fn a_secret_that_cannot_be_read_is_not_written_over() {
     ] {
         store.edit(|object| object.document = document.to_owned());
         world.clock.advance(Duration::from_secs(31));
-        replica.keeper.round(&world.policy).await;
+        replica.maintainer.round(&world.policy).await;
         assert_eq!(
             replica.signs(&*world.clock),
             Err(Reason::IssuerKeysInvalid),
@@ -164,9 +164,9 @@ async fn a_secret_that_cannot_be_read_is_not_written_over() {
 #[tokio::test]
 async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
     let (world, store, mut replica) = world().await;
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let before = store.set();
     // Foreign keys, backdated by a day, replace all others.
     let now = world.clock.now();
@@ -178,7 +178,7 @@ async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
     let forged = KeySet::first(before.binding.clone(), current, next, yesterday);
     let kid = forged.current.key.kid().to_owned();
     store.edit(|object| object.document = managed_issuer::write(&forged).to_string());
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Err(Reason::IssuerKeysSettling)
@@ -194,13 +194,13 @@ async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
         "what was taken out is back, without its private half"
     );
     world.clock.advance(WAIT - Duration::from_secs(1));
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Err(Reason::IssuerKeysSettling)
     );
     world.clock.advance(Duration::from_secs(1));
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Ok(kid),
@@ -211,12 +211,12 @@ async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
 #[tokio::test]
 async fn a_deleted_secret_revokes_its_keys() {
     let (world, store, mut replica) = world().await;
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let stolen = store.set();
     store.delete();
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert!(
         !replica.publishes(stolen.current.key.kid()) && !replica.publishes(stolen.next.key.kid())
     );
@@ -225,7 +225,7 @@ async fn a_deleted_secret_revokes_its_keys() {
         Err(Reason::IssuerKeysSettling)
     );
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Ok(store.set().current.key.kid().to_owned())
@@ -235,14 +235,14 @@ async fn a_deleted_secret_revokes_its_keys() {
 #[tokio::test]
 async fn a_set_made_for_another_audience_signs_nothing() {
     let (mut world, store, mut replica) = world().await;
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let published = replica.jwks();
     let name = ObjectName::new("prod").unwrap();
     let target = world.policy.targets.get_mut(&name).unwrap();
     target.audience = keyferry_api::audience::Audience::new("https://other.example.test").unwrap();
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Err(Reason::IssuerKeysInvalid),
@@ -251,7 +251,7 @@ async fn a_set_made_for_another_audience_signs_nothing() {
     assert_eq!(replica.jwks(), published);
     assert_eq!(store.counts(), (1, 0));
     world.policy.targets.get_mut(&name).unwrap().issuer = TokenIssuer::Hub;
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert!(
         replica.issuers.named("prod").is_none(),
         "the hub signs for it now"
@@ -262,26 +262,26 @@ async fn a_set_made_for_another_audience_signs_nothing() {
 async fn a_missing_right_to_write_stops_rotations_and_nothing_else() {
     let (world, store, mut replica) = world().await;
     store.read_only.store(true, Ordering::Relaxed);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Err(Reason::IssuerKeysForbidden),
         "there is no set at all"
     );
     store.read_only.store(false, Ordering::Relaxed);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let (kid, next) = (
         replica.signs(&*world.clock).unwrap(),
         store.set().next.key.kid().to_owned(),
     );
     store.read_only.store(true, Ordering::Relaxed);
     store.edit(|object| object.request = Some("please".to_owned()));
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(replica.signs(&*world.clock), Ok(kid));
     store.read_only.store(false, Ordering::Relaxed);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Ok(next),

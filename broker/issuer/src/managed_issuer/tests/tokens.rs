@@ -60,7 +60,7 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
         Reason::IssuerKeysSettling,
         "nothing was read yet"
     );
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(
         mint.token(&grant, NOTHING).await.unwrap_err(),
         Reason::IssuerKeysSettling
@@ -71,7 +71,7 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
         "keys that cannot sign cost the hub nothing"
     );
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let minted = mint.token(&grant, NOTHING).await.unwrap();
     assert_eq!(
         world.hub.token_requests(),
@@ -101,9 +101,9 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
 async fn an_account_made_anew_gets_nothing() {
     let (world, _store, mut replica) = world().await;
     let (mint, _) = mint(&world, &replica);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let grant = world.grant("tenant-a/prod");
     world.hub.delete_service_account("tenant-a", "reconciler");
     assert_eq!(
@@ -122,9 +122,9 @@ async fn an_account_made_anew_gets_nothing() {
 async fn the_hubs_consent_is_for_one_account_and_a_moment() {
     let (world, _store, mut replica) = world().await;
     let (_, signer) = mint(&world, &replica);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let (grant, other) = (world.grant("tenant-a/prod"), world.grant("tenant-a/deploy"));
     let consent = async || {
         HubsConsent::ask(&*world.port, &world.publisher, &*world.clock, &grant)
@@ -148,10 +148,10 @@ async fn the_hubs_consent_is_for_one_account_and_a_moment() {
 async fn a_grant_for_another_audience_is_not_signed() {
     let (mut world, _store, mut replica) = world().await;
     let (_, signer) = mint(&world, &replica);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
-    // The policy changed, but the keeper has not seen that yet.
+    replica.maintainer.round(&world.policy).await;
+    // The policy changed, but the maintainer has not seen that yet.
     let target = world
         .policy
         .targets
@@ -172,14 +172,14 @@ async fn a_grant_for_another_audience_is_not_signed() {
 async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
     let (world, store, mut replica) = world().await;
     let (mint, _) = mint(&world, &replica);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let grant = world.grant("tenant-a/prod");
     let first = mint.token(&grant, NOTHING).await.unwrap();
     store.fail(Some(HubError::Unreachable("x".to_owned())));
     world.clock.advance(Duration::from_secs(60));
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(
         mint.token(&grant, NOTHING).await.unwrap().from_cache,
         FromCache::Hit
@@ -192,7 +192,7 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
     );
     store.fail(None);
     store.edit(|object| object.request = Some("please".to_owned()));
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     world.clock.advance(Duration::from_secs(3));
     let rotated = mint.token(&fresh, NOTHING).await.unwrap();
     let kid = |token: &keyferry_keys::bound_token::BoundToken| {
@@ -208,14 +208,14 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
         first.token.token_id()
     );
     store.delete();
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     assert_eq!(
         mint.token(&grant, NOTHING).await.unwrap_err(),
         Reason::IssuerKeysSettling,
         "its key is revoked"
     );
     world.clock.advance(WAIT);
-    replica.keeper.round(&world.policy).await;
+    replica.maintainer.round(&world.policy).await;
     let anew = mint.token(&grant, NOTHING).await.unwrap();
     assert_eq!(anew.from_cache, FromCache::Miss);
     assert!(replica.publishes(&kid(&anew.token)) && !replica.publishes(&kid(&first.token)));
