@@ -41,6 +41,15 @@ pub fn audience_pairing() -> CustomResourceDefinition {
 pub fn manifest(definition: &CustomResourceDefinition) -> Result<String, serde_saphyr::ser::Error> {
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     let text = serde_saphyr::to_string_with_options(definition, options)?;
+    // Bounds are floats in the type. A whole one is printed as Kubernetes' tools print it.
+    let text: String = text
+        .lines()
+        .map(|line| match line.trim_start().split_once(": ") {
+            Some(("minimum" | "maximum", _)) => line.strip_suffix(".0").unwrap_or(line),
+            _ => line,
+        })
+        .flat_map(|line| [line, "\n"])
+        .collect();
     Ok([HEAD, &text].concat())
 }
 

@@ -151,7 +151,7 @@ pub(crate) async fn errors_name_the_fix_and_nothing_secret(world: Arc<World>) ->
             &[
                 "403 access_denied",
                 "(request id ",
-                "ask its admin for the audit record",
+                "ask the server's admin for the audit record",
             ],
         ),
         (

@@ -7,13 +7,13 @@ use parking_lot::{Mutex, MutexGuard};
 use super::shares::{Limits, Pool, PoolUsage, Sources};
 use crate::source::Source;
 
-/// Limit for all requests together, in KiB. Ten thousand callers at once take 80 MiB.
+/// Limit for all requests together, in KiB. Ten thousand callers at once take 60 MiB.
 pub(super) const ALL: u32 = 96 * 1024;
 /// Limit for the requests of one source, in KiB.
 const OF_SOURCE: u32 = ALL / 4;
 /// A source that uses at most this much, which is one request of the greatest size, may use the
 /// reserved part. In KiB.
-const FEW: u32 = 70;
+const FEW: u32 = 68;
 
 /// The memory budget for the requests of one listener.
 pub(super) struct Bodies(Mutex<BodyBudget>);

@@ -33,7 +33,7 @@ const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Memory that an HTTP/2 request takes beside its body, in KiB. Under HTTP/1.1 the connection's own
 /// memory covers it.
-pub(super) const STREAM: u32 = 6;
+pub(super) const STREAM: u32 = 4;
 
 const KIB: usize = 1024;
 
