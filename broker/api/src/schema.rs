@@ -144,7 +144,7 @@ pub(crate) fn set(schema: &mut Schema) {
     schema.insert("x-kubernetes-list-type".to_owned(), json!("set"));
 }
 
-/// A list whose entries are told apart by `key`.
+/// A list whose entries are identified by `key`.
 fn map_by(schema: &mut Schema, key: &str) {
     schema.insert("x-kubernetes-list-type".to_owned(), json!("map"));
     schema.insert("x-kubernetes-list-map-keys".to_owned(), json!([key]));

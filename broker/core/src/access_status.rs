@@ -312,7 +312,7 @@ mod tests {
     use keyferry_api::name::AccessName;
     use serde_json::json;
 
-    use super::{left_over, patch, places};
+    use super::{left_over, may_have_objects, patch, places};
 
     #[test]
     fn a_patch_says_what_changes_and_what_goes() {
@@ -328,6 +328,26 @@ mod tests {
             patch(&json!(null), &json!({ "observedGeneration": 1 })).unwrap()["status"]["observedGeneration"],
             1
         );
+    }
+
+    /// The apiserver refuses such a status, but the object in it may hold a token.
+    #[test]
+    fn a_report_that_does_not_fit_its_schema_hides_no_object() {
+        let access = AccessName::parse("tenant-a/apps").unwrap();
+        let status = json!({ "deliveries": [
+            { "type": "KubeConfigSecret", "object": "apps-kubeconfig", "keyID": "stolen", "message": 7 },
+            "not an object",
+        ] });
+        let found = places(&status, &access);
+        let [(place, report)] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!(place.name.as_str(), "apps-kubeconfig");
+        assert_eq!(report.key_id.as_deref(), Some("stolen"));
+        assert!(may_have_objects(&status));
+        assert!(!may_have_objects(
+            &json!({ "deliveries": ["not an object"] })
+        ));
     }
 
     #[test]

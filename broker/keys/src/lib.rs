@@ -2,7 +2,7 @@
 //!
 //! [`jwt`] and [`jwks`] parse, [`verify`] checks signatures, [`discovery`] writes the documents
 //! that targets read. [`tracked_keys`] decides which keys of the hub are active, [`key_journal`]
-//! stores that, and [`managed_issuer`] holds the keys of Keyferry's own issuers.
+//! stores that, and [`managed_issuer`] holds the keys of managed issuers.
 //!
 //! Code in this crate is synchronous and total: it opens no socket, reads no file and asks no
 //! clock. `broker/cli/tests/architecture.rs` enforces this.

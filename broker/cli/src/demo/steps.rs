@@ -189,13 +189,13 @@ async fn review(
     ca_pem: &str,
     url: &str,
     token: &SecretString,
-    whom: &'static str,
+    server: &'static str,
 ) -> Result<(u16, Value), DemoError> {
-    let failed = |_| DemoError::Call(whom);
+    let failed = |_| DemoError::Call(server);
     let http = HttpsClientBuilder::new(std::time::Duration::from_secs(10))
         .trusting_only(ca_pem.as_bytes())
         .and_then(HttpsClientBuilder::build)
-        .map_err(|_| DemoError::Call(whom))?;
+        .map_err(|_| DemoError::Call(server))?;
     let request = http
         .post(format!(
             "{url}/apis/authentication.k8s.io/v1/selfsubjectreviews"
