@@ -85,7 +85,10 @@ impl KeyferryBinary {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["build", "-p", "keyferry", "--bin", "keyferry"])
+            // Beside `keyferry-integration`, so that other crates have the features that the unit
+            // tests gave them, and are built once. Keyferry's own crates get none of theirs.
+            .args(["build", "-p", "keyferry", "-p", "keyferry-integration"])
+            .args(["--bin", "keyferry"])
             .arg("--message-format=json-render-diagnostics")
             .stdin(Stdio::null())
             .kill_on_drop(true)

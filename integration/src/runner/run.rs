@@ -40,15 +40,24 @@ impl Run {
     }
 
     /// Runs the tests that the command line selects, and returns when all fixtures have ended.
+    /// `KEYFERRY_SKIP_SUITES` names suites to leave out, separated by spaces.
     pub fn main(self) -> ExitCode {
         raise_file_limit();
+        let skipped = std::env::var("KEYFERRY_SKIP_SUITES").unwrap_or_default();
+        let run = match self.without(&skipped) {
+            Ok(run) => run,
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
+        };
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(WORKERS)
             .enable_all()
             .build();
         let ended = runtime
             .map_err(|error| format!("start a tokio runtime: {error}"))
-            .and_then(|runtime| self.run(Arguments::from_args(), lanes(), &runtime));
+            .and_then(|runtime| run.run(Arguments::from_args(), lanes(), &runtime));
         match ended {
             Ok(conclusion) => conclusion.exit_code(),
             Err(error) => {
@@ -56,6 +65,20 @@ impl Run {
                 ExitCode::FAILURE
             }
         }
+    }
+
+    /// Leaves out the named suites. An unknown name is an error, because the suite that it means
+    /// would run.
+    fn without(mut self, names: &str) -> Result<Self, String> {
+        for name in names.split_whitespace() {
+            let before = self.suites.len();
+            self.suites.retain(|(suite, _)| *suite != name);
+            if self.suites.len() == before {
+                return Err(format!("KEYFERRY_SKIP_SUITES names no suite: {name}"));
+            }
+            eprintln!("suite {name} is left out by KEYFERRY_SKIP_SUITES");
+        }
+        Ok(self)
     }
 
     fn run(
@@ -222,6 +245,21 @@ mod tests {
         let ended = run(&["second::other"], 3, suites);
         assert_eq!((ended.num_passed, ended.num_filtered_out), (1, 3));
         assert_eq!(*events.lock().unwrap(), ["second starts", "second ends"]);
+    }
+
+    #[test]
+    fn a_skipped_suite_does_not_start_and_an_unknown_one_is_an_error() {
+        let events = Events::default();
+        let suites = || {
+            Run::new()
+                .suite("first", suite("first", &events).boxed())
+                .suite("second", suite("second", &events).boxed())
+        };
+        let ended = run(&[], 2, suites().without("second").unwrap());
+        assert_eq!((ended.num_passed, ended.num_filtered_out), (2, 0));
+        assert_eq!(*events.lock().unwrap(), ["first starts", "first ends"]);
+        let error = suites().without("second third").unwrap_err();
+        assert_eq!(error, "KEYFERRY_SKIP_SUITES names no suite: third");
     }
 
     #[test]
