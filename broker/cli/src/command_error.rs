@@ -91,7 +91,7 @@ from_errors!(
     super::trust::CertificatesError,
     super::trust::MergeError,
     super::trust::OidcFlagsError,
-    super::trust::TalosError,
+    super::trust::DistributionError,
     super::verify::SubjectError,
 );
 

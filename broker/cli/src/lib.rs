@@ -34,6 +34,7 @@ mod trust;
 pub mod ui;
 mod verify;
 mod whoami;
+mod yaml_document;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

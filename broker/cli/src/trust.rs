@@ -22,7 +22,7 @@ use keyferry_kube_authn::config::{self, MAX_BYTES};
 use keyferry_kube_authn::lint::{Severity, lint};
 use keyferry_kube_authn::validate::validate;
 
-pub(crate) use self::distribution::TalosError;
+pub(crate) use self::distribution::DistributionError;
 pub(crate) use self::inputs::CertificatesError;
 pub(crate) use self::merge::MergeError;
 use self::merge::MergeProblem;
@@ -152,13 +152,13 @@ fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Prin
             &mut notes,
         )?);
     }
-    let mut rbac = String::new();
+    let mut rbac = Vec::new();
     if args.target.is_some() {
         let given = inputs::read(args, configuration)?;
         notes.extend(given.notes);
         own_issuers.extend(given.own_issuer);
         entries.push(given.rules.entry());
-        rbac = rbac::of(
+        rbac = rbac::objects(
             &given.rules,
             args.bind.as_deref(),
             args.flux_service_account.as_ref(),

@@ -403,12 +403,8 @@ fn judge(
 ) -> Trial {
     match answer {
         Ok(()) => Trial::LetsThrough(what),
-        // The status of a refusal names the policy only in its sentence.
-        Err(HubError::Forbidden(message))
-            if message.contains(&format!(
-                "ValidatingAdmissionPolicy '{}'",
-                admission_policy.policy_name()
-            )) =>
+        Err(HubError::Forbidden(forbidden))
+            if forbidden.is_by_policy(admission_policy.policy_name()) =>
         {
             Trial::Refuses(what)
         }
@@ -443,10 +439,11 @@ mod tests {
     #[test]
     fn only_the_policys_own_refusal_counts() {
         let refused = |by: &str| {
-            Err(HubError::Forbidden(format!(
+            let message = format!(
                 "x is forbidden: ValidatingAdmissionPolicy '{by}' with binding 'b' denied request: \
                  no"
-            )))
+            );
+            Err(HubError::Forbidden(message.as_str().into()))
         };
         assert_eq!(
             judge(&admission_policy::KEPT, "x", refused("keyferry-kept")),
@@ -460,7 +457,7 @@ mod tests {
             judge(
                 &admission_policy::KEPT,
                 "x",
-                Err(HubError::Forbidden("no right".to_owned()))
+                Err(HubError::Forbidden("no right".into()))
             ),
             Trial::Failed(_)
         ));

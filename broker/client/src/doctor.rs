@@ -216,6 +216,25 @@ async fn ask_as_admin(
     Ok(())
 }
 
+/// Describes a failed call of the target, whose client is the hub's.
+fn at_target(error: &HubError) -> String {
+    match error {
+        HubError::Unreachable(cause) => format!("the target could not be reached: {cause}"),
+        HubError::Unwell(message) => format!("the target could not answer: {message}"),
+        HubError::Busy => "the target was not called: too many calls are in progress".to_owned(),
+        HubError::Unauthenticated(message) => {
+            format!("the target does not accept the credentials: {message}")
+        }
+        HubError::Forbidden(forbidden) => format!("the target refused the call: {forbidden}"),
+        HubError::NotFound(message)
+        | HubError::Conflict(message)
+        | HubError::Refused(message) => format!("the target refused the request: {message}"),
+        HubError::Unreadable(what) => {
+            format!("the target's answer to {what} could not be read")
+        }
+    }
+}
+
 async fn review(client: &HubClient, token: &SecretString) -> Review {
     use secrecy::ExposeSecret;
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token.expose_secret() } });
@@ -227,7 +246,7 @@ async fn review(client: &HubClient, token: &SecretString) -> Review {
         )
         .await;
     match answer {
-        Err(error) => Review::Failed(error.to_string().replace("the hub", "the target")),
+        Err(error) => Review::Failed(at_target(&error)),
         Ok(answer) if answer["status"]["authenticated"] == json!(true) => Review::Authenticated(
             answer["status"]["user"]["username"]
                 .as_str()

@@ -116,7 +116,7 @@ mod tests {
         // Another program writes a different holder each time, or the hub refuses the Lease.
         assert_eq!(after(30, Ok(Leader::Unseen)), (false, false));
         assert_eq!(
-            after(29, Err(HubError::Forbidden("no right".to_owned()))),
+            after(29, Err(HubError::Forbidden("no right".into()))),
             (false, false)
         );
         assert_eq!(after(2, Ok(Leader::Unseen)), (false, true));

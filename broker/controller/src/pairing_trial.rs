@@ -115,9 +115,6 @@ impl PairingTrial {
     }
 }
 
-/// Whether the apiserver's message names the policy: `ValidatingAdmissionPolicy 'keyferry-pairing'
-/// with binding '…' denied request: …`.
 fn is_refusal_by_pairing(error: &HubError) -> bool {
-    matches!(error, HubError::Forbidden(message) if message.contains("ValidatingAdmissionPolicy \
-        'keyferry-pairing'"))
+    matches!(error, HubError::Forbidden(forbidden) if forbidden.is_by_policy("keyferry-pairing"))
 }

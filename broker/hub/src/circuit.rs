@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_refusal_is_an_answer() {
         let circuit = Circuit::on_any_failure();
-        circuit.note::<()>(&Err(HubError::Forbidden("no".to_owned())), at(0));
+        circuit.note::<()>(&Err(HubError::Forbidden("no".into())), at(0));
         assert!(circuit.admit(at(0)).is_ok());
     }
 }

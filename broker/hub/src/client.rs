@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use crate::connection_fault::{ConnectionFault, Endpoint};
+use crate::forbidden::ForbiddenStatus;
 use crate::ports::HubError;
 use crate::regular_file;
 
@@ -433,25 +434,15 @@ async fn transport_fault(error: &kube::Error, place: Option<&Endpoint>) -> HubEr
     }
 }
 
-#[derive(serde::Deserialize)]
-struct ApiStatus {
-    #[serde(default)]
-    message: String,
-}
-
 fn refusal(status: StatusCode, body: &[u8]) -> HubError {
-    let message = serde_json::from_slice::<ApiStatus>(body)
-        .map(|status| status.message)
-        .unwrap_or_default();
-    let message = foreign_text::one_line(&message, 400);
-    let message = if message.is_empty() {
-        format!("HTTP {}", status.as_u16())
-    } else {
-        message
-    };
+    let mut parsed: ForbiddenStatus = serde_json::from_slice(body).unwrap_or_default();
+    if parsed.message.is_empty() {
+        parsed.message = format!("HTTP {}", status.as_u16());
+    }
+    let message = foreign_text::one_line(&parsed.message, 400);
     match status.as_u16() {
         401 => HubError::Unauthenticated(message),
-        403 => HubError::Forbidden(message),
+        403 => HubError::Forbidden(parsed.into()),
         404 => HubError::NotFound(message),
         409 => HubError::Conflict(message),
         429 | 500.. => HubError::Unwell(format!("HTTP {}: {message}", status.as_u16())),

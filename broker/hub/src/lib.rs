@@ -16,6 +16,7 @@ pub mod connection_fault;
 mod endpoint_slice;
 pub mod event;
 pub mod finalizer;
+pub mod forbidden;
 pub mod https_client;
 pub mod hub_facts;
 pub mod issuer_documents;

@@ -22,6 +22,8 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
+use crate::forbidden::Forbidden;
+
 /// Why a call to the hub failed. Of what the hub sent, the texts contain only its own status
 /// message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +42,7 @@ pub enum HubError {
     Unauthenticated(String),
     /// 403: Keyferry itself lacks a right.
     #[error("the hub refused Keyferry: {0}")]
-    Forbidden(String),
+    Forbidden(Forbidden),
     /// 404: there is no such object.
     #[error("the hub answered 404: {0}")]
     NotFound(String),

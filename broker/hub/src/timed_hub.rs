@@ -84,7 +84,7 @@ mod tests {
             _: Duration,
         ) -> BoxFuture<'a, Result<MintAnswer, HubError>> {
             self.0.advance(self.1);
-            Box::pin(async { Err(HubError::Forbidden("serviceaccounts/token".to_owned())) })
+            Box::pin(async { Err(HubError::Forbidden("serviceaccounts/token".into())) })
         }
 
         fn token_review<'a>(
@@ -92,7 +92,7 @@ mod tests {
             _: &'a SecretString,
             _: Option<&'a Audience>,
         ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
-            Box::pin(async { Err(HubError::Forbidden("tokenreviews".to_owned())) })
+            Box::pin(async { Err(HubError::Forbidden("tokenreviews".into())) })
         }
 
         fn access_review<'a>(

@@ -328,7 +328,7 @@ codes! {
     /// The given CA did not sign the target's certificate.
     TargetUntrusted => "use the CA of the target's apiserver",
     /// The target does not use the given file.
-    ConfigurationNotInForce => "start kube-apiserver with --authentication-config and this file, \
+    ConfigurationNotActive => "start kube-apiserver with --authentication-config and this file, \
         or check its log for why the file was not loaded; the target loads a changed file within \
         about 10 s",
     /// The target has not fetched the issuer's discovery document, so it refuses every token of

@@ -482,7 +482,7 @@ async fn not_restarted(it: &Federation) -> Result<Vec<String>, TestError> {
         .doctor(&[it.target_flags(&it.target)?, further].concat(), &token)
         .await?;
     Ok(
-        super::cases::differs(Broken(HIDDEN, "ConfigurationNotInForce"), code, &report)
+        super::cases::differs(Broken(HIDDEN, "ConfigurationNotActive"), code, &report)
             .into_iter()
             .collect(),
     )

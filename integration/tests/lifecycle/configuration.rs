@@ -62,7 +62,7 @@ pub(super) async fn a_bad_one_changes_nothing(world: Arc<World>) -> TestResult {
     assert_eq!(
         broker.exchange(&caller, "tenant-a/a").await?.status,
         400,
-        "the good file is in force at once"
+        "the good file is active at once"
     );
     Ok(())
 }

@@ -1,20 +1,27 @@
 //! Renders the AuthenticationConfiguration for each distribution, and says where it goes.
 
 use keyferry_kube_authn::Minor;
+use serde_json::{Value, json};
 
 use super::{Format, indented};
+use crate::yaml_document::{YamlError, yaml_document};
 
 /// The folder of the file on a control plane node, for distributions without one of their own.
 const FOLDER: &str = "/etc/kubernetes/keyferry";
 const FILE: &str = "authentication.yaml";
 
-/// The form of Talos 1.14 does not fit the target's release.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error(
-    "writing the form of Talos 1.14: Kubernetes {0} does not take its anonymous section; use \
-     talos-legacy"
-)]
-pub(crate) struct TalosError(Minor);
+/// Why the form of a distribution cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DistributionError {
+    /// The form of Talos 1.14 does not fit the target's release.
+    #[error(
+        "writing the form of Talos 1.14: Kubernetes {0} does not take its anonymous section; use \
+         talos-legacy"
+    )]
+    Talos(Minor),
+    #[error(transparent)]
+    Yaml(#[from] YamlError),
+}
 
 /// A part of the output: instructions, and a YAML document.
 struct OutputSection {
@@ -34,29 +41,31 @@ impl OutputSection {
 /// Renders everything that the target needs, as one YAML stream with instructions as comments.
 ///
 /// # Errors
-/// [`TalosError`]: the format does not exist for that release.
+/// [`DistributionError`].
 pub(super) fn print(
     format: Format,
     file: &str,
-    rbac: &str,
+    rbac: &[Value],
     minor: Minor,
     merged: bool,
-) -> Result<String, TalosError> {
+) -> Result<String, DistributionError> {
     let mut parts = match format {
         // Prints only the file, so that the output can be redirected into it.
         Format::Authn => vec![OutputSection::new([], file)],
-        Format::Kubeadm => kubeadm(file, minor),
-        Format::K3s => rancher(file, "k3s"),
-        Format::Rke2 => rancher(file, "rke2"),
+        Format::Kubeadm => kubeadm(file, minor)?,
+        Format::K3s => rancher(file, "k3s")?,
+        Format::Rke2 => rancher(file, "rke2")?,
         Format::Talos => vec![talos(file, minor, merged)?],
         Format::TalosLegacy => vec![talos_legacy(file)],
-        Format::Kind => kind(file),
-        Format::Capi => vec![capi(file)],
+        Format::Kind => kind(file)?,
+        Format::Capi => vec![capi(file)?],
     };
     if !rbac.is_empty() {
+        let documents = rbac.iter().map(yaml_document);
+        let stream = documents.collect::<Result<Vec<_>, _>>()?.join("---\n");
         parts.push(OutputSection::new(
             ["Apply this at the target with kubectl."],
-            rbac,
+            stream,
         ));
     }
     let last = parts.len();
@@ -89,39 +98,45 @@ fn file_at(place: &str, file: &str) -> OutputSection {
     }
 }
 
-/// Renders arguments and volume of the apiserver as a list of names and values.
-fn listed_arguments() -> String {
-    format!(
-        "extraArgs:\n  - name: authentication-config\n    value: {FOLDER}/{FILE}\n{}",
-        volumes()
-    )
+/// The apiserver's argument and volume for the file, with arguments in the form of kubeadm's
+/// `v1beta4`.
+fn listed_arguments() -> Value {
+    json!({
+        "extraArgs": [{ "name": "authentication-config", "value": format!("{FOLDER}/{FILE}") }],
+        "extraVolumes": volumes(),
+    })
 }
 
-fn mapped_arguments() -> String {
-    format!(
-        "extraArgs:\n  authentication-config: {FOLDER}/{FILE}\n{}",
-        volumes()
-    )
+/// The same with arguments in the form of kubeadm's `v1beta3`.
+fn mapped_arguments() -> Value {
+    json!({
+        "extraArgs": { "authentication-config": format!("{FOLDER}/{FILE}") },
+        "extraVolumes": volumes(),
+    })
 }
 
 /// Mounts the folder and not the file: a mounted file would not follow a rename.
-fn volumes() -> String {
-    format!(
-        "extraVolumes:\n  - name: keyferry\n    hostPath: {FOLDER}\n    mountPath: \
-         {FOLDER}\n    readOnly: true\n    pathType: DirectoryOrCreate\n"
-    )
+fn volumes() -> Value {
+    json!([{
+        "name": "keyferry",
+        "hostPath": FOLDER,
+        "mountPath": FOLDER,
+        "readOnly": true,
+        "pathType": "DirectoryOrCreate",
+    }])
 }
 
-fn kubeadm(file: &str, minor: Minor) -> Vec<OutputSection> {
+fn kubeadm(file: &str, minor: Minor) -> Result<Vec<OutputSection>, YamlError> {
     let (version, arguments) = if minor >= Minor::V1_31 {
         ("v1beta4", listed_arguments())
     } else {
         ("v1beta3", mapped_arguments())
     };
-    let text = format!(
-        "apiVersion: kubeadm.k8s.io/{version}\nkind: ClusterConfiguration\napiServer:\n{}",
-        indented(&arguments, 2)
-    );
+    let configuration = json!({
+        "apiVersion": format!("kubeadm.k8s.io/{version}"),
+        "kind": "ClusterConfiguration",
+        "apiServer": arguments,
+    });
     let about = [
         "For a new cluster, put this into the file of kubeadm init --config. For one that runs, \
          put it into ClusterConfiguration of",
@@ -129,39 +144,42 @@ fn kubeadm(file: &str, minor: Minor) -> Vec<OutputSection> {
          /etc/kubernetes/manifests/kube-apiserver.yaml",
         "of one node after the other.",
     ];
-    vec![
+    Ok(vec![
         file_at(&format!("{FOLDER}/{FILE}"), file),
-        OutputSection::new(about, text),
-    ]
+        OutputSection::new(about, yaml_document(&configuration)?),
+    ])
 }
 
-fn rancher(file: &str, name: &str) -> Vec<OutputSection> {
+fn rancher(file: &str, name: &str) -> Result<Vec<OutputSection>, YamlError> {
     let folder = format!("/etc/rancher/{name}/keyferry");
-    let mut text = format!("kube-apiserver-arg+:\n  - \"authentication-config={folder}/{FILE}\"\n");
+    let mut drop_in = json!({
+        "kube-apiserver-arg+": [format!("authentication-config={folder}/{FILE}")],
+    });
     if name == "rke2" {
         // In rke2, kube-apiserver is a Pod, which sees only mounted folders of the node.
-        text += &format!("kube-apiserver-extra-mount+:\n  - \"{folder}:{folder}:ro\"\n");
+        drop_in["kube-apiserver-extra-mount+"] = json!([format!("{folder}:{folder}:ro")]);
     }
     let first = format!(
         "Write this as /etc/rancher/{name}/config.yaml.d/90-keyferry.yaml on every server, and \
          restart {name} on one after the other."
     );
-    vec![
+    Ok(vec![
         file_at(&format!("{folder}/{FILE}"), file),
         OutputSection {
             about: vec![first],
-            text,
+            text: yaml_document(&drop_in)?,
         },
-    ]
+    ])
 }
 
 /// Talos's default for this section. A given configuration replaces the default as a whole.
 const TALOS_ANONYMOUS: &str = "anonymous:\n  enabled: true\n  conditions:\n    - path: \
     /livez\n    - path: /readyz\n    - path: /healthz\n";
 
-fn talos(file: &str, minor: Minor, merged: bool) -> Result<OutputSection, TalosError> {
+/// Text, because it contains the file with its comments.
+fn talos(file: &str, minor: Minor, merged: bool) -> Result<OutputSection, DistributionError> {
     if minor < Minor::V1_32 {
-        return Err(TalosError(minor));
+        return Err(DistributionError::Talos(minor));
     }
     let first = "Talos 1.14 and newer: patch the machine configuration of the control plane nodes \
         with this document. It replaces the";
@@ -186,6 +204,7 @@ fn talos(file: &str, minor: Minor, merged: bool) -> Result<OutputSection, TalosE
     Ok(OutputSection::new([first, second], text))
 }
 
+/// Text, because Talos's documents write permissions as `0o644`, which no serialiser does.
 fn talos_legacy(file: &str) -> OutputSection {
     let about = [
         "Talos before 1.14: patch the machine configuration of the control plane nodes, and only \
@@ -202,45 +221,54 @@ fn talos_legacy(file: &str) -> OutputSection {
     OutputSection::new(about, text)
 }
 
-fn kind(file: &str) -> Vec<OutputSection> {
-    let patch = format!(
-        "kind: ClusterConfiguration\napiServer:\n{}",
-        indented(&mapped_arguments(), 2)
-    );
-    let text = format!(
-        "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes:\n  - role: control-plane\n    extraMounts:\n      - hostPath: ./keyferry\n        \
-         containerPath: {FOLDER}\n        readOnly: true\n    kubeadmConfigPatches:\n      - |\n{}",
-        indented(&patch, 8)
-    );
+fn kind(file: &str) -> Result<Vec<OutputSection>, YamlError> {
+    let patch = json!({ "kind": "ClusterConfiguration", "apiServer": mapped_arguments() });
+    let cluster = json!({
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "nodes": [{
+            "role": "control-plane",
+            "extraMounts": [{
+                "hostPath": "./keyferry",
+                "containerPath": FOLDER,
+                "readOnly": true,
+            }],
+            "kubeadmConfigPatches": [yaml_document(&patch)?],
+        }],
+    });
     let about = [
         "Create the cluster with kind create cluster --config and this. A release of kind that \
          writes kubeadm v1beta4 wants extraArgs",
         "as a list of name and value.",
     ];
-    vec![
+    Ok(vec![
         OutputSection::new(
             ["Write this document as ./keyferry/authentication.yaml, beside the file below."],
             file,
         ),
-        OutputSection::new(about, text),
-    ]
+        OutputSection::new(about, yaml_document(&cluster)?),
+    ])
 }
 
-fn capi(file: &str) -> OutputSection {
-    let spec = format!(
-        "files:\n  - path: {FOLDER}/{FILE}\n    owner: \
-         root:root\n    permissions: \"0644\"\n    content: \
-         |\n{}clusterConfiguration:\n  apiServer:\n{}",
-        indented(file, 6),
-        indented(&listed_arguments(), 4)
-    );
+fn capi(file: &str) -> Result<OutputSection, YamlError> {
+    let control_plane = json!({
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
+        "kind": "KubeadmControlPlane",
+        "spec": { "kubeadmConfigSpec": {
+            "files": [{
+                "path": format!("{FOLDER}/{FILE}"),
+                "owner": "root:root",
+                "permissions": "0644",
+                "content": file,
+            }],
+            "clusterConfiguration": { "apiServer": listed_arguments() },
+        }},
+    });
     let about = [
         "Cluster API: put this into the KubeadmControlPlane of the cluster; its machines are then \
          replaced one after the other. In",
         "controlplane.cluster.x-k8s.io/v1beta1, extraArgs is a map: authentication-config: and the \
          path.",
     ];
-    let head = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: \
-        KubeadmControlPlane\nspec:\n  kubeadmConfigSpec:\n";
-    OutputSection::new(about, format!("{head}{}", indented(&spec, 4)))
+    Ok(OutputSection::new(about, yaml_document(&control_plane)?))
 }

@@ -1,128 +1,108 @@
-//! Renders RBAC for the users that the target rules admit. Nothing is bound unless it is requested.
+//! The RBAC objects for the users that the target rules admit. Nothing is bound unless it is
+//! requested.
 
 use keyferry_api::service_account::ServiceAccount;
+use serde_json::{Value, json};
 
 use super::target_rules::TargetRules;
-use super::{indented, quoted};
 
-/// Renders the objects as a YAML stream; empty if nothing is requested.
-pub(super) fn of(rules: &TargetRules, bind: Option<&str>, flux: Option<&ServiceAccount>) -> String {
-    let users: String = rules.users().map(|user| subject_user(&user)).collect();
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Returns the objects in the order in which they can be applied; none if nothing is requested.
+pub(super) fn objects(
+    rules: &TargetRules,
+    bind: Option<&str>,
+    flux: Option<&ServiceAccount>,
+) -> Vec<Value> {
+    let users: Vec<Value> = rules.users().map(|user| subject_user(&user)).collect();
     let name = name(&rules.prefix);
     let mut objects = Vec::new();
     if let Some(flux) = flux {
         objects.extend(for_flux(&name, &users, flux));
     }
     if let Some(role) = bind {
-        let subjects = flux.map_or_else(|| users.clone(), subject_account);
-        objects.push(binding(
-            "ClusterRoleBinding",
-            &format!("{name}-{}", slug(role)),
-            None,
-            "ClusterRole",
-            role,
-            &subjects,
-        ));
+        let subjects = flux.map_or(users, |account| vec![subject_account(account)]);
+        let name = format!("{name}-{}", slug(role));
+        objects.push(cluster_role_binding(&name, role, &subjects));
     }
-    objects.join("---\n")
+    objects
 }
 
-/// Renders the rights of a hub's Flux controller whose objects name a ServiceAccount to impersonate
-/// at the target.
-fn for_flux(name: &str, users: &str, flux: &ServiceAccount) -> [String; 6] {
+/// The rights of a hub's Flux controller whose objects name a ServiceAccount to impersonate at the
+/// target.
+fn for_flux(name: &str, users: &[Value], flux: &ServiceAccount) -> [Value; 6] {
     let ServiceAccount {
         namespace,
         name: account,
     } = flux;
     let impersonate = format!("{name}-impersonate-{account}");
     let probe = format!("{name}-probe");
-    let rule = format!(
-        "- apiGroups: [\"\"]\n  resources: [serviceaccounts]\n  resourceNames: [{}]\n  verbs: \
-         [impersonate]\n",
-        quoted(account.as_str())
-    );
+    let in_namespace = |name: &str| json!({ "name": name, "namespace": namespace.as_str() });
+    let probing: Vec<Value> = users
+        .iter()
+        .cloned()
+        .chain([subject_account(flux)])
+        .collect();
     [
-        format!(
-            "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {}\n",
-            quoted(namespace.as_str())
-        ),
-        format!(
-            "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n{}",
-            metadata(account.as_str(), Some(namespace.as_str()))
-        ),
-        format!(
-            "{}rules:\n{}",
-            head("Role", &impersonate, Some(namespace.as_str())),
-            indented(&rule, 2)
-        ),
-        binding(
-            "RoleBinding",
-            &impersonate,
-            Some(namespace.as_str()),
-            "Role",
-            &impersonate,
-            users,
-        ),
+        json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": { "name": namespace.as_str() },
+        }),
+        json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": in_namespace(account.as_str()),
+        }),
+        json!({
+            "apiVersion": format!("{GROUP}/v1"),
+            "kind": "Role",
+            "metadata": in_namespace(&impersonate),
+            "rules": [{
+                "apiGroups": [""],
+                "resources": ["serviceaccounts"],
+                "resourceNames": [account.as_str()],
+                "verbs": ["impersonate"],
+            }],
+        }),
+        json!({
+            "apiVersion": format!("{GROUP}/v1"),
+            "kind": "RoleBinding",
+            "metadata": in_namespace(&impersonate),
+            "roleRef": { "apiGroup": GROUP, "kind": "Role", "name": impersonate },
+            "subjects": users,
+        }),
         // Flux's client disables its own throttling only if it may call this.
-        format!(
-            "{}rules:\n  - nonResourceURLs: [/livez/ping]\n    verbs: [head]\n",
-            head("ClusterRole", &probe, None)
-        ),
-        binding(
-            "ClusterRoleBinding",
-            &probe,
-            None,
-            "ClusterRole",
-            &probe,
-            &format!("{users}{}", subject_account(flux)),
-        ),
+        json!({
+            "apiVersion": format!("{GROUP}/v1"),
+            "kind": "ClusterRole",
+            "metadata": { "name": probe },
+            "rules": [{ "nonResourceURLs": ["/livez/ping"], "verbs": ["head"] }],
+        }),
+        cluster_role_binding(&probe, &probe, &probing),
     ]
 }
 
-fn head(kind: &str, name: &str, namespace: Option<&str>) -> String {
-    format!(
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\nmetadata:\n{}",
-        metadata(name, namespace)
-    )
+fn cluster_role_binding(name: &str, role: &str, subjects: &[Value]) -> Value {
+    json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": "ClusterRoleBinding",
+        "metadata": { "name": name },
+        "roleRef": { "apiGroup": GROUP, "kind": "ClusterRole", "name": role },
+        "subjects": subjects,
+    })
 }
 
-fn metadata(name: &str, namespace: Option<&str>) -> String {
-    let namespace = namespace
-        .map(|namespace| format!("  namespace: {}\n", quoted(namespace)))
-        .unwrap_or_default();
-    format!("  name: {}\n{namespace}", quoted(name))
+fn subject_user(user: &str) -> Value {
+    json!({ "apiGroup": GROUP, "kind": "User", "name": user })
 }
 
-fn binding(
-    kind: &str,
-    name: &str,
-    namespace: Option<&str>,
-    role_kind: &str,
-    role: &str,
-    subjects: &str,
-) -> String {
-    format!(
-        "{}roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: {role_kind}\n  name: \
-         {}\nsubjects:\n{}",
-        head(kind, name, namespace),
-        quoted(role),
-        indented(subjects, 2)
-    )
-}
-
-fn subject_user(user: &str) -> String {
-    format!(
-        "- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: {}\n",
-        quoted(user)
-    )
-}
-
-fn subject_account(account: &ServiceAccount) -> String {
-    format!(
-        "- kind: ServiceAccount\n  namespace: {}\n  name: {}\n",
-        quoted(account.namespace.as_str()),
-        quoted(account.name.as_str())
-    )
+fn subject_account(account: &ServiceAccount) -> Value {
+    json!({
+        "kind": "ServiceAccount",
+        "namespace": account.namespace.as_str(),
+        "name": account.name.as_str(),
+    })
 }
 
 /// Returns a name for the objects of the hub with this prefix.

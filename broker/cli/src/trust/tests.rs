@@ -4,6 +4,7 @@ use clap::Parser;
 use keyferry_kube_authn::lint::Finding;
 use keyferry_kube_authn::token::{ServiceAccountToken, Token};
 use keyferry_kube_authn::verify::{Keys, Union, User, verify};
+use serde_json::json;
 
 use super::*;
 
@@ -260,21 +261,75 @@ fn flux_gets_what_it_needs_and_the_users_no_role() {
     let text = printed(&[&HUB[..], &["--flux-service-account=apps/deployer"]].concat())
         .unwrap()
         .text;
-    for part in [
-        "verbs: [impersonate]",
-        "resourceNames: [\"deployer\"]",
-        "nonResourceURLs: [/livez/ping]",
-        "kind: Namespace",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
-    }
-    let (_, binding) = text.rsplit_once("---\n").unwrap();
-    assert!(
-        binding.contains("\"edit\"")
-            && binding.contains("kind: ServiceAccount")
-            && !binding.contains("kind: User"),
-        "{binding}"
+    let documents: Vec<serde_json::Value> = text
+        .split("---\n")
+        .map(|document| serde_saphyr::from_str(document).unwrap())
+        .collect();
+    let kinds: Vec<&str> = documents
+        .iter()
+        .map(|document| document["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "AuthenticationConfiguration",
+            "Namespace",
+            "ServiceAccount",
+            "Role",
+            "RoleBinding",
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "ClusterRoleBinding"
+        ]
     );
+    assert_eq!(
+        documents[3]["rules"],
+        json!([{ "apiGroups": [""], "resources": ["serviceaccounts"],
+            "resourceNames": ["deployer"], "verbs": ["impersonate"] }])
+    );
+    assert_eq!(
+        documents[5]["rules"],
+        json!([{ "nonResourceURLs": ["/livez/ping"], "verbs": ["head"] }])
+    );
+    let binding = &documents[7];
+    assert_eq!(binding["roleRef"]["name"], "edit");
+    assert_eq!(
+        binding["subjects"],
+        json!([{ "kind": "ServiceAccount", "namespace": "apps", "name": "deployer" }])
+    );
+}
+
+#[test]
+fn forms_that_contain_the_file_as_text_keep_it_byte_for_byte() {
+    for (format, path) in [
+        ("kind", "/nodes/0/kubeadmConfigPatches/0"),
+        ("capi", "/spec/kubeadmConfigSpec/files/0/content"),
+    ] {
+        let text = printed(&[&HUB[..8], &[&format!("--format={format}")]].concat())
+            .unwrap()
+            .text;
+        let last = text.rsplit("---\n").next().unwrap();
+        let document: serde_json::Value = serde_saphyr::from_str(last).unwrap();
+        let inside = document.pointer(path).unwrap().as_str().unwrap();
+        let inside: serde_json::Value = serde_saphyr::from_str(inside).unwrap();
+        assert_eq!(
+            inside["kind"],
+            if format == "kind" {
+                "ClusterConfiguration"
+            } else {
+                "AuthenticationConfiguration"
+            }
+        );
+        assert!(last.contains("|\n"), "a literal block:\n{last}");
+        if format == "capi" {
+            assert_eq!(
+                document["spec"]["kubeadmConfigSpec"]["files"][0]["permissions"],
+                "0644"
+            );
+            let file = printed(&HUB[..8]).unwrap().text;
+            assert_eq!(document.pointer(path).unwrap().as_str().unwrap(), file);
+        }
+    }
 }
 
 const OLD: &str = "# ours\napiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt: # people\n  - issuer:\n      url: \

@@ -157,7 +157,7 @@ impl Bench {
             json!({ "metadata": { "name": "keyferry" }, "pairs": { pairing::NOBODYS: [] } }),
         );
         let hub = Arc::new(OneAnswer {
-            refusal: Mutex::new(Some(HubError::Forbidden(REFUSAL.to_owned()))),
+            refusal: Mutex::new(Some(HubError::Forbidden(REFUSAL.into()))),
             asked: Mutex::default(),
         });
         let (live, canary) = (
@@ -265,7 +265,7 @@ async fn a_policy_that_lets_through_is_a_gap_though_its_objects_are_as_shipped()
     *bench.hub.refusal.lock().unwrap() = Some(HubError::Unreachable("away".to_owned()));
     bench.looks(9).await;
     assert!(bench.pairing.gap().is_some(), "silence fixes nothing");
-    *bench.hub.refusal.lock().unwrap() = Some(HubError::Forbidden(REFUSAL.to_owned()));
+    *bench.hub.refusal.lock().unwrap() = Some(HubError::Forbidden(REFUSAL.into()));
     bench.looks(1).await;
     assert_eq!(bench.pairing.checked(), Ok(()));
 }
@@ -311,7 +311,7 @@ async fn a_missing_or_narrowed_binding_is_a_gap_at_once_and_by_every_replica() {
 #[tokio::test]
 async fn another_refusal_or_none_is_no_alarm() {
     for refusal in [
-        HubError::Forbidden("serviceaccounts/token".to_owned()),
+        HubError::Forbidden("serviceaccounts/token".into()),
         HubError::Unreachable("away".to_owned()),
     ] {
         let mut bench = Bench::start();

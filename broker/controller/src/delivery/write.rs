@@ -10,6 +10,7 @@ use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::{AuditRecord, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
 use keyferry_core::delivery::{self, Bearer, ObjectBody, ObjectPlace, OwnedObject, Snapshot, Step};
+use keyferry_hub::forbidden::ForbiddenCause;
 use keyferry_hub::ports::HubError;
 use keyferry_hub::targets::Readiness;
 use keyferry_issuer::advice;
@@ -532,14 +533,14 @@ pub(super) fn token_report(held: &OwnedObject<'_>) -> Option<TokenReport> {
 /// as well.
 pub(super) fn refusal(error: &HubError) -> Hindrance {
     let reason = match error {
-        HubError::Forbidden(message) if message.contains("exceeded quota") => Reason::QuotaExceeded,
-        HubError::Forbidden(message) if message.contains("is being terminated") => {
-            Reason::NamespaceTerminating
-        }
-        HubError::Forbidden(message) if message.contains("denied the request") => {
-            Reason::DeliveryFailed
-        }
-        HubError::Forbidden(_) => Reason::DeliveryForbidden,
+        HubError::Forbidden(forbidden) => match forbidden.cause() {
+            ForbiddenCause::QuotaExceeded => Reason::QuotaExceeded,
+            ForbiddenCause::NamespaceTerminating => Reason::NamespaceTerminating,
+            ForbiddenCause::AdmissionPolicy(_) | ForbiddenCause::Admission => {
+                Reason::DeliveryFailed
+            }
+            ForbiddenCause::MissingRight => Reason::DeliveryForbidden,
+        },
         HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => Reason::HubUnreachable,
         _ => Reason::DeliveryFailed,
     };

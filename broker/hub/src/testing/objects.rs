@@ -132,7 +132,7 @@ impl FakeObjects {
                 Err(HubError::Conflict("another was first".to_owned()))
             }
             Some(Failing::Forbidden(one, text)) if one == verb && path.contains(text) => {
-                Err(HubError::Forbidden("no right".to_owned()))
+                Err(HubError::Forbidden("no right".into()))
             }
             Some(Failing::Unreachable(one, text)) if one == verb && path.contains(text) => {
                 Err(away())

@@ -141,7 +141,7 @@ impl IssuerKeyStore for FakeStore {
     ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             if self.read_only.load(std::sync::atomic::Ordering::Relaxed) {
-                return Err(HubError::Forbidden("update".to_owned()));
+                return Err(HubError::Forbidden("update".into()));
             }
             let mut object = self.object.lock().unwrap();
             let present = object

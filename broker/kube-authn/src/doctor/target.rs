@@ -55,7 +55,7 @@ fn by_review(words: &str, evidence: &Evidence, seen: &ParsedToken) -> (Finding, 
     if let Some(disagreement) = disagreement(code, evidence, seen) {
         let detail = format!("{detail}; {disagreement}");
         return (
-            Finding::broken(Hop::Configuration, Code::ConfigurationNotInForce, detail),
+            Finding::broken(Hop::Configuration, Code::ConfigurationNotActive, detail),
             unread(),
         );
     }
@@ -200,12 +200,12 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
         }
         (_, Some(false), true) => Finding::warning(
             hop,
-            Code::ConfigurationNotInForce,
+            Code::ConfigurationNotActive,
             "the target accepts the token, but with another file",
         ),
         (_, Some(false), false) => Finding::broken(
             hop,
-            Code::ConfigurationNotInForce,
+            Code::ConfigurationNotActive,
             "the target's metrics show the hash of another file",
         ),
         (Prediction::Rejected(_, words), _, true) => {
@@ -213,7 +213,7 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
                 "the file refuses the token ({words}), but the target accepts it: the file is \
                  not active"
             );
-            Finding::warning(hop, Code::ConfigurationNotInForce, detail)
+            Finding::warning(hop, Code::ConfigurationNotActive, detail)
         }
         (Prediction::Rejected(code, words), ..) => {
             Finding::broken(hop, code, format!("with this file: {words}; {compared}"))

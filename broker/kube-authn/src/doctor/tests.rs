@@ -287,7 +287,7 @@ fn a_file_names_the_cause_of_a_refusal() {
                 .2
         },
         Hop::Configuration,
-        Code::ConfigurationNotInForce,
+        Code::ConfigurationNotActive,
     );
     assert_undetermined(|e| {
         (
@@ -317,7 +317,7 @@ fn a_file_that_takes_what_the_target_refuses_is_not_active() {
                     .2
             },
             Hop::Configuration,
-            Code::ConfigurationNotInForce,
+            Code::ConfigurationNotActive,
         );
     }
     // The file refuses the token too, so the target's message is the cause.

@@ -110,7 +110,7 @@ async fn a_hub_that_fails_takes_no_key_away() {
             Reason::HubUnreachable,
         ),
         (
-            HubError::Forbidden("x".to_owned()),
+            HubError::Forbidden("x".into()),
             Reason::IssuerKeysForbidden,
         ),
         (HubError::Unreadable("x"), Reason::IssuerKeysInvalid),
