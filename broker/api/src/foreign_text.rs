@@ -39,6 +39,21 @@ pub fn json(text: &str) -> String {
     shown
 }
 
+/// The text's first `most` characters, with `?` for each that is not visible ASCII: for an
+/// unverified name that has no other characters if it is valid.
+pub fn ascii(text: &str, most: usize) -> String {
+    text.chars()
+        .take(most)
+        .map(|character| {
+            if character.is_ascii_graphic() {
+                character
+            } else {
+                '?'
+            }
+        })
+        .collect()
+}
+
 fn shown(text: &str, most: usize, is_hidden: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len().min(most));
     let mut characters = text.chars();
@@ -74,7 +89,7 @@ fn is_hidden(character: char) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{is_hidden, lines, one_line};
+    use super::{ascii, is_hidden, lines, one_line};
 
     /// Whether a character could mislead a terminal or a reader, listed independently of the code.
     fn misleads(character: char) -> bool {
@@ -108,6 +123,11 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn only_visible_ascii_stays_in_a_name() {
+        assert_eq!(ascii("a b\n\u{1b}\u{e9}c", 6), "a?b???");
     }
 
     #[test]

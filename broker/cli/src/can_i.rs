@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::command_error::CommandError;
 use super::output_format::OutputFormat;
+use super::role_manifest::{resource_name, with_bindings};
 use super::target_way::{StartArg, WayArgs, attributes};
 use super::{TARGET, ui};
 
@@ -120,15 +121,10 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> 
     };
     let printed = ui::result(&text);
     if let (OutputFormat::Text, Asked::No(_)) = (args.output, &asked) {
-        let text = |name: &str| wanted[name].as_str().unwrap_or_default();
-        let resource = [text("resource"), text("subresource")]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join("/");
+        let group = wanted["group"].as_str().unwrap_or_default();
         let role = role_for(
             args.target_namespace.as_deref(),
-            &[(text("group"), &resource, verb)],
+            &[(group, &resource_name(&wanted), verb)],
         );
         ui::note(&format!(
             "these would allow it; review and apply them at {target}:\n{}",
@@ -163,21 +159,6 @@ async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, CommandError> 
         ))),
         None => Ok(wanted),
     }
-}
-
-/// Renders each role with its binding to the user, as YAML documents.
-fn with_bindings(roles: &[Value], user: &str) -> String {
-    let objects = roles
-        .iter()
-        .flat_map(|role| [role.clone(), binding(role, user)]);
-    let documents: Vec<String> = objects
-        .filter_map(|object| serde_saphyr::to_string(&object).ok())
-        .collect();
-    documents
-        .iter()
-        .map(|document| format!("---\n{}", document.trim_end()))
-        .collect::<Vec<_>>()
-        .join("\n")
 }
 
 async fn can_apply(

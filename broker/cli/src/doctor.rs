@@ -12,20 +12,13 @@ use keyferry_kube_authn::doctor::{Identity, Mode, Report, ReportedHop, Status, V
 
 use super::command_error::CommandError;
 use super::output_format::OutputFormat;
-use super::target_way::{StartArg, WayArgs};
+use super::target_way::StartArgs;
 use super::{TARGET, ui};
 
 #[derive(Args)]
 pub(super) struct DoctorArgs {
-    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
-    /// helmrelease/NAME, or a short name of these; without it, the flags alone.
-    #[arg(value_name = "KIND/NAME")]
-    start: Option<StartArg>,
-    /// Namespace on the hub: of the starting object.
-    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
-    namespace: Option<String>,
     #[command(flatten)]
-    way: WayArgs,
+    start: StartArgs,
     /// The target's AuthenticationConfiguration.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<std::path::PathBuf>,
@@ -63,10 +56,7 @@ pub(super) async fn run(args: DoctorArgs) -> ExitCode {
 
 /// Returns the report, and the missing RBAC as YAML.
 async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandError> {
-    let plan = args
-        .way
-        .plan(args.start.as_ref(), args.namespace.as_deref())
-        .await?;
+    let plan = args.start.plan().await?;
     let start = plan.start.clone();
     let auth_config = args
         .auth_config

@@ -27,6 +27,7 @@ mod local_file;
 mod minor;
 mod output_format;
 mod revoke;
+mod role_manifest;
 mod serve;
 mod target_way;
 mod targets;

@@ -441,11 +441,5 @@ async fn probed(
         Some(pem) => Some(CaBundle::from_pem(&pem, now).ok()?.to_pem().into()),
         None => None,
     };
-    let (tls_server_name, proxy_url) = (target.tls_server_name.clone(), target.proxy_url.clone());
-    Some(ProbedTarget {
-        address: target.address.clone(),
-        tls_server_name,
-        proxy_url,
-        ca_pem,
-    })
+    Some(ProbedTarget::of(target, ca_pem))
 }

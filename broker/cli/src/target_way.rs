@@ -81,6 +81,29 @@ impl FromStr for StartArg {
     }
 }
 
+// What `doctor` and `whoami` start from. Not a doc comment, which clap would print.
+#[derive(Args)]
+pub(super) struct StartArgs {
+    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
+    /// helmrelease/NAME, or a short name of these; without it, the flags alone.
+    #[arg(value_name = "KIND/NAME")]
+    start: Option<StartArg>,
+    /// Namespace on the hub: of the starting object.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    way: WayArgs,
+}
+
+impl StartArgs {
+    /// Builds the plan of what to ask.
+    pub(super) async fn plan(&self) -> Result<Plan, CommandError> {
+        self.way
+            .plan(self.start.as_ref(), self.namespace.as_deref())
+            .await
+    }
+}
+
 #[derive(Args)]
 pub(super) struct WayArgs {
     /// The key of the Secret; without it, value or value.yaml.

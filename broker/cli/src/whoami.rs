@@ -12,20 +12,13 @@ use serde_json::{Value, json};
 
 use super::command_error::CommandError;
 use super::output_format::OutputFormat;
-use super::target_way::{StartArg, WayArgs, file};
+use super::target_way::{StartArgs, file};
 use super::{TARGET, ui};
 
 #[derive(Args)]
 pub(super) struct WhoamiArgs {
-    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
-    /// helmrelease/NAME, or a short name of these; without it, the flags alone.
-    #[arg(value_name = "KIND/NAME")]
-    start: Option<StartArg>,
-    /// Namespace on the hub: of the starting object.
-    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
-    namespace: Option<String>,
     #[command(flatten)]
-    way: WayArgs,
+    start: StartArgs,
     /// The target's AuthenticationConfiguration: shows its prediction beside the target's answer.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<PathBuf>,
@@ -44,10 +37,7 @@ pub(super) async fn run(args: WhoamiArgs) -> ExitCode {
 }
 
 async fn answered(args: &WhoamiArgs) -> Result<Answered, CommandError> {
-    let plan = args
-        .way
-        .plan(args.start.as_ref(), args.namespace.as_deref())
-        .await?;
+    let plan = args.start.plan().await?;
     let auth_config = args.auth_config.as_deref().map(file).transpose()?;
     Ok(ask(&plan, auth_config.as_deref()).await?)
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use keyferry_api::audience::Audience;
+use keyferry_api::foreign_text;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_hub::client::HubAccess;
@@ -158,7 +159,7 @@ fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> O
         audiences
             .iter()
             .take(3)
-            .map(|one| plain(one))
+            .map(|one| foreign_text::ascii(one, 100))
             .collect::<Vec<_>>()
             .join(", ")
     };
@@ -204,20 +205,6 @@ fn duration(seconds: i64) -> String {
         7200..172_800 => format!("{} h", seconds / 3600),
         172_800.. => format!("{} days", seconds / 86_400),
     }
-}
-
-/// Makes an unverified audience safe to print to a terminal.
-fn plain(text: &str) -> String {
-    text.chars()
-        .take(100)
-        .map(|character| {
-            if character.is_ascii_graphic() {
-                character
-            } else {
-                '?'
-            }
-        })
-        .collect()
 }
 
 async fn mint(

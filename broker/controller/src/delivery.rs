@@ -23,7 +23,7 @@ use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
 use keyferry_api::status::DeliveryStatus;
 use keyferry_core::access_status::AccessReport;
-use keyferry_core::authorise::{self, Pair, Requester};
+use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::event::EventBudgets;
@@ -120,6 +120,22 @@ struct Reconciliation<'a> {
     stored: &'a StoredAccess,
     access: &'a TargetAccess,
     policy: Arc<Policy>,
+}
+
+impl Reconciliation<'_> {
+    /// Grants a pair to a delivery. The caller has checked that the hub's admission policy checks
+    /// the authors of accesses.
+    ///
+    /// # Errors
+    /// The errors of [`authorise::grant`].
+    fn grant(&self, delivery: &Delivery, pair: &Pair) -> Result<Grant, Reason> {
+        authorise::grant(
+            &self.policy,
+            Requester::Delivery(delivery.name.clone()),
+            pair.clone(),
+            Review::AuthorChecked,
+        )
+    }
 }
 
 /// The result of reconciling an access.

@@ -339,12 +339,7 @@ async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option
         return None;
     };
     let token = parts.guard.canary_token(&target.audience).await.ok()?;
-    let probed = ProbedTarget {
-        address: target.address.clone(),
-        tls_server_name: target.tls_server_name.clone(),
-        proxy_url: target.proxy_url.clone(),
-        ca_pem,
-    };
+    let probed = ProbedTarget::of(target, ca_pem);
     match parts.probe.try_token(&probed, token.secret()).await {
         ProbeAnswer::Accepted(_) => Some(true),
         ProbeAnswer::Refused => Some(false),

@@ -41,16 +41,17 @@ struct ResourceAttributes<'a> {
     name: &'a str,
 }
 
+/// The response to a SubjectAccessReview or a SelfSubjectAccessReview.
 #[derive(Deserialize)]
-struct AccessReviewResponse {
+pub(super) struct AccessReviewResponse {
     #[serde(default)]
-    status: Status,
+    pub(super) status: AccessReviewStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Status {
-    allowed: bool,
+pub(super) struct AccessReviewStatus {
+    pub(super) allowed: bool,
     denied: bool,
 }
 

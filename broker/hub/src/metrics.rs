@@ -198,13 +198,7 @@ impl Metrics {
 
     /// Counts a TokenRequest.
     pub fn mint(&self, outcome: Result<(), Reason>) {
-        let reason = outcome.err().unwrap_or(Reason::Ready);
-        self.mints
-            .get_or_create(&vec![
-                ("result", result(outcome.is_ok())),
-                ("reason", reason.as_str()),
-            ])
-            .inc();
+        self.mints.get_or_create(&outcome_labels(outcome)).inc();
     }
 
     /// Records the duration of a TokenRequest to the hub.
@@ -230,12 +224,8 @@ impl Metrics {
 
     /// Counts a reading of the hub's documents.
     pub fn issuer_read(&self, outcome: Result<i64, Reason>) {
-        let reason = outcome.err().unwrap_or(Reason::Ready);
         self.publications
-            .get_or_create(&vec![
-                ("result", result(outcome.is_ok())),
-                ("reason", reason.as_str()),
-            ])
+            .get_or_create(&outcome_labels(outcome))
             .inc();
         if let Ok(at) = outcome {
             self.published_at.set(at);
@@ -262,12 +252,8 @@ impl Metrics {
 
     /// Counts a reading of a managed issuer's key set.
     pub fn own_keys_read(&self, outcome: Result<(), Reason>) {
-        let reason = outcome.err().unwrap_or(Reason::Ready);
         self.own_key_reads
-            .get_or_create(&vec![
-                ("result", result(outcome.is_ok())),
-                ("reason", reason.as_str()),
-            ])
+            .get_or_create(&outcome_labels(outcome))
             .inc();
     }
 
@@ -381,4 +367,11 @@ fn token_request_histogram() -> Histogram {
 
 fn result(good: bool) -> &'static str {
     if good { "success" } else { "failure" }
+}
+
+/// The labels of an outcome. A success has the reason `Ready`.
+fn outcome_labels<T>(outcome: Result<T, Reason>) -> Labels {
+    let good = outcome.is_ok();
+    let reason = outcome.err().unwrap_or(Reason::Ready);
+    vec![("result", result(good)), ("reason", reason.as_str())]
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use keyferry_api::audience::Audience;
+use keyferry_api::config::TargetCluster;
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
@@ -310,6 +311,18 @@ pub struct ProbedTarget {
     pub proxy_url: Option<String>,
     /// The target's CA certificates as PEM; `None` means the system's roots.
     pub ca_pem: Option<Arc<str>>,
+}
+
+impl ProbedTarget {
+    /// Returns how to reach the target of a TargetCluster with these CA certificates.
+    pub fn of(target: &TargetCluster, ca_pem: Option<Arc<str>>) -> Self {
+        Self {
+            address: target.address.clone(),
+            tls_server_name: target.tls_server_name.clone(),
+            proxy_url: target.proxy_url.clone(),
+            ca_pem,
+        }
+    }
 }
 
 /// How a target answered a token.

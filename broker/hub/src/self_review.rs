@@ -1,23 +1,11 @@
 //! SelfSubjectAccessReview (authorization.k8s.io/v1): what Keyferry's own account may do.
 
 use keyferry_api::name::Namespace;
-use serde::Deserialize;
 use serde_json::json;
 
+use super::access_review::AccessReviewResponse;
 use super::client::HubClient;
 use crate::ports::HubError;
-
-#[derive(Deserialize)]
-struct SelfReviewResponse {
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    allowed: bool,
-}
 
 /// Whether Keyferry's account may mint for every ServiceAccount of a namespace, or of the hub. That
 /// is more than a configuration file should be trusted with. A Role with `resourceNames` gives no.
@@ -38,7 +26,7 @@ pub async fn may_mint_for_all(
         "spec": { "resourceAttributes": attributes },
     });
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    let answer: SelfReviewResponse = client
+    let answer: AccessReviewResponse = client
         .create(path, &review, "SelfSubjectAccessReview")
         .await?;
     Ok(answer.status.allowed)

@@ -122,14 +122,7 @@ impl AudienceGuard {
     /// # Errors
     /// The errors of a mint.
     pub async fn look_for_a_new_key(&self) -> Result<(), Reason> {
-        let uid = self
-            .live
-            .service_account(&self.canary)
-            .ok_or(Reason::AudienceUnchecked)?;
-        let canary = ServiceAccountIdentity {
-            account: self.canary.clone(),
-            uid,
-        };
+        let canary = self.live_canary()?;
         let inert = Audience::new(INERT).map_err(|_| Reason::AudienceUnchecked)?;
         bound_request::send(
             &*self.hub,
@@ -148,14 +141,7 @@ impl AudienceGuard {
     /// The errors of a mint.
     pub async fn canary_token(&self, audience: &Audience) -> Result<BoundToken, Reason> {
         self.check(audience).await?;
-        let uid = self
-            .live
-            .service_account(&self.canary)
-            .ok_or(Reason::AudienceUnchecked)?;
-        let canary = ServiceAccountIdentity {
-            account: self.canary.clone(),
-            uid,
-        };
+        let canary = self.live_canary()?;
         bound_request::send(
             &*self.hub,
             &self.publisher,
@@ -163,6 +149,18 @@ impl AudienceGuard {
             TokenPurpose::Canary(&canary, audience),
         )
         .await
+    }
+
+    /// Returns the canary with the UID that it has on the hub now.
+    fn live_canary(&self) -> Result<ServiceAccountIdentity, Reason> {
+        let uid = self
+            .live
+            .service_account(&self.canary)
+            .ok_or(Reason::AudienceUnchecked)?;
+        Ok(ServiceAccountIdentity {
+            account: self.canary.clone(),
+            uid,
+        })
     }
 
     fn find_out(&self, audience: Audience) -> impl Future<Output = Result<(), Reason>> + use<> {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use keyferry_api::foreign_text;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
@@ -175,18 +176,7 @@ fn printed(name: &GeneralName<'_>) -> Option<String> {
         },
         _ => return None,
     };
-    Some(
-        text.chars()
-            .take(253)
-            .map(|letter| {
-                if letter.is_ascii_graphic() {
-                    letter
-                } else {
-                    '?'
-                }
-            })
-            .collect(),
-    )
+    Some(foreign_text::ascii(&text, 253))
 }
 
 #[cfg(test)]

@@ -209,6 +209,12 @@ impl Check {
         self.push(code, ErrorType::Required, path, None, detail);
     }
 
+    /// As [`Self::required`]. From 1.34 on, the error has no detail.
+    fn required_with_old_detail(&mut self, code: Code, path: &str, old_detail: &str) {
+        let detail = if self.new_wording() { "" } else { old_detail };
+        self.required(code, path, detail);
+    }
+
     fn invalid(&mut self, code: Code, path: &str, value: &str, detail: &str) {
         self.push(
             code,

@@ -182,11 +182,7 @@ impl StoredTarget {
             target::leave_room(&documents, &policy, server.max_age, &mut mistakes);
         }
         let audience = document.text("/spec/audience").to_owned();
-        let read = policy
-            .targets
-            .remove(&name)
-            .filter(|_| mistakes.is_empty())
-            .ok_or(mistakes);
+        let read = without_mistakes(policy.targets.remove(&name), mistakes);
         Some((
             name,
             Self {
@@ -226,7 +222,7 @@ impl StoredTarget {
         let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
         target::read(&document, &mut policy, &mut mistakes);
         let name = ObjectName::new(document.text("/metadata/name")).ok()?;
-        policy.targets.remove(&name).filter(|_| mistakes.is_empty())
+        without_mistakes(policy.targets.remove(&name), mistakes).ok()
     }
 
     /// The sort key for an audience conflict: the older target keeps the audience.
@@ -266,11 +262,7 @@ impl StoredAccess {
         };
         let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
         access::read(&document, &mut policy, &mut mistakes);
-        let read = policy
-            .accesses
-            .remove(&name)
-            .filter(|_| mistakes.is_empty())
-            .ok_or(mistakes);
+        let read = without_mistakes(policy.accesses.remove(&name), mistakes);
         Some((
             name,
             Self {
@@ -438,6 +430,11 @@ impl StoredObjects {
             .map(|(audience, (name, _))| (audience, name.clone()))
             .collect()
     }
+}
+
+/// Returns the checked spec, or why it cannot be used.
+fn without_mistakes<T>(spec: Option<T>, mistakes: Vec<Mistake>) -> Result<T, Vec<Mistake>> {
+    spec.filter(|_| mistakes.is_empty()).ok_or(mistakes)
 }
 
 /// Shortens an annotation: it can have 256 KiB, and this one is written into the status.

@@ -90,26 +90,16 @@ fn field(path: &str, schema: &Value, required: bool, depth: usize, rows: &mut Ve
         type_of(schema),
         meaning.join(" ").replace('|', "\\|").replace('\n', " ")
     ));
-    let must: Vec<&str> = items(&schema["required"]).map(word).collect();
-    for (name, below) in members(&schema["properties"]) {
-        field(
-            &format!("{path}.{name}"),
-            below,
-            must.contains(&name.as_str()),
-            depth + 1,
-            rows,
-        );
-    }
-    let entry = &schema["items"];
-    let must: Vec<&str> = items(&entry["required"]).map(word).collect();
-    for (name, below) in members(&entry["properties"]) {
-        field(
-            &format!("{path}[].{name}"),
-            below,
-            must.contains(&name.as_str()),
-            depth + 1,
-            rows,
-        );
+    fields_of(path, schema, depth + 1, rows);
+    fields_of(&format!("{path}[]"), &schema["items"], depth + 1, rows);
+}
+
+/// Adds the rows of an object's fields.
+fn fields_of(path: &str, object: &Value, depth: usize, rows: &mut Vec<String>) {
+    let must: Vec<&str> = items(&object["required"]).map(word).collect();
+    for (name, schema) in members(&object["properties"]) {
+        let required = must.contains(&name.as_str());
+        field(&format!("{path}.{name}"), schema, required, depth, rows);
     }
 }
 

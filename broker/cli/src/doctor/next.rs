@@ -4,8 +4,10 @@ use std::path::Path;
 
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{Hop, Mode, Report, ReportedHop, Status, Verdict};
-use keyferry_kube_authn::rights::{binding, role_for, subject};
+use keyferry_kube_authn::rights::{role_for, subject};
 use serde_json::{Value, json};
+
+use crate::role_manifest::{documents, resource_name, with_bindings};
 
 /// Returns commands that would find out more; none if the report is complete.
 pub(super) fn commands(report: &Report, auth_config: Option<&Path>) -> Vec<String> {
@@ -107,41 +109,21 @@ pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> Stri
     let text = |need: &Value, name: &str| need[name].as_str().unwrap_or_default().to_owned();
     let rights: Vec<(String, String, String)> = needs
         .iter()
-        .map(|need| {
-            let parts = [text(need, "resource"), text(need, "subresource")];
-            let resource = parts
-                .into_iter()
-                .filter(|part| !part.is_empty())
-                .collect::<Vec<_>>()
-                .join("/");
-            (text(need, "group"), resource, text(need, "verb"))
-        })
+        .map(|need| (text(need, "group"), resource_name(need), text(need, "verb")))
         .collect();
-    let objects = if rights.is_empty() {
+    if rights.is_empty() {
         // Only the target admin knows the right role; view does the least harm.
-        vec![json!({
+        return documents([json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": { "name": "keyferry-user", "namespace": namespace.unwrap_or("default") },
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" }, "subjects": [subject(user)],
-        })]
-    } else {
-        let borrowed: Vec<(&str, &str, &str)> = rights
-            .iter()
-            .map(|(group, resource, verb)| (&**group, &**resource, &**verb))
-            .collect();
-        let role = role_for(namespace, &borrowed);
-        let bound = binding(&role, user);
-        vec![role, bound]
-    };
-    let documents: Vec<String> = objects
+        })]);
+    }
+    let borrowed: Vec<(&str, &str, &str)> = rights
         .iter()
-        .filter_map(|object| serde_saphyr::to_string(object).ok())
+        .map(|(group, resource, verb)| (&**group, &**resource, &**verb))
         .collect();
-    documents
-        .iter()
-        .map(|document| format!("---\n{}", document.trim_end()))
-        .collect::<Vec<_>>()
-        .join("\n")
+    with_bindings(&[role_for(namespace, &borrowed)], user)
 }
 
 #[cfg(test)]

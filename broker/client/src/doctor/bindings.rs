@@ -5,6 +5,8 @@ use keyferry_hub::client::HubClient;
 use keyferry_kube_authn::doctor::MistakenBinding;
 use serde_json::Value;
 
+use super::listed::next_page;
+
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// Bindings per page of a list.
 const PAGE: usize = 200;
@@ -28,15 +30,10 @@ pub async fn mistaken(client: &HubClient, subject: &str) -> Vec<MistakenBinding>
             };
             let items = list["items"].as_array().into_iter().flatten();
             found.extend(items.filter_map(|binding| mistake(kind, binding, subject)));
-            let token = list
-                .pointer("/metadata/continue")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            if token.is_empty() {
-                break;
+            match next_page(&list) {
+                Some(query) => next = query,
+                None => break,
             }
-            let encoded: String = url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
-            next = format!("&continue={encoded}");
         }
     }
     found

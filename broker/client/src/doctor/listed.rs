@@ -310,19 +310,22 @@ async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, ListError> {
             item
         });
         targets.extend(items.filter_map(|item| StoredTarget::read_alone(&item)));
-        let token = list
-            .pointer("/metadata/continue")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        if token.is_empty() {
-            return Ok(targets);
+        match next_page(&list) {
+            None => return Ok(targets),
+            Some(_) if targets.len() > MAX_TARGETS => return Err(ListError::TooMany),
+            Some(query) => next = query,
         }
-        if targets.len() > MAX_TARGETS {
-            return Err(ListError::TooMany);
-        }
-        let encoded: String = url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
-        next = format!("&continue={encoded}");
     }
+}
+
+/// Returns what the URL of a list's next page has after its limit; `None` after the last page.
+pub(super) fn next_page(list: &Value) -> Option<String> {
+    let token = list
+        .pointer("/metadata/continue")
+        .and_then(Value::as_str)
+        .filter(|token| !token.is_empty())?;
+    let encoded: String = url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
+    Some(format!("&continue={encoded}"))
 }
 
 /// Whether two addresses are the same URL. Parsing matters because Flux drops a port that is the

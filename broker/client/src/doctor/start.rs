@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use keyferry_api::audience::Audience;
-use keyferry_api::config::CertificateSource;
+use keyferry_api::config::{CertificateSource, TargetCluster};
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccount;
@@ -107,6 +107,38 @@ impl Plan {
         Self {
             start: start.into(),
             ..Self::default()
+        }
+    }
+
+    /// Sets what a TargetCluster says about its target, or the problem with its CA certificates.
+    fn set_target(
+        &mut self,
+        target: &TargetCluster,
+        ca_pem: Result<Option<Vec<u8>>, impl std::error::Error>,
+    ) {
+        self.target_name = Some(target.name.to_string());
+        self.audiences = vec![target.audience.as_str().to_owned()];
+        self.own_issuers.extend(
+            target
+                .target_issuer
+                .as_ref()
+                .map(|issuer| issuer.as_str().to_owned()),
+        );
+        match ca_pem {
+            Ok(ca_pem) => {
+                self.target = Some(TargetAddress {
+                    url: target.address.clone(),
+                    ca_pem,
+                    tls_server_name: target.tls_server_name.clone(),
+                    proxy_url: target.proxy_url.clone(),
+                });
+            }
+            Err(error) => {
+                self.problem = Some(problem(
+                    Reason::CertificateAuthorityInvalid,
+                    error.to_string(),
+                ));
+            }
         }
     }
 
@@ -267,14 +299,6 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         ));
         return plan;
     };
-    plan.target_name = Some(target.name.to_string());
-    plan.audiences = vec![target.audience.as_str().to_owned()];
-    plan.own_issuers.extend(
-        target
-            .target_issuer
-            .as_ref()
-            .map(|issuer| issuer.as_str().to_owned()),
-    );
     let ca_pem = match &target.certificate {
         CertificateSource::System => Ok(None),
         CertificateSource::Inline(pem) => Ok(Some(pem.clone().into_bytes())),
@@ -287,24 +311,7 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
             .await
         }
     };
-    match ca_pem {
-        Ok(ca_pem) => {
-            let (tls_server_name, proxy_url) =
-                (target.tls_server_name.clone(), target.proxy_url.clone());
-            plan.target = Some(TargetAddress {
-                url: target.address.clone(),
-                ca_pem,
-                tls_server_name,
-                proxy_url,
-            });
-        }
-        Err(error) => {
-            plan.problem = Some(problem(
-                Reason::CertificateAuthorityInvalid,
-                error.to_string(),
-            ));
-        }
-    }
+    plan.set_target(target, ca_pem);
     plan.held = match direct.token(access).await {
         Ok(token) => TokenEvidence::Token(token.token.expose_secret().as_bytes().to_vec()),
         Err(ClientError::Refused { reason, detail, .. }) => {
@@ -342,32 +349,8 @@ pub async fn from_target(name: &str, config: Option<&Path>, hub: &HubAccess) -> 
         Ok(client) => issuer_of(&client).await,
         Err(_) => None,
     };
-    plan.target_name = Some(target.name.to_string());
-    plan.audiences = vec![target.audience.as_str().to_owned()];
-    plan.own_issuers.extend(
-        target
-            .target_issuer
-            .as_ref()
-            .map(|issuer| issuer.as_str().to_owned()),
-    );
-    match listed.ca_pem(target).await {
-        Ok(ca_pem) => {
-            let (tls_server_name, proxy_url) =
-                (target.tls_server_name.clone(), target.proxy_url.clone());
-            plan.target = Some(TargetAddress {
-                url: target.address.clone(),
-                ca_pem: ca_pem.map(String::into_bytes),
-                tls_server_name,
-                proxy_url,
-            });
-        }
-        Err(error) => {
-            plan.problem = Some(problem(
-                Reason::CertificateAuthorityInvalid,
-                error.to_string(),
-            ));
-        }
-    }
+    let ca_pem = listed.ca_pem(target).await;
+    plan.set_target(target, ca_pem.map(|pem| pem.map(String::into_bytes)));
     plan
 }
 

@@ -145,27 +145,15 @@ impl TargetCalls {
     pub async fn review(&self, impersonated: Option<&str>) -> Result<Value, Identity> {
         let review =
             json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-        match self
-            .post(
-                "/apis/authentication.k8s.io/v1/selfsubjectreviews",
-                &review,
-                impersonated,
-            )
-            .await
-        {
-            Fetched::Response(HttpResponse {
-                status: 200..=299,
-                body,
-            }) => {
-                let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-                Ok(answer["status"]["userInfo"].clone())
-            }
-            Fetched::Response(HttpResponse { status: 401, .. }) => Err(Identity::Refused),
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        match self.post_review(path, &review, impersonated).await {
+            Ok(answer) => Ok(answer["status"]["userInfo"].clone()),
+            Err(Fetched::Response(HttpResponse { status: 401, .. })) => Err(Identity::Refused),
             // Forbidden means that the bearer was authenticated.
-            Fetched::Response(HttpResponse { status: 403, .. }) if impersonated.is_none() => {
+            Err(Fetched::Response(HttpResponse { status: 403, .. })) if impersonated.is_none() => {
                 Err(Identity::Known(String::new()))
             }
-            other => Err(Identity::Failed(unexpected(other).to_string())),
+            Err(other) => Err(Identity::Failed(unexpected(other).to_string())),
         }
     }
 
@@ -189,29 +177,17 @@ impl TargetCalls {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": { "resourceAttributes": attributes },
         });
-        match self
-            .post(
-                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-                &review,
-                impersonated,
-            )
-            .await
-        {
-            Fetched::Response(HttpResponse {
-                status: 200..=299,
-                body,
-            }) => {
-                let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-                match answer["status"]["allowed"].as_bool() {
-                    Some(true) => Asked::Yes(what),
-                    Some(false) => Asked::No(format!("{what} is not allowed")),
-                    None => Asked::Unknown(format!("{what}: the answer cannot be read")),
-                }
-            }
-            Fetched::Response(HttpResponse { status: 403, .. }) => {
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        match self.post_review(path, &review, impersonated).await {
+            Ok(answer) => match answer["status"]["allowed"].as_bool() {
+                Some(true) => Asked::Yes(what),
+                Some(false) => Asked::No(format!("{what} is not allowed")),
+                None => Asked::Unknown(format!("{what}: the answer cannot be read")),
+            },
+            Err(Fetched::Response(HttpResponse { status: 403, .. })) => {
                 Asked::No(format!("{what}: impersonating is not allowed"))
             }
-            other => Asked::Unknown(format!("{what}: {}", unexpected(other))),
+            Err(other) => Asked::Unknown(format!("{what}: {}", unexpected(other))),
         }
     }
 
@@ -236,19 +212,10 @@ impl TargetCalls {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": place },
         });
-        let answer = match self
-            .post(
-                "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
-                &review,
-                impersonated,
-            )
-            .await
-        {
-            Fetched::Response(HttpResponse {
-                status: 200..=299,
-                body,
-            }) => serde_json::from_slice::<Value>(&body).unwrap_or_default(),
-            other => return Asked::Unknown(unexpected(other).to_string()),
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+        let answer = match self.post_review(path, &review, impersonated).await {
+            Ok(answer) => answer,
+            Err(other) => return Asked::Unknown(unexpected(other).to_string()),
         };
         let own = answer["status"]["resourceRules"]
             .as_array()
@@ -312,9 +279,24 @@ impl TargetCalls {
         Some(hashes(&String::from_utf8_lossy(&text)))
     }
 
-    async fn post(&self, path: &str, object: &Value, impersonated: Option<&str>) -> Fetched {
-        self.exchange(self.with_token(self.client.post(self.path(path)).json(object), impersonated))
-            .await
+    /// Posts a review and parses the response to it; a response that is not JSON reads as null.
+    ///
+    /// # Errors
+    /// Every result except a response with a 2xx status.
+    async fn post_review(
+        &self,
+        path: &str,
+        review: &Value,
+        impersonated: Option<&str>,
+    ) -> Result<Value, Fetched> {
+        let request = self.client.post(self.path(path)).json(review);
+        match self.exchange(self.with_token(request, impersonated)).await {
+            Fetched::Response(HttpResponse {
+                status: 200..=299,
+                body,
+            }) => Ok(serde_json::from_slice(&body).unwrap_or_default()),
+            other => Err(other),
+        }
     }
 
     async fn exchange(&self, request: reqwest::RequestBuilder) -> Fetched {

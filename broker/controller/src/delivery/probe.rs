@@ -9,7 +9,7 @@ use keyferry_api::config::{Delivery, Generation, Probe, TargetCluster};
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::TargetIdentity;
-use keyferry_core::authorise::{self, Pair, Requester, Review};
+use keyferry_core::authorise::{self, Pair};
 use keyferry_hub::ports::{ProbeAnswer, ProbedTarget};
 use keyferry_hub::targets::Readiness;
 use parking_lot::{Mutex, MutexGuard};
@@ -288,14 +288,7 @@ impl Deliveries {
             Readiness::Ready(ca_pem) => ca_pem,
             Readiness::NotReady { reason, message } => return Err((reason, message)),
         };
-        let requester = Requester::Delivery(delivery.name.clone());
-        let grant = authorise::grant(
-            &round.policy,
-            requester,
-            pair.clone(),
-            Review::AuthorChecked,
-        )
-        .map_err(plain)?;
+        let grant = round.grant(delivery, pair).map_err(plain)?;
         let minted = self
             .parts
             .mint
@@ -308,12 +301,7 @@ impl Deliveries {
         recorded.map_err(|hindrance| plain(hindrance.reason))?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
             .map_err(plain)?;
-        let probed = ProbedTarget {
-            address: target.address.clone(),
-            tls_server_name: target.tls_server_name.clone(),
-            proxy_url: target.proxy_url.clone(),
-            ca_pem,
-        };
+        let probed = ProbedTarget::of(target, ca_pem);
         Ok(self
             .parts
             .probe

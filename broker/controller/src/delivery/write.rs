@@ -8,7 +8,7 @@ use keyferry_api::lifetime;
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::{AuditRecord, TokenNote};
-use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
+use keyferry_core::authorise::{self, Grant, Pair};
 use keyferry_core::delivery::{self, Bearer, ObjectBody, ObjectPlace, OwnedObject, Snapshot, Step};
 use keyferry_hub::forbidden::ForbiddenCause;
 use keyferry_hub::ports::HubError;
@@ -325,14 +325,7 @@ impl Deliveries {
                 message.unwrap_or_else(|| "no token could be minted; see the log".to_owned()),
             )
         };
-        let requester = Requester::Delivery(delivery.name.clone());
-        let grant = authorise::grant(
-            &round.policy,
-            requester,
-            pair.clone(),
-            Review::AuthorChecked,
-        )
-        .map_err(advised)?;
+        let grant = round.grant(delivery, pair).map_err(advised)?;
         let minted = self
             .parts
             .mint

@@ -297,15 +297,7 @@ impl Scanner<'_> {
             self.source.skip();
             self.source.ensure(1)?;
         }
-        self.source.skip_blanks()?;
-        self.source.skip_comment()?;
-        if !is_break_or_end(self.source.here()) {
-            return Err(self.problem("did not find expected comment or line break"));
-        }
-        if is_break(self.source.here()) {
-            self.source.ensure(2)?;
-            self.source.skip_line();
-        }
+        self.skip_rest_of_line()?;
         Ok((
             chomping.unwrap_or(Chomping::Clip),
             increment

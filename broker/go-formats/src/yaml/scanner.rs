@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::source::{Mark, Source, is_blank, is_blank_or_end, is_break};
+use super::source::{Mark, Source, is_blank, is_blank_or_end, is_break, is_break_or_end};
 use super::{Fault, Limit};
 
 /// The most flow collections, and the most block collections, that may be open.
@@ -131,6 +131,20 @@ impl<'a> Scanner<'a> {
             exact: true,
             line: Some(line as u64 + 1),
         }
+    }
+
+    /// Skips the blanks, the comment and the line end after a directive or a block scalar's header.
+    pub(super) fn skip_rest_of_line(&mut self) -> Result<(), Fault> {
+        self.source.skip_blanks()?;
+        self.source.skip_comment()?;
+        if !is_break_or_end(self.source.here()) {
+            return Err(self.problem("did not find expected comment or line break"));
+        }
+        if is_break(self.source.here()) {
+            self.source.ensure(2)?;
+            self.source.skip_line();
+        }
+        Ok(())
     }
 
     pub(super) fn push(&mut self, kind: Kind, start: Mark) {

@@ -2,7 +2,7 @@
 
 use super::Fault;
 use super::scanner::{Kind, Scanner};
-use super::source::{is_blank, is_blank_or_end, is_break, is_break_or_end, is_word};
+use super::source::{is_blank, is_blank_or_end, is_word};
 
 /// The place of a tag's handle; in a `%TAG` directive it must be a complete one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,15 +184,7 @@ impl Scanner<'_> {
             "TAG" => self.tag_directive()?,
             _ => return Err(self.problem("found unknown directive name")),
         };
-        self.source.skip_blanks()?;
-        self.source.skip_comment()?;
-        if !is_break_or_end(self.source.here()) {
-            return Err(self.problem("did not find expected comment or line break"));
-        }
-        if is_break(self.source.here()) {
-            self.source.ensure(2)?;
-            self.source.skip_line();
-        }
+        self.skip_rest_of_line()?;
         Ok(kind)
     }
 

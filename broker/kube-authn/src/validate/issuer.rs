@@ -28,12 +28,7 @@ pub(super) fn check(check: &mut Check, issuer: &Issuer, path: &str) {
 
 fn check_issuer_url(check: &mut Check, issuer: &Issuer, path: &str) {
     if issuer.url.is_empty() {
-        let detail = if check.new_wording() {
-            ""
-        } else {
-            "URL is required"
-        };
-        return check.required(Code::UrlMissing, path, detail);
+        return check.required_with_old_detail(Code::UrlMissing, path, "URL is required");
     }
     if check.disallowed.contains(&issuer.url) {
         let list: Vec<&str> = check.disallowed.iter().map(String::as_str).collect();
@@ -108,12 +103,8 @@ fn check_audiences(check: &mut Check, issuer: &Issuer, path: &str) {
     for (index, audience) in audiences.iter().enumerate() {
         let path = format!("{list}[{index}]");
         if audience.is_empty() {
-            let detail = if check.new_wording() {
-                ""
-            } else {
-                "audience can't be empty"
-            };
-            check.required(Code::AudienceEmpty, &path, detail);
+            let old_detail = "audience can't be empty";
+            check.required_with_old_detail(Code::AudienceEmpty, &path, old_detail);
         }
         if audiences
             .iter()

@@ -127,12 +127,8 @@ fn check_extra(check: &mut Check, config: &JwtAuthenticator, path: &str, out: &m
         }
         let path = format!("{path}.valueExpression");
         if mapping.value_expression.is_empty() {
-            let detail = if check.new_wording() {
-                ""
-            } else {
-                "valueExpression is required"
-            };
-            check.required(Code::ExpressionMissing, &path, detail);
+            let old_detail = "valueExpression is required";
+            check.required_with_old_detail(Code::ExpressionMissing, &path, old_detail);
             continue;
         }
         let compiled = compile(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keyferry_cel_kubernetes::Scope;
+use keyferry_cel_kubernetes::{Expression, Scope};
 
 use super::expression::{ExpectedType, compile};
 use super::{Authenticator, Check};
@@ -64,17 +64,12 @@ pub(super) fn check_claims(
                         detail,
                     );
                 }
-                let path = format!("{path}.expression");
-                if !expressions.insert(rule.expression.as_str()) {
-                    check.duplicate(Code::DuplicateRule, &path, &rule.expression);
-                    continue;
-                }
-                let compiled = compile(
+                let compiled = compile_rule(
                     check,
                     Scope::Claims,
                     &rule.expression,
-                    ExpectedType::Bool,
-                    &path,
+                    &format!("{path}.expression"),
+                    &mut expressions,
                 );
                 out.claim_rules
                     .extend(compiled.map(|expression| (expression, rule.message.clone())));
@@ -93,26 +88,33 @@ pub(super) fn check_user(
     for (index, rule) in config.user_validation_rules.iter().enumerate() {
         let path = format!("{path}[{index}].expression");
         if rule.expression.is_empty() {
-            let detail = if check.new_wording() {
-                ""
-            } else {
-                "expression is required"
-            };
-            check.required(Code::ExpressionMissing, &path, detail);
+            let old_detail = "expression is required";
+            check.required_with_old_detail(Code::ExpressionMissing, &path, old_detail);
             continue;
         }
-        if !expressions.insert(rule.expression.as_str()) {
-            check.duplicate(Code::DuplicateRule, &path, &rule.expression);
-            continue;
-        }
-        let compiled = compile(
+        let compiled = compile_rule(
             check,
             Scope::User,
             &rule.expression,
-            ExpectedType::Bool,
             &path,
+            &mut expressions,
         );
         out.user_rules
             .extend(compiled.map(|expression| (expression, rule.message.clone())));
     }
+}
+
+/// Compiles the expression of a rule, unless it repeats one of the `earlier` ones.
+fn compile_rule<'a>(
+    check: &mut Check,
+    scope: Scope,
+    expression: &'a str,
+    path: &str,
+    earlier: &mut BTreeSet<&'a str>,
+) -> Option<Expression> {
+    if !earlier.insert(expression) {
+        check.duplicate(Code::DuplicateRule, path, expression);
+        return None;
+    }
+    compile(check, scope, expression, ExpectedType::Bool, path)
 }

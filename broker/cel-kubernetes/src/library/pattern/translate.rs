@@ -80,6 +80,15 @@ impl Translator {
         found
     }
 
+    /// Returns the text from a place to the next `end`, or to the end of the pattern.
+    fn text_until(&self, end: char, from: usize) -> String {
+        self.chars
+            .iter()
+            .skip(from)
+            .take_while(|c| **c != end)
+            .collect()
+    }
+
     /// Translates everything up to a `)` or the end. Also returns the largest product of repeats in
     /// it.
     fn alternatives(&mut self) -> Translating<(String, u32)> {
@@ -172,12 +181,7 @@ impl Translator {
     /// Reads `{2}`, `{2,}` or `{2,3}`. Anything else is not a repeat, and its `{` is a literal.
     fn counts(&mut self) -> Translating<Option<(u32, Option<u32>)>> {
         let start = self.at;
-        let text: String = self
-            .chars
-            .iter()
-            .skip(start + 1)
-            .take_while(|c| **c != '}')
-            .collect();
+        let text = self.text_until('}', start + 1);
         let closed = self.chars.get(start + 1 + text.chars().count()) == Some(&'}');
         let number = |t: &str| -> Option<u32> {
             let plain = !t.is_empty()

@@ -84,12 +84,7 @@ impl Translator {
 
     fn hexadecimal(&mut self) -> Translating<char> {
         let digits: String = if self.eat("{") {
-            let digits: String = self
-                .chars
-                .iter()
-                .skip(self.at)
-                .take_while(|c| **c != '}')
-                .collect();
+            let digits = self.text_until('}', self.at);
             self.at += digits.chars().count() + 1;
             digits
         } else {
@@ -205,12 +200,7 @@ impl Translator {
         let mut negated = self.peek() == Some('P');
         self.at += 1;
         let name: String = if self.eat("{") {
-            let name: String = self
-                .chars
-                .iter()
-                .skip(self.at)
-                .take_while(|c| **c != '}')
-                .collect();
+            let name = self.text_until('}', self.at);
             self.at += name.chars().count() + 1;
             if self.at > self.chars.len() {
                 return refused("invalid character class range");

@@ -7,12 +7,7 @@ impl Translator {
         self.at += 1;
         let mut open = String::from("(?:");
         if self.eat("?P<") || self.eat("?<") {
-            let name: String = self
-                .chars
-                .iter()
-                .skip(self.at)
-                .take_while(|c| **c != '>')
-                .collect();
+            let name = self.text_until('>', self.at);
             let closed = self.chars.get(self.at + name.chars().count()) == Some(&'>');
             let word =
                 !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
