@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
 use keyferry_client::doctor::identity::{calls, ignored};
-use keyferry_client::doctor::start::Plan;
+use keyferry_client::doctor::plan::Plan;
 use keyferry_client::doctor::target_calls::TargetCalls;
 use keyferry_kube_authn::doctor::{Asked, Identity};
 use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};

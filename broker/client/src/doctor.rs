@@ -9,6 +9,7 @@ pub mod found_kubeconfig;
 pub mod identity;
 pub mod inventory;
 pub mod listed;
+pub mod plan;
 pub mod published;
 pub mod start;
 pub mod target_calls;
@@ -26,7 +27,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use self::fetch::Fetcher;
-use self::start::Plan;
+use self::plan::Plan;
 use self::target_calls::TargetCalls;
 
 /// A client cannot be created, or a file cannot be read.

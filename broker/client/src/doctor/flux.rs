@@ -9,7 +9,8 @@ use keyferry_kube_authn::doctor::FluxReady;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::start::{Plan, TokenOrder, hub_client, problem, read_secret};
+use super::plan::{Plan, TokenOrder, problem};
+use super::start::{hub_client, read_secret};
 use super::{TargetAddress, inventory};
 use crate::checked_mint::issuer_of;
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::DoctorError;
 use super::fetch::{Fetcher, jwks_uri};
-use super::start::Plan;
+use super::plan::Plan;
 use super::target_calls::TargetCalls;
 
 /// The target's responses about a token.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_testing::{Authority, EmbeddedHub, HubOptions};
 
 use super::*;

@@ -1,0 +1,134 @@
+//! When a pair becomes a grant.
+
+use keyferry_api::config::Policy;
+use keyferry_api::reason::Reason;
+
+use super::{RULE, access, ask, caller, hub, policy, target, usual};
+use crate::authorise::{Requester, Review, Via, grant};
+
+#[test]
+fn a_listed_caller_needs_the_hubs_own_consent() {
+    let (policy, hub) = (usual(), hub());
+    let notifier = caller("tenant-a", "notifier");
+    let pair = ask(&policy, &hub, &notifier, "tenant-a/prod").unwrap();
+    assert_eq!(pair.via(), Via::Delegate);
+    for review in [Review::NotAsked, Review::Refused] {
+        assert_eq!(
+            grant(&policy, notifier.clone(), pair.clone(), review).err(),
+            Some(Reason::DelegationForbidden),
+            "{review:?}"
+        );
+    }
+    let granted = grant(&policy, notifier, pair.clone(), Review::Allowed).unwrap();
+    assert_eq!(granted.pair(), &pair);
+    assert_eq!(
+        granted.pair().service_account().account.to_string(),
+        "tenant-a/reconciler",
+        "it is minted for the ServiceAccount, not the caller"
+    );
+}
+
+#[test]
+fn a_pair_is_good_for_its_requester_only() {
+    let (policy, hub) = (usual(), hub());
+    let pair = ask(
+        &policy,
+        &hub,
+        &caller("tenant-a", "reconciler"),
+        "tenant-a/prod",
+    )
+    .unwrap();
+    for other in [
+        caller("tenant-b", "stranger"),
+        caller("tenant-a", "notifier"),
+        Requester::Operator,
+    ] {
+        for review in [Review::Allowed, Review::NotAsked] {
+            assert_eq!(
+                grant(&policy, other.clone(), pair.clone(), review).err(),
+                Some(Reason::TargetNotGranted)
+            );
+        }
+    }
+    let operators = ask(&policy, &hub, &Requester::Operator, "tenant-a/prod").unwrap();
+    assert!(
+        grant(
+            &policy,
+            caller("tenant-a", "reconciler"),
+            operators,
+            Review::NotAsked
+        )
+        .is_err()
+    );
+}
+
+#[test]
+fn only_who_may_use_a_target_learns_that_it_is_suspended() {
+    let on_target = policy(
+        &(target(&format!("  audience: prod\n  suspend: true\n{RULE}"))
+            + &access("tenant-a", "prod", "  callers: [notifier]\n")),
+    );
+    let on_access = policy(
+        &(target(&format!("  audience: prod\n{RULE}"))
+            + &access(
+                "tenant-a",
+                "prod",
+                "  callers: [notifier]\n  suspend: true\n",
+            )),
+    );
+    for policy in [on_target, on_access] {
+        assert_eq!(
+            ask(
+                &policy,
+                &hub(),
+                &caller("tenant-a", "stranger"),
+                "tenant-a/prod"
+            ),
+            Err(Reason::TargetNotGranted)
+        );
+        let notifier = caller("tenant-a", "notifier");
+        let delegated = ask(&policy, &hub(), &notifier, "tenant-a/prod").unwrap();
+        assert_eq!(
+            grant(
+                &policy,
+                notifier.clone(),
+                delegated.clone(),
+                Review::Refused
+            )
+            .err(),
+            Some(Reason::DelegationForbidden)
+        );
+        assert_eq!(
+            grant(&policy, notifier, delegated, Review::Allowed).err(),
+            Some(Reason::TargetSuspended)
+        );
+        for requester in [caller("tenant-a", "reconciler"), Requester::Operator] {
+            let own = ask(&policy, &hub(), &requester, "tenant-a/prod").unwrap();
+            assert_eq!(
+                grant(&policy, requester, own, Review::NotAsked).err(),
+                Some(Reason::TargetSuspended)
+            );
+        }
+    }
+}
+
+#[test]
+fn what_left_the_policy_after_pairing_is_not_granted() {
+    let (policy, hub) = (usual(), hub());
+    let own = ask(
+        &policy,
+        &hub,
+        &caller("tenant-a", "reconciler"),
+        "tenant-a/prod",
+    )
+    .unwrap();
+    assert!(
+        grant(
+            &Policy::default(),
+            caller("tenant-a", "reconciler"),
+            own,
+            Review::NotAsked
+        )
+        .is_err()
+    );
+}

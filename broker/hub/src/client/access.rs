@@ -1,0 +1,366 @@
+//! Where the hub is, and which identity to use there: a kubeconfig, or the Pod's own ServiceAccount.
+
+use std::path::PathBuf;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use super::CALL_DEADLINE;
+use crate::regular_file;
+
+/// The largest kubeconfig that is read: more than a thousand clusters with their CA certificates
+/// need.
+const MAX_KUBECONFIG_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Where the hub is, and which identity to use there.
+#[derive(Clone, Debug, Default)]
+pub struct HubAccess {
+    /// A kubeconfig file.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig that replaces its current one.
+    pub context: Option<String>,
+    /// The kubeconfig files that the user's kubectl merges, used where `kubeconfig` is absent.
+    /// Without any file, the Pod's own ServiceAccount is used. Empty for a server, which reads only
+    /// its own environment variables.
+    pub search: Vec<PathBuf>,
+}
+
+/// The client could not be created. The messages name the file and the step, never the file's
+/// content.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig cannot be read. The library's own message is withheld, because it prints the
+    /// lines around a fault, tokens included.
+    #[error("reading the kubeconfig {0}: it is missing, no regular file, or not a kubeconfig")]
+    Kubeconfig(PathBuf),
+    /// The kubeconfig has no such context, or the context names no usable cluster or user.
+    #[error("reading the kubeconfig {0}: its context names no usable cluster and user")]
+    Context(PathBuf),
+    /// There is no kubeconfig, and the process is not in a Pod.
+    #[error(
+        "finding the hub: no kubeconfig is named and this is not a Pod with a ServiceAccount; fix: give --kubeconfig FILE, or set \
+         KEYFERRY_KUBECONFIG; commands other than serve and credential also read KUBECONFIG and ~/.kube/config"
+    )]
+    NotInCluster,
+    /// A context is named, but there is no kubeconfig to contain it.
+    #[error(
+        "finding the hub: the context {0:?} is named, but no kubeconfig; fix: give --kubeconfig \
+         FILE"
+    )]
+    ContextAlone(String),
+    /// None of the files of `KUBECONFIG` exists. Falling back to the Pod's ServiceAccount would use
+    /// another identity than the user meant.
+    #[error(
+        "finding the hub: KUBECONFIG names {0}, and no such file is there; fix: correct or unset \
+         KUBECONFIG, or give --kubeconfig FILE"
+    )]
+    NoneThere(String),
+    /// One file is needed, but `KUBECONFIG` names several.
+    #[error(
+        "finding the hub: KUBECONFIG names several files ({0}), but an exec stanza holds one; fix: \
+         give --kubeconfig FILE"
+    )]
+    Several(String),
+    /// The configuration does not verify that the server is the hub.
+    #[error(
+        "preparing the client of the hub: its address must be https and its certificate must be \
+         verified; remove insecure-skip-tls-verify and give its CA"
+    )]
+    Insecure,
+    /// The TLS or authentication part of the configuration cannot be used.
+    #[error("preparing the client of the hub: its certificates or credentials cannot be used")]
+    Credentials,
+}
+
+impl HubAccess {
+    /// Builds the library's configuration, without retries. Addresses and identities come only from
+    /// the kubeconfig or the Pod. The library's own search would also use
+    /// `KUBE_RS_DEBUG_OVERRIDE_URL` and `KUBE_RS_DEBUG_IMPERSONATE_*` from the environment.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn config(&self) -> Result<kube::Config, ClientError> {
+        let mut config = match self.kubeconfig()? {
+            Some((path, kubeconfig)) => {
+                let options = KubeConfigOptions {
+                    context: self.context.clone(),
+                    cluster: None,
+                    user: None,
+                };
+                let proxied = kubeconfig.clusters.iter().any(|named| {
+                    named
+                        .cluster
+                        .as_ref()
+                        .is_some_and(|cluster| cluster.proxy_url.is_some())
+                });
+                let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+                let mut config = config.map_err(|_| ClientError::Context(path))?;
+                if !proxied {
+                    // The library would take a proxy from the environment.
+                    config.proxy_url = None;
+                }
+                config
+            }
+            None => kube::Config::incluster_env().map_err(|_| ClientError::NotInCluster)?,
+        };
+        if config.accept_invalid_certs || config.cluster_url.scheme_str() != Some("https") {
+            return Err(ClientError::Insecure);
+        }
+        config.default_retry = false;
+        config.connect_timeout = Some(CALL_DEADLINE);
+        Ok(config)
+    }
+
+    /// Describes the hub to a person: its address, with the kubeconfig files and the context or the
+    /// Pod.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn description(&self) -> Result<String, ClientError> {
+        let address = self.config().await?.cluster_url;
+        let Some((_, kubeconfig)) = self.kubeconfig()? else {
+            return Ok(format!("{address}, as the Pod's own ServiceAccount"));
+        };
+        let context = self
+            .context
+            .clone()
+            .or(kubeconfig.current_context)
+            .unwrap_or_default();
+        Ok(format!(
+            "{address}, by context {context:?} of {}",
+            listed(&self.files()?)
+        ))
+    }
+
+    /// Pins the hub to one file and one context, so that neither `KUBECONFIG` nor `kubectl config
+    /// use-context` can redirect it later.
+    ///
+    /// # Errors
+    /// [`ClientError`]: several files would have to be merged.
+    pub fn pinned(&self) -> Result<Self, ClientError> {
+        let files = self.files()?;
+        match (&self.kubeconfig, files.as_slice()) {
+            (Some(_), _) | (None, []) => Ok(Self {
+                search: Vec::new(),
+                ..self.clone()
+            }),
+            (None, [file]) => {
+                let current = self
+                    .kubeconfig()?
+                    .and_then(|(_, kubeconfig)| kubeconfig.current_context);
+                Ok(Self {
+                    kubeconfig: Some(file.clone()),
+                    context: self.context.clone().or(current),
+                    search: Vec::new(),
+                })
+            }
+            (None, several) => Err(ClientError::Several(listed(several))),
+        }
+    }
+
+    /// Returns the kubeconfig files to use; empty for the Pod's own ServiceAccount.
+    fn files(&self) -> Result<Vec<PathBuf>, ClientError> {
+        if let Some(path) = &self.kubeconfig {
+            return Ok(vec![path.clone()]);
+        }
+        // Missing files of the list are ignored, as in kubectl.
+        let there: Vec<PathBuf> = self
+            .search
+            .iter()
+            .filter(|path| path.exists())
+            .cloned()
+            .collect();
+        match &self.context {
+            _ if there.is_empty() && !self.search.is_empty() => {
+                Err(ClientError::NoneThere(listed(&self.search)))
+            }
+            Some(context) if there.is_empty() => Err(ClientError::ContextAlone(context.clone())),
+            _ => Ok(there),
+        }
+    }
+
+    /// Reads the kubeconfig, merged as kubectl does: for each name, the first file that has it
+    /// wins. Also returns the file to name in messages.
+    fn kubeconfig(&self) -> Result<Option<(PathBuf, Kubeconfig)>, ClientError> {
+        let mut merged: Option<(PathBuf, Kubeconfig)> = None;
+        for path in self.files()? {
+            let wrong = || ClientError::Kubeconfig(path.clone());
+            regular_file::check(&path, MAX_KUBECONFIG_BYTES).map_err(|_| wrong())?;
+            let next = Kubeconfig::read_from(&path).map_err(|_| wrong())?;
+            merged = Some(match merged {
+                Some((first, kubeconfig)) => (first, kubeconfig.merge(next).map_err(|_| wrong())?),
+                None => (path, next),
+            });
+        }
+        Ok(merged)
+    }
+}
+
+fn listed(files: &[PathBuf]) -> String {
+    files
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::{ClientError, HubAccess};
+
+    fn write(folder: &Path, name: &str, server: &str, context: &str, current: bool) -> PathBuf {
+        let path = folder.join(name);
+        let current = if current {
+            format!("current-context: {context}\n")
+        } else {
+            String::new()
+        };
+        let text = format!(
+            "apiVersion: v1\nkind: Config\n{current}contexts: [{{name: {context}, context: {{cluster: {context}, user: {context}}}}}, \
+             {{name: both, context: {{cluster: {context}, user: {context}}}}}]\n\
+             clusters: [{{name: {context}, cluster: {{server: '{server}'}}}}]\nusers: [{{name: {context}, user: {{token: canary}}}}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    async fn address(access: &HubAccess) -> Result<String, ClientError> {
+        access
+            .config()
+            .await
+            .map(|config| config.cluster_url.host().unwrap_or_default().to_owned())
+    }
+
+    #[tokio::test]
+    async fn the_list_of_kubeconfig_is_merged_as_kubectl_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = write(
+            folder.path(),
+            "first",
+            "https://first.example",
+            "first",
+            false,
+        );
+        let second = write(
+            folder.path(),
+            "second",
+            "https://second.example",
+            "second",
+            true,
+        );
+        let missing = folder.path().join("missing");
+        let access = HubAccess {
+            search: vec![missing.clone(), first.clone(), second.clone()],
+            ..HubAccess::default()
+        };
+        assert_eq!(
+            address(&access).await.unwrap(),
+            "second.example",
+            "current-context of the first file that has one"
+        );
+        let named = |context: &str| HubAccess {
+            context: Some(context.to_owned()),
+            ..access.clone()
+        };
+        assert_eq!(address(&named("first")).await.unwrap(), "first.example");
+        assert_eq!(
+            address(&named("both")).await.unwrap(),
+            "first.example",
+            "the first file that has a name counts"
+        );
+        assert!(matches!(
+            address(&named("third")).await,
+            Err(ClientError::Context(_))
+        ));
+        let by_flag = HubAccess {
+            kubeconfig: Some(second.clone()),
+            ..named("second")
+        };
+        assert_eq!(
+            address(&by_flag).await.unwrap(),
+            "second.example",
+            "a named file counts alone"
+        );
+        assert!(matches!(
+            address(&HubAccess {
+                kubeconfig: Some(second),
+                ..named("first")
+            })
+            .await,
+            Err(ClientError::Context(_))
+        ));
+        let nowhere = HubAccess {
+            search: vec![missing],
+            ..HubAccess::default()
+        };
+        assert!(
+            matches!(address(&nowhere).await, Err(ClientError::NoneThere(_))),
+            "and never another identity instead"
+        );
+        let alone = HubAccess {
+            context: Some("prod".to_owned()),
+            ..HubAccess::default()
+        };
+        assert_eq!(
+            address(&alone).await.unwrap_err(),
+            ClientError::ContextAlone("prod".to_owned())
+        );
+    }
+
+    #[tokio::test]
+    async fn a_pinned_hub_stays_what_it_is_and_a_description_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = write(folder.path(), "config", "https://hub.example", "hub", true);
+        let access = HubAccess {
+            search: vec![file.clone()],
+            ..HubAccess::default()
+        };
+        let pinned = access.pinned().unwrap();
+        assert_eq!(
+            (pinned.kubeconfig.as_ref(), pinned.context.as_deref()),
+            (Some(&file), Some("hub"))
+        );
+        assert!(pinned.search.is_empty());
+        let told = access.description().await.unwrap();
+        assert_eq!(
+            told,
+            format!(
+                "https://hub.example/, by context \"hub\" of {}",
+                file.display()
+            )
+        );
+        let other = write(
+            folder.path(),
+            "other",
+            "https://other.example",
+            "other",
+            true,
+        );
+        let two = HubAccess {
+            search: vec![file, other],
+            ..HubAccess::default()
+        };
+        assert!(matches!(two.pinned(), Err(ClientError::Several(_))));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_regular_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        let access = HubAccess {
+            kubeconfig: Some(pipe.clone()),
+            ..HubAccess::default()
+        };
+        assert_eq!(
+            address(&access).await.unwrap_err(),
+            ClientError::Kubeconfig(pipe)
+        );
+    }
+}
