@@ -173,6 +173,26 @@ impl Overrides {
     }
 }
 
+/// The settings of a command that knows only the objects of the hub: what their statuses say of the
+/// server, and the defaults for all else.
+///
+/// # Errors
+/// [`ConfigError`]: one of the two values is not valid.
+pub fn of_hub_objects(hub_name: &str, public_url: &str) -> Result<Configuration, ConfigError> {
+    let unused = serde_json::json!({ "tls": { "certFile": "unused", "keyFile": "unused" } });
+    // JSON is YAML, so this is read with the rules of a file.
+    let text = serde_json::json!({
+        "apiVersion": server::API_VERSION,
+        "kind": "ServerConfiguration",
+        "hubName": hub_name,
+        "publicURL": public_url,
+        "discovery": unused,
+        "api": unused,
+        "objects": "CustomResources",
+    });
+    read_with(&text.to_string(), Overrides::of_a_reader())
+}
+
 /// Reads a configuration file's text.
 ///
 /// # Errors

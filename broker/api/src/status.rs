@@ -33,7 +33,14 @@ pub struct TargetClusterStatus {
     /// Where the target's apiserver reads that issuer's documents.
     #[serde(rename = "discoveryURL", skip_serializing_if = "Option::is_none")]
     pub discovery_url: Option<String>,
-    /// Where the CA certificates come from: Secret, Inline or SystemRoots.
+    /// CA certificates of the server of those documents, as the target's apiserver needs them in
+    /// its AuthenticationConfiguration; PEM. Absent if Keyferry knows none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discovery_certificate_authority: Option<String>,
+    /// The prefix of the hub's users and groups at the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username_prefix: Option<String>,
+    /// Where the CA certificates of the target come from: Secret, Inline or SystemRoots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<String>,
     /// The last keyferry.dev/requestedAt that was acted on.

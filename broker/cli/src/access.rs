@@ -1,5 +1,5 @@
 //! `keyferry token` and `keyferry kubeconfig`: through a server, or directly with a configuration
-//! file.
+//! file or the objects of the hub.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use keyferry_api::audience::Audience;
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_client::caller_token::{self, CallerTokenSource};
+use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::direct::Direct;
 use keyferry_client::server::ServerAddress;
 use keyferry_client::{ClientError, UsableToken};
@@ -28,7 +29,7 @@ pub(super) struct AccessArgs {
     #[command(flatten)]
     server: ServerArgs,
     /// Keyferry's configuration file: work without a server, by this file and your own rights on
-    /// the hub.
+    /// the hub. Without a server and without this file, the objects of the hub decide.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -130,7 +131,7 @@ impl AccessArgs {
 }
 
 /// Chooses how to reach one access: by a configuration file, else by a server from the flags or
-/// from the user's own file.
+/// from the user's own file, else by the objects of the hub.
 pub(super) fn source(
     access: AccessName,
     server: &ServerArgs,
@@ -145,18 +146,16 @@ pub(super) fn source(
             ));
         }
         Some(config) => ExchangeRoute::Direct(Direct {
-            config: config.clone(),
+            source: ConfigurationSource::File(config.clone()),
             hub: server.hub.access(),
         }),
-        None => {
-            let reach = server.reach(Beside::Flags)?.ok_or_else(|| {
-                CommandError::with_fix(
-                    "no server and no configuration file is named",
-                    "give --server URL, or --config FILE with a kubeconfig of the hub",
-                )
-            })?;
-            ExchangeRoute::Server(reach.server, reach.caller)
-        }
+        None => match server.reach(Beside::Flags)? {
+            Some(reach) => ExchangeRoute::Server(reach.server, reach.caller),
+            None => ExchangeRoute::Direct(Direct {
+                source: ConfigurationSource::Hub,
+                hub: server.hub.access(),
+            }),
+        },
     };
     Ok(Source { access, route })
 }
@@ -316,6 +315,15 @@ pub(super) fn fix(error: &ClientError) -> Option<&'static str> {
                  unexpired, and of a live ServiceAccount",
             )
         }
+        // Without a server, the hub is asked.
+        ClientError::Hub(_) => Some(
+            "give --server URL, or a kubeconfig of the hub (--kubeconfig, KUBECONFIG) to work with \
+             your own rights there",
+        ),
+        ClientError::NoSettings => Some(
+            "wait until Keyferry has written the status of its TargetClusters, or give --config \
+             FILE, the server's configuration",
+        ),
         _ => None,
     }
 }

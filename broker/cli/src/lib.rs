@@ -42,7 +42,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use keyferry_hub::client::HubAccess;
+use keyferry_client::ClientError;
+use keyferry_hub::client::{HubAccess, HubClient};
 
 /// Short-lived, audience-bound access from a hub cluster to generic Kubernetes clusters, without
 /// stored credentials.
@@ -134,6 +135,14 @@ impl HubArgs {
             search,
             ..self.named()
         }
+    }
+
+    /// A client of the hub for a person.
+    ///
+    /// # Errors
+    /// The kubeconfig cannot be used.
+    async fn client(&self) -> Result<HubClient, ClientError> {
+        Ok(HubClient::new(self.access().config().await?)?)
     }
 
     /// Hub access for services and for the exec plugin: from the flags and their variables, else

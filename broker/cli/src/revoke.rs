@@ -13,18 +13,17 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 use keyferry_api::config::{
-    CertificateSource, Configuration, ObjectSource, Overrides, StoredObjects, TargetCluster,
-    TokenIssuer,
+    CertificateSource, Configuration, ObjectSource, StoredObjects, TargetCluster, TokenIssuer,
 };
 use keyferry_api::lifetime;
 use keyferry_api::name::ObjectName;
+use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
 use keyferry_client::key_records::KeyRecordsClient;
 use keyferry_client::objects_of_hub::{all_accesses, all_objects};
 use keyferry_client::target_key_refresh::TargetRefresh;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::config_file;
 use keyferry_hub::ports::{CertificateSecrets, ProbedTarget};
 use keyferry_keys::ca_bundle::CaBundle;
 
@@ -56,8 +55,8 @@ pub(super) struct RevokeArgs {
     /// Keyferry's own namespace on the hub.
     #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
     keyferry_namespace: String,
-    /// Keyferry's configuration file: its targets, or those of the hub's objects where it says
-    /// `objects: CustomResources`, are forced to reload their keys.
+    /// Keyferry's configuration file: its targets are forced to reload their keys. Without it, and
+    /// where it says `objects: CustomResources`, those of the hub's objects are.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// A token that the key signed, as proof: its target must accept it before and refuse it
@@ -96,11 +95,6 @@ pub(super) async fn run(args: RevokeArgs) -> ExitCode {
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
-    let configuration = args
-        .config
-        .as_deref()
-        .map(|path| config_file::read(path, Overrides::of_a_reader()))
-        .transpose()?;
     ui::note(&format!("hub: {}", args.hub.access().description().await?));
     let clock = SystemClock::start();
     let client = KeyRecordsClient::connect(
@@ -108,10 +102,10 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
         keys::namespace(&args.keyferry_namespace)?,
     )
     .await?;
-    let mut reach = match configuration {
-        Some(configuration) => Some(reach(args, configuration, &clock).await?),
-        None => None,
-    };
+    let mut reach = reach(args, &clock).await;
+    if args.config.is_some() {
+        reach = Ok(reach.map_err(unchanged)?);
+    }
     let known = client.read().await?;
     let already = known.revoked.contains_key(&args.kid);
     if known.keys.contains_key(&args.kid) || already {
@@ -128,41 +122,46 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
          with it",
         args.kid
     ));
-    let Some(reach) = &mut reach else {
-        let fix = format!(
-            "run it again with --config FILE, the server's configuration; or, at each target, {}",
-            target::RELOAD
-        );
-        return Ok(report(
-            &[],
-            &[],
-            &[NotProven {
+    match &mut reach {
+        Ok(reach) => {
+            reach.follow(&journal.issuer, &clock).await;
+            Ok(reach.report(&args.keyferry_namespace))
+        }
+        // A key must be revocable even where the targets are unknown.
+        Err(error) => {
+            let not_proven = NotProven {
                 name: "targets".to_owned(),
-                why: "no target was asked: without --config none is known".to_owned(),
-                fix,
-            }],
-        ));
-    };
-    reach.follow(&journal.issuer, &clock).await;
-    Ok(reach.report(&args.keyferry_namespace))
+                why: format!("no target was asked: {error}"),
+                fix: format!(
+                    "run it again with --config FILE, the server's configuration, or {}; or, at \
+                     each target, {}",
+                    rights(),
+                    target::RELOAD
+                ),
+            };
+            Ok(report(&[], &[], &[not_proven]))
+        }
+    }
+}
+
+fn unchanged(error: CommandError) -> CommandError {
+    CommandError {
+        problem: format!("{error}; nothing was revoked"),
+        ..error
+    }
 }
 
 /// Collects the targets and deliveries from the configuration, and from the hub's objects if the
 /// configuration uses them.
-async fn reach(
-    args: &RevokeArgs,
-    configuration: Configuration,
-    clock: &SystemClock,
-) -> Result<Reach, CommandError> {
+async fn reach(args: &RevokeArgs, clock: &SystemClock) -> Result<Reach, CommandError> {
     let now = clock.now().wall;
-    let unchanged = |error: String| CommandError::new(format!("{error}; nothing was revoked"));
-    let hub = args
-        .hub
-        .access()
-        .config()
-        .await
-        .and_then(HubClient::new)
-        .map_err(|error| unchanged(error.to_string()))?;
+    let source = ConfigurationSource::named(args.config.clone());
+    let mut configuration = source.read(|| args.hub.client(), Wanted::All).await?;
+    if source == ConfigurationSource::Hub {
+        configuration.server.cluster_resource_namespace =
+            keys::namespace(&args.keyferry_namespace)?;
+    }
+    let hub = args.hub.client().await?;
     let secrets = KubeCertificateSecrets::new(
         hub.clone(),
         configuration.server.cluster_resource_namespace.clone(),
@@ -194,9 +193,9 @@ async fn reach(
     // that the policy gives the audience to.
     let mut policy = configuration.policy.clone();
     if on_hub {
-        let objects = all_objects(&configuration.server, &hub).await;
-        let mut objects =
-            objects.map_err(|error| unchanged(format!("{error}; fix: {}", rights())))?;
+        let mut objects = all_objects(&configuration.server, &hub)
+            .await
+            .map_err(|error| CommandError::from(error).or_fix(rights()))?;
         policy = objects
             .assemble(&configuration.server.cluster_resource_namespace)
             .policy;

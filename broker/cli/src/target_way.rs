@@ -8,6 +8,7 @@ use clap::Args;
 use keyferry_api::audience::Audience;
 use keyferry_api::config::Overrides;
 use keyferry_api::name::{AccessName, NameError, Namespace, ObjectName};
+use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::direct::Direct;
 use keyferry_client::doctor::flux::{FluxKind, from_config_map, from_flux};
 use keyferry_client::doctor::plan::{Permission, Plan};
@@ -293,17 +294,11 @@ impl WayArgs {
             );
             return Ok(plan);
         }
-        let config = config.ok_or_else(|| {
-            CommandError::new("the access's file is missing: give --config FILE, or --server URL")
-        })?;
-        Ok(from_access(
-            &access,
-            &Direct {
-                config,
-                hub: self.server.hub.access(),
-            },
-        )
-        .await)
+        let direct = Direct {
+            source: ConfigurationSource::named(config),
+            hub: self.server.hub.access(),
+        };
+        Ok(from_access(&access, &direct).await)
     }
 
     /// Returns the configuration file, unless a flag names a server and only an environment

@@ -6,23 +6,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_api::config::{Configuration, ObjectSource, Overrides, Policy};
-use keyferry_client::objects_of_hub::with_all_objects;
+use keyferry_api::config::Policy;
+use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
 use keyferry_core::static_verdict::StaticVerdict;
-use keyferry_hub::client::HubClient;
-use keyferry_hub::config_file;
 use serde::Serialize;
 
-use super::command_error::CommandError;
 use super::output_format::OutputFormat;
 use super::{HubArgs, ui};
 
 #[derive(Args)]
 pub(super) struct TargetsArgs {
-    /// Keyferry's configuration file: where it says `objects: CustomResources`, the objects of the
-    /// hub are listed.
+    /// Keyferry's configuration file: without it, and where it says `objects: CustomResources`, the
+    /// objects of the hub are listed.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
-    config: PathBuf,
+    config: Option<PathBuf>,
     /// Namespace on the hub: only accesses in it.
     #[arg(short, long)]
     namespace: Option<String>,
@@ -46,12 +43,10 @@ struct Row {
 }
 
 pub(super) async fn run(args: TargetsArgs) -> ExitCode {
-    let policy = match config_file::read(&args.config, Overrides::of_a_reader()) {
-        Ok(configuration) => match of_hub(configuration, &args.hub).await {
-            Ok(configuration) => configuration.policy,
-            Err(error) => return ui::command_failed(&error),
-        },
-        Err(error) => return ui::fail(&error.to_string(), None),
+    let source = ConfigurationSource::named(args.config.clone());
+    let policy = match source.read(|| args.hub.client(), Wanted::All).await {
+        Ok(configuration) => configuration.policy,
+        Err(error) => return ui::command_failed(&error.into()),
     };
     let rows: Vec<Row> = rows(&policy)
         .filter(|row| {
@@ -90,22 +85,6 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
             ))
         }
     }
-}
-
-/// Returns the configuration with the hub's objects as its policy, if it says that the objects are
-/// there.
-///
-/// # Errors
-/// The hub cannot be asked.
-pub(super) async fn of_hub(
-    configuration: Configuration,
-    hub: &HubArgs,
-) -> Result<Configuration, CommandError> {
-    if configuration.server.objects == ObjectSource::File {
-        return Ok(configuration);
-    }
-    let client = hub.access().config().await.and_then(HubClient::new)?;
-    Ok(with_all_objects(configuration, &client).await?)
 }
 
 fn rows(policy: &Policy) -> impl Iterator<Item = Row> {

@@ -8,15 +8,19 @@ mod oidc_flags;
 mod rbac;
 mod target_rules;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use keyferry_api::config::{Configuration, Overrides};
+use keyferry_api::config::{AllowRule, NamespaceRule, ObjectSource};
 use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_hub::config_file;
+use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
+use keyferry_client::objects_of_hub::{namespace_labels, target_status};
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_keys::ca_bundle::CaBundle;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::config::{self, MAX_BYTES};
 use keyferry_kube_authn::lint::{Severity, lint};
@@ -24,19 +28,22 @@ use keyferry_kube_authn::validate::validate;
 
 pub(crate) use self::distribution::DistributionError;
 pub(crate) use self::inputs::CertificatesError;
+use self::inputs::KnownHub;
 pub(crate) use self::merge::MergeError;
 use self::merge::MergeProblem;
 pub(crate) use self::oidc_flags::OidcFlagsError;
 use super::command_error::CommandError;
 use super::minor::MinorArgs;
-use super::{HubArgs, local_file, targets, ui};
+use super::{HubArgs, local_file, ui};
 
 #[derive(Args)]
 pub(super) struct TrustArgs {
-    /// The TargetCluster of --config; without --config, a name for what is printed.
+    /// The TargetCluster, of --config or of the hub; where the flags say everything, a name for
+    /// what is printed.
     #[arg(value_name = "TARGET", required_unless_present = "from_oidc_flags")]
     target: Option<String>,
-    /// Keyferry's configuration file: for all values that the flags below do not set.
+    /// Keyferry's configuration file: for all values that the flags below do not set. Without it,
+    /// the TargetCluster of the hub and its status are used.
     #[arg(long, value_name = "FILE", requires = "target")]
     config: Option<PathBuf>,
     /// The hub's issuer: the iss of its tokens, byte for byte.
@@ -108,11 +115,11 @@ enum Format {
 }
 
 pub(super) async fn run(args: &TrustArgs) -> ExitCode {
-    let configuration = match configuration(args).await {
-        Ok(configuration) => configuration,
+    let known = match known_hub(args).await {
+        Ok(known) => known,
         Err(error) => return ui::command_failed(&error),
     };
-    match print(args, configuration.as_ref()) {
+    match print(args, known.as_ref()) {
         Ok(printed) => {
             for note in &printed.notes {
                 ui::note(&format!("note: {note}"));
@@ -130,17 +137,61 @@ struct Printed {
     notes: Vec<String>,
 }
 
-/// Reads the configuration, with the TargetClusters of the hub if it says that the objects are
-/// there.
-async fn configuration(args: &TrustArgs) -> Result<Option<Configuration>, CommandError> {
-    let Some(path) = &args.config else {
+/// Reads the settings and the TargetCluster, from the configuration or the hub. `None` if the flags
+/// say everything.
+async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
+    let Some(target) = &args.target else {
         return Ok(None);
     };
-    let configuration = config_file::read(path, Overrides::of_a_reader())?;
-    targets::of_hub(configuration, &args.hub).await.map(Some)
+    let flags_suffice = args.issuer.is_some()
+        && args.audience.is_some()
+        && args.prefix.is_some()
+        && !args.allow.is_empty();
+    if args.config.is_none() && flags_suffice {
+        return Ok(None);
+    }
+    let name = ObjectName::new(target.as_str())
+        .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
+    let source = ConfigurationSource::named(args.config.clone());
+    let client = || args.hub.client();
+    let configuration = source.read(client, Wanted::Target(&name)).await?;
+    let on_hub = configuration.server.objects == ObjectSource::CustomResources;
+    let selects = configuration
+        .policy
+        .targets
+        .get(&name)
+        .is_some_and(|target| {
+            let selected = |rule: &AllowRule| matches!(rule.namespaces, NamespaceRule::Selected(_));
+            target.allow.iter().any(selected)
+        });
+    let discovery_ca = if on_hub {
+        target_status(&client().await?, &name)
+            .await?
+            .discovery_certificate_authority
+            .and_then(|pem| {
+                CaBundle::from_pem(pem.as_bytes(), SystemClock::start().now().wall).ok()
+            })
+            .map(|bundle| bundle.to_pem())
+    } else {
+        None
+    };
+    let namespaces = if selects && args.allow.is_empty() {
+        match client().await {
+            Ok(client) => namespace_labels(&client).await,
+            Err(error) => Err(error),
+        }
+        .map_err(|error| error.to_string())
+    } else {
+        Ok(BTreeMap::new())
+    };
+    Ok(Some(KnownHub {
+        configuration,
+        discovery_ca,
+        namespaces,
+    }))
 }
 
-fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Printed, CommandError> {
+fn print(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Printed, CommandError> {
     let minor = args.minor.minor();
     let mut notes = vec![format!("for {}", args.minor.description())];
     let mut entries = Vec::new();
@@ -154,7 +205,7 @@ fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Prin
     }
     let mut rbac = Vec::new();
     if args.target.is_some() {
-        let given = inputs::read(args, configuration)?;
+        let given = inputs::read(args, known)?;
         notes.extend(given.notes);
         own_issuers.extend(given.own_issuer);
         entries.push(given.rules.entry());

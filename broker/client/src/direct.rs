@@ -2,13 +2,11 @@
 //! mints with the user's own rights on the hub.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use keyferry_api::config::{
-    CertificateSource, Configuration, DeliveryType, ObjectSource, Overrides, Policy, TargetCluster,
-    TokenIssuer,
+    CertificateSource, Configuration, DeliveryType, Policy, TargetCluster, TokenIssuer,
 };
 use keyferry_api::lifetime;
 use keyferry_api::name::AccessName;
@@ -19,7 +17,6 @@ use keyferry_core::kubeconfig::{self, KubeconfigParts};
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::config_file;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::kube_hub::KubeHub;
 use keyferry_hub::live::LiveObjects;
@@ -34,14 +31,14 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::checked_mint::{self, CheckedMintError};
-use super::objects_of_hub::with_objects;
+use super::configuration_source::{ConfigurationSource, Wanted};
 use super::{ClientError, UsableToken};
 
-/// A configuration file and access to the hub, to mint without a server.
+/// Settings, objects and access to the hub, to mint without a server.
 #[derive(Clone, Debug)]
 pub struct Direct {
-    /// The configuration file.
-    pub config: PathBuf,
+    /// Where the settings and the objects are.
+    pub source: ConfigurationSource,
     /// The hub, with the user's identity.
     pub hub: HubAccess,
 }
@@ -107,16 +104,8 @@ impl Direct {
     /// # Errors
     /// [`ClientError`].
     pub async fn configuration(&self, access: &AccessName) -> Result<Configuration, ClientError> {
-        let configuration = config_file::read(&self.config, Overrides::of_a_reader())?;
-        if configuration.server.objects == ObjectSource::File {
-            return Ok(configuration);
-        }
-        with_objects(
-            configuration,
-            &HubClient::new(self.hub.config().await?)?,
-            access,
-        )
-        .await
+        let client = async || Ok(HubClient::new(self.hub.config().await?)?);
+        self.source.read(client, Wanted::Access(access)).await
     }
 
     async fn obtain(

@@ -5,6 +5,7 @@ pub mod admission_policies;
 pub mod caller_token;
 mod checked_mint;
 pub mod client_file;
+pub mod configuration_source;
 pub mod credential_cache;
 pub mod direct;
 pub mod doctor;
@@ -49,6 +50,24 @@ pub enum ClientError {
         /// The error of the call.
         error: keyferry_hub::ports::HubError,
     },
+    /// The hub has no TargetCluster.
+    #[error("listing the TargetClusters of the hub: there are none")]
+    NoTargetClusters,
+    /// The hub has no TargetCluster of this name.
+    #[error("reading TargetCluster {0:?} of the hub: there is none of this name")]
+    NoSuchTarget(String),
+    /// The hub has no TargetAccess of this name that leads to a TargetCluster.
+    #[error(
+        "reading TargetAccess {0} of the hub: there is none of this name that leads to a \
+         TargetCluster"
+    )]
+    NoSuchAccess(String),
+    /// No status of a TargetCluster has the settings of the server.
+    #[error(
+        "reading Keyferry's settings from the hub: no TargetCluster has usernamePrefix and \
+         discoveryURL in its status"
+    )]
+    NoSettings,
     /// The hub's discovery documents cannot be used.
     #[error(transparent)]
     Publish(#[from] keyferry_issuer::publication::PublishError),

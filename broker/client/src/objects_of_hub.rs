@@ -1,14 +1,15 @@
 //! Reads TargetClusters and TargetAccesses from the hub with the user's own rights, for commands
 //! whose configuration sets `objects: CustomResources`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use keyferry_api::config::{
     Configuration, ObjectSource, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget,
     TokenIssuer,
 };
 use keyferry_api::issuer::Issuer;
-use keyferry_api::name::AccessName;
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::status::TargetClusterStatus;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::ports::HubError;
 use serde::Deserialize;
@@ -42,17 +43,13 @@ struct ListMetadata {
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the objects.
-pub async fn with_objects(
+pub async fn with_access(
     mut configuration: Configuration,
     client: &HubClient,
     access: &AccessName,
 ) -> Result<Configuration, ClientError> {
     let mut objects = StoredObjects::default();
-    let path = format!(
-        "{GROUP}/namespaces/{}/targetaccesses/{}",
-        access.namespace, access.name
-    );
-    if let Some((name, stored)) = read(client, &path, "reading the TargetAccess on the hub")
+    if let Some((name, stored)) = access_value(client, access)
         .await?
         .as_ref()
         .and_then(StoredAccess::read)
@@ -64,8 +61,7 @@ pub async fn with_objects(
             .map(|access| access.target.clone());
         objects.accesses.insert(name, stored);
         if let Some(target) = target {
-            let path = format!("{GROUP}/targetclusters/{target}");
-            let object = read(client, &path, "reading the TargetCluster on the hub").await?;
+            let object = target_value(client, &target).await?;
             // The target's status says whether an older target has its audience: the server has
             // seen all targets.
             objects.targets.extend(
@@ -74,6 +70,35 @@ pub async fn with_objects(
                     .and_then(|object| StoredTarget::read(object, &configuration.server)),
             );
         }
+    }
+    configuration.policy = objects
+        .assemble(&configuration.server.cluster_resource_namespace)
+        .policy;
+    Ok(configuration)
+}
+
+/// Returns the configuration with one TargetCluster as its policy, and with the issuer that its
+/// status states, unless the configuration pins one.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the object.
+pub async fn with_target(
+    mut configuration: Configuration,
+    client: &HubClient,
+    target: &ObjectName,
+) -> Result<Configuration, ClientError> {
+    let mut objects = StoredObjects::default();
+    let object = target_value(client, target).await?;
+    objects.targets.extend(
+        object
+            .as_ref()
+            .and_then(|object| StoredTarget::read(object, &configuration.server)),
+    );
+    if configuration.server.hub_issuer.is_none() {
+        let own = issuer_of(client)
+            .await
+            .and_then(|issuer| Issuer::new(issuer).ok());
+        configuration.server.hub_issuer = own.or_else(|| published_issuer(&objects));
     }
     configuration.policy = objects
         .assemble(&configuration.server.cluster_resource_namespace)
@@ -144,13 +169,7 @@ pub async fn all_objects(
     client: &HubClient,
 ) -> Result<StoredObjects, ClientError> {
     let mut objects = StoredObjects::default();
-    let targets = list(
-        client,
-        "targetclusters",
-        "TargetCluster",
-        "listing the TargetClusters of the hub",
-    )
-    .await?;
+    let targets = target_values(client).await?;
     objects.targets.extend(
         targets
             .iter()
@@ -158,6 +177,92 @@ pub async fn all_objects(
     );
     objects.accesses.extend(all_accesses(client).await?);
     Ok(objects)
+}
+
+/// Reads the status of one TargetCluster; the default if there is none, or none yet.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the object.
+pub async fn target_status(
+    client: &HubClient,
+    target: &ObjectName,
+) -> Result<TargetClusterStatus, ClientError> {
+    let object = target_value(client, target).await?;
+    let status = object.and_then(|mut object| object.get_mut("status").map(Value::take));
+    Ok(serde_json::from_value(status.unwrap_or_default()).unwrap_or_default())
+}
+
+/// Reads the labels of every namespace of the hub.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list namespaces.
+pub async fn namespace_labels(
+    client: &HubClient,
+) -> Result<BTreeMap<Namespace, BTreeMap<String, String>>, ClientError> {
+    let namespaces = pages(
+        client,
+        "/api/v1/namespaces",
+        "listing the namespaces of the hub",
+    )
+    .await?;
+    Ok(namespaces
+        .iter()
+        .filter_map(|object| {
+            let metadata = object.get("metadata")?;
+            let name = Namespace::new(metadata.get("name")?.as_str()?).ok()?;
+            let labels = metadata.get("labels").cloned().unwrap_or_default();
+            Some((name, serde_json::from_value(labels).unwrap_or_default()))
+        })
+        .collect())
+}
+
+/// Reads every TargetCluster of the hub, as the API returns them.
+pub(crate) async fn target_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
+    list(
+        client,
+        "targetclusters",
+        "TargetCluster",
+        "listing the TargetClusters of the hub",
+    )
+    .await
+}
+
+/// Reads one TargetCluster, as the API returns it.
+pub(crate) async fn target_value(
+    client: &HubClient,
+    target: &ObjectName,
+) -> Result<Option<Value>, ClientError> {
+    let path = format!("{GROUP}/targetclusters/{target}");
+    read(client, &path, "reading the TargetCluster on the hub").await
+}
+
+/// Reads the TargetCluster that a TargetAccess names, as the API returns it.
+pub(crate) async fn target_of_access(
+    client: &HubClient,
+    access: &AccessName,
+) -> Result<Option<Value>, ClientError> {
+    let Some(object) = access_value(client, access).await? else {
+        return Ok(None);
+    };
+    let name = object
+        .pointer("/spec/targetClusterRef/name")
+        .and_then(Value::as_str)
+        .and_then(|name| ObjectName::new(name).ok());
+    match name {
+        Some(name) => target_value(client, &name).await,
+        None => Ok(None),
+    }
+}
+
+async fn access_value(
+    client: &HubClient,
+    access: &AccessName,
+) -> Result<Option<Value>, ClientError> {
+    let path = format!(
+        "{GROUP}/namespaces/{}/targetaccesses/{}",
+        access.namespace, access.name
+    );
+    read(client, &path, "reading the TargetAccess on the hub").await
 }
 
 /// Reads every TargetAccess of the hub.
@@ -183,6 +288,21 @@ async fn list(
     kind: &str,
     doing: &'static str,
 ) -> Result<Vec<Value>, ClientError> {
+    let mut objects = pages(client, &format!("{GROUP}/{plural}"), doing).await?;
+    for object in &mut objects {
+        // Some servers omit these fields in the items of a list.
+        object["apiVersion"] = json!("keyferry.dev/v1alpha1");
+        object["kind"] = json!(kind);
+    }
+    Ok(objects)
+}
+
+/// Reads all pages of a list.
+async fn pages(
+    client: &HubClient,
+    path: &str,
+    doing: &'static str,
+) -> Result<Vec<Value>, ClientError> {
     let (mut all, mut next) = (Vec::new(), None::<String>);
     for _ in 0..MOST_PAGES {
         let from = next.as_ref().map_or_else(String::new, |next| {
@@ -191,22 +311,12 @@ async fn list(
                 url::form_urlencoded::byte_serialize(next.as_bytes()).collect::<String>()
             )
         });
-        let path = format!("{GROUP}/{plural}?limit={PAGE}{from}");
+        let path = format!("{path}?limit={PAGE}{from}");
         let page: List = client
             .get_object(&path, "list")
             .await
             .map_err(|error| ClientError::HubCall { doing, error })?;
-        all.extend(
-            page.items
-                .into_iter()
-                .filter(Value::is_object)
-                .map(|mut object| {
-                    // Some servers omit these fields in the items of a list.
-                    object["apiVersion"] = json!("keyferry.dev/v1alpha1");
-                    object["kind"] = json!(kind);
-                    object
-                }),
-        );
+        all.extend(page.items.into_iter().filter(Value::is_object));
         next = page.metadata.next.filter(|next| !next.is_empty());
         if next.is_none() {
             return Ok(all);

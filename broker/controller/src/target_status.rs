@@ -1,6 +1,7 @@
 //! Writes the status of TargetClusters, and tests whether a target admits identities that none of
 //! its rules names. Only the leader writes it.
 
+mod discovery_authority;
 mod draining;
 mod unchecked_policies;
 
@@ -30,6 +31,7 @@ use keyferry_issuer::publication::PublicationReader;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+pub use self::discovery_authority::DiscoveryAuthority;
 use crate::pairing::UnlistedAudiences;
 
 const TICK: Duration = Duration::from_secs(1);
@@ -54,6 +56,10 @@ pub struct TargetStatusParts {
     pub published: PublicationReader,
     /// The public URL of the published documents.
     pub public_url: String,
+    /// The CA certificates of their server.
+    pub discovery_authority: DiscoveryAuthority,
+    /// The prefix of the hub's users at the targets: `<hubName>:`.
+    pub username_prefix: String,
     /// Reads and writes the hub's objects.
     pub objects: Arc<dyn HubObjects>,
     /// Probes targets.
@@ -93,6 +99,7 @@ pub async fn follow(parts: TargetStatusParts) {
     let mut drains = draining::Drains::default();
     loop {
         if parts.leadership.leads(parts.clock.now()) {
+            parts.discovery_authority.refresh(parts.clock.now().wall);
             drains.look(&parts);
             for name in parts.store.target_names() {
                 if let Some(record) = parts.store.target(&name)
@@ -383,6 +390,8 @@ async fn write(
             }
         };
         status.discovery_url = Some(format!("{base}/.well-known/openid-configuration"));
+        status.discovery_certificate_authority = parts.discovery_authority.current();
+        status.username_prefix = Some(parts.username_prefix.clone());
     }
     let Some(mut change) = patch(&record.status, &json!(status)) else {
         return Ok(());

@@ -18,7 +18,7 @@ use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid}
 
 use crate::caller::VerifiedCaller;
 
-pub(crate) use self::allowed_request::is_system;
+pub use self::allowed_request::is_system;
 use self::allowed_request::{AllowedRequest, find};
 
 /// The live objects of the hub that decisions need.

@@ -31,10 +31,7 @@ pub(crate) async fn errors_name_the_fix_and_nothing_secret(world: Arc<World>) ->
     let cases: &[(&[&str], &[&str])] = &[
         (
             &["token", "tenant-a/a"],
-            &[
-                "no server and no configuration file",
-                "fix: give --server URL, or --config FILE",
-            ],
+            &["fix: give --server URL, or a kubeconfig of the hub"],
         ),
         (
             &["token", "a", "--server", url],

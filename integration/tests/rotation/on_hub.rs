@@ -155,28 +155,30 @@ async fn without_targets_nothing_is_proven(world: &OnHub, kid: &str) -> TestResu
     let config = std::fs::read_to_string(world.broker.config())?;
     std::fs::write(&none, config.replace("objects: CustomResources\n", ""))?;
     let none = none.display().to_string();
-    for (arguments, why) in [
-        (vec![], "without --config none is known"),
-        (vec!["--config", &none], "no target was asked"),
-    ] {
-        let arguments = [
-            vec!["revoke", "--kid", kid, "--kubeconfig", &kubeconfig],
-            arguments,
-        ]
-        .concat();
-        let answer = world
-            .ground
-            .binary()
-            .run_within(Duration::from_secs(60), &arguments, &[])
-            .await?;
-        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
-        assert_eq!(answer.status.code(), Some(1), "{said}");
-        let line = said
-            .lines()
-            .find(|line| line.starts_with("NOT PROVEN: targets: "))
-            .ok_or_else(|| said.clone())?;
-        assert!(line.contains(why) && line.contains("fix: "), "{line}");
-    }
+    let arguments = [
+        "revoke",
+        "--kid",
+        kid,
+        "--kubeconfig",
+        &kubeconfig,
+        "--config",
+        &none,
+    ];
+    let answer = world
+        .ground
+        .binary()
+        .run_within(Duration::from_secs(60), &arguments, &[])
+        .await?;
+    let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert_eq!(answer.status.code(), Some(1), "{said}");
+    let line = said
+        .lines()
+        .find(|line| line.starts_with("NOT PROVEN: targets: "))
+        .ok_or_else(|| said.clone())?;
+    assert!(
+        line.contains("no target was asked") && line.contains("fix: "),
+        "{line}"
+    );
     Ok(())
 }
 
@@ -207,14 +209,14 @@ async fn delivered(world: &OnHub, tenant: &str) -> Result<(String, String), Test
     ))
 }
 
-/// `targets` and `trust` with objects on the hub.
+/// The other commands with objects on the hub, with and without the server's file.
 async fn the_other_commands_read_the_hub(world: &OnHub) -> TestResult {
     let (config, hub) = (
         world.broker.config().display().to_string(),
         world.hub.admin_kubeconfig().display().to_string(),
     );
     let run = async |arguments: &[&str]| {
-        let arguments = [arguments, &["--config", &config, "--kubeconfig", &hub]].concat();
+        let arguments = [arguments, &["--kubeconfig", &hub]].concat();
         let answer = world.ground.binary().run(&arguments, &[]).await?;
         assert!(
             answer.status.success(),
@@ -224,6 +226,7 @@ async fn the_other_commands_read_the_hub(world: &OnHub) -> TestResult {
         Ok::<_, TestError>(String::from_utf8(answer.stdout)?)
     };
     let listed = run(&["targets"]).await?;
+    assert_eq!(listed, run(&["targets", "--config", &config]).await?);
     assert!(
         PLACES
             .iter()
@@ -231,6 +234,29 @@ async fn the_other_commands_read_the_hub(world: &OnHub) -> TestResult {
         "{listed}"
     );
     let trust = run(&["trust", "target-a"]).await?;
+    assert_eq!(
+        trust,
+        run(&["trust", "target-a", "--config", &config]).await?
+    );
+    let status = world
+        .hub
+        .admin()
+        .get("/apis/keyferry.dev/v1alpha1/targetclusters/target-a")
+        .await?["status"]
+        .take();
+    assert_eq!(status["usernamePrefix"], "hub:", "{status}");
+    let document = run(&["token", "tenant-a/apps"]).await?;
+    assert!(
+        hub_kids(&world.hub).await?.contains(&kid(document.trim())?),
+        "a token of the hub"
+    );
+    let kubeconfig = run(&["kubeconfig", "tenant-a/apps"]).await?;
+    assert!(kubeconfig.contains(world.targets[0].url()), "the target");
+    let whoami = run(&["whoami", "targetaccess/apps", "-n", "tenant-a"]).await?;
+    assert!(
+        whoami.contains("hub:system:serviceaccount:tenant-a:reconciler"),
+        "{whoami}"
+    );
     assert!(
         trust.contains("https://hub.keyferry.test")
             && trust.contains("https://target-a.keyferry.test"),
@@ -273,19 +299,9 @@ async fn revoke(
     kid: &str,
     witnesses: &[String],
 ) -> Result<(bool, String), TestError> {
-    let (kubeconfig, config) = (
-        world.hub.admin_kubeconfig().display().to_string(),
-        world.broker.config().display().to_string(),
-    );
-    let mut arguments = vec![
-        "revoke",
-        "--kid",
-        kid,
-        "--kubeconfig",
-        &kubeconfig,
-        "--config",
-        &config,
-    ];
+    // Without --config: the targets are the hub's objects.
+    let kubeconfig = world.hub.admin_kubeconfig().display().to_string();
+    let mut arguments = vec!["revoke", "--kid", kid, "--kubeconfig", &kubeconfig];
     for witness in witnesses {
         arguments.extend(["--witness", witness]);
     }

@@ -1,13 +1,17 @@
 //! Collects the inputs of the target rules: from the flags, else from Keyferry's configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keyferry_api::audience::Audience;
-use keyferry_api::config::{AllowRule, Configuration, NamespaceRule, ObjectSource, TargetCluster};
+use keyferry_api::config::{
+    AllowRule, Configuration, NamespaceRule, ObjectSource, TargetCluster, TokenIssuer,
+};
 use keyferry_api::issuer::Issuer;
+use keyferry_api::name::Namespace;
 use keyferry_api::service_account::ServiceAccount;
+use keyferry_core::authorise::is_system;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_keys::ca_bundle::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
 
@@ -27,26 +31,40 @@ pub(super) struct TrustInputs {
     pub(super) notes: Vec<String>,
 }
 
-/// Reads the arguments, and what they lack from the configuration.
+/// Keyferry's settings and objects, for values that no flag gives.
+#[derive(Debug)]
+pub(super) struct KnownHub {
+    pub(super) configuration: Configuration,
+    /// The CA certificates of the discovery documents by the target's status, PEM.
+    pub(super) discovery_ca: Option<String>,
+    /// The labels of the hub's namespaces, or why they are unknown.
+    pub(super) namespaces: Result<BTreeMap<Namespace, BTreeMap<String, String>>, String>,
+}
+
+/// Reads the arguments, and what they lack from the hub's settings.
 ///
 /// # Errors
 /// What is missing, wrong, or cannot be read.
 pub(super) fn read(
     args: &TrustArgs,
-    configuration: Option<&Configuration>,
+    known: Option<&KnownHub>,
 ) -> Result<TrustInputs, CommandError> {
-    let found = match configuration {
-        Some(configuration) => Some((configuration, target(configuration, args)?)),
+    let found = match known {
+        Some(known) => Some((&known.configuration, target(&known.configuration, args)?)),
         None => None,
     };
     let mut notes = Vec::new();
-    let issuer = match (
-        &args.issuer,
-        found.and_then(|(configuration, _)| configuration.server.hub_issuer.as_ref()),
-    ) {
+    let known_issuer = found.and_then(|(configuration, target)| match target.issuer {
+        TokenIssuer::Hub => configuration.server.hub_issuer.clone(),
+        TokenIssuer::Keyferry => {
+            let public_url = configuration.server.public_url.as_str();
+            Issuer::new(format!("{public_url}/issuers/{}", target.name)).ok()
+        }
+    });
+    let issuer = match (&args.issuer, known_issuer) {
         (Some(issuer), _) => Issuer::new(issuer.as_str())
             .map_err(|error| CommandError::new(format!("reading --issuer {issuer:?}: {error}")))?,
-        (None, Some(issuer)) => issuer.clone(),
+        (None, Some(issuer)) => issuer,
         (None, None) => {
             return Err(CommandError::new(
                 "finding the hub's issuer: neither the configuration, the hub's discovery document nor \
@@ -86,6 +104,8 @@ pub(super) fn read(
         .map_err(|error| CommandError::new(format!("reading the prefix {prefix:?}: {error}")))?;
     let discovery_url = match (&args.discovery_url, found) {
         (Some(url), _) => Some(url.clone()),
+        // A managed issuer has its document at the default path.
+        (None, Some((_, target))) if target.issuer == TokenIssuer::Keyferry => None,
         (None, Some((configuration, _))) => Some(configuration.server.public_url.discovery_url()),
         (None, None) => None,
     };
@@ -98,10 +118,13 @@ pub(super) fn read(
     let rules = TargetRules {
         issuer: issuer.as_str().to_owned(),
         discovery_url: discovery_url.filter(|url| *url != own_place),
-        certificate_authority: args.discovery_ca.as_deref().map(certificates).transpose()?,
+        certificate_authority: match &args.discovery_ca {
+            Some(file) => Some(certificates(file)?),
+            None => known.and_then(|known| known.discovery_ca.clone()),
+        },
         audience: audience.as_str().to_owned(),
         prefix,
-        allow: allowed(args, found.map(|(_, target)| target), &mut notes)?,
+        allow: allowed(args, known, found.map(|(_, target)| target), &mut notes)?,
         max_lifetime: args
             .max_lifetime
             .or(found.map(|(_, target)| target.lifetime.max))
@@ -147,6 +170,7 @@ fn target<'a>(
 /// Returns the allowed ServiceAccounts, from the flags or else from the target's `allow`.
 fn allowed(
     args: &TrustArgs,
+    known: Option<&KnownHub>,
     target: Option<&TargetCluster>,
     notes: &mut Vec<String>,
 ) -> Result<BTreeSet<ServiceAccount>, CommandError> {
@@ -175,10 +199,32 @@ fn allowed(
                     name: name.clone(),
                 })
             })),
-            NamespaceRule::Selected(_) => notes.push(format!(
-                "allow[{index}] selects namespaces by their labels, which only the hub knows: it \
-                 is left out; list all ServiceAccounts with --allow to include it"
-            )),
+            NamespaceRule::Selected(selector) => match known.map(|known| &known.namespaces) {
+                Some(Ok(namespaces)) => {
+                    let selected: Vec<&Namespace> = namespaces
+                        .iter()
+                        .filter(|(name, labels)| !is_system(name) && selector.matches(labels))
+                        .map(|(name, _)| name)
+                        .collect();
+                    notes.push(format!(
+                        "allow[{index}] selects namespaces by their labels: {} now; a namespace \
+                         that gets the labels later is refused by the target until this file is \
+                         written again",
+                        selected.len()
+                    ));
+                    allow.extend(selected.into_iter().flat_map(|namespace| {
+                        service_accounts.iter().map(|name| ServiceAccount {
+                            namespace: namespace.clone(),
+                            name: name.clone(),
+                        })
+                    }));
+                }
+                Some(Err(why)) => notes.push(format!(
+                    "allow[{index}] selects namespaces by their labels, which are unknown: {why}; \
+                     it is left out; list all ServiceAccounts with --allow to include it"
+                )),
+                None => {}
+            },
         }
     }
     if allow.is_empty() {

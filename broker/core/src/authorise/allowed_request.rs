@@ -198,6 +198,6 @@ fn allows(
 }
 
 /// Whether a namespace belongs to Kubernetes itself.
-pub(crate) fn is_system(namespace: &Namespace) -> bool {
+pub fn is_system(namespace: &Namespace) -> bool {
     SYSTEM_NAMESPACES.contains(&namespace.as_str())
 }

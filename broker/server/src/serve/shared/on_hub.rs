@@ -16,7 +16,7 @@ use keyferry_controller::installed_policies::{self, InstalledPolicies};
 use keyferry_controller::pairing::{self, PairingParts, UnlistedAudiences};
 use keyferry_controller::pairing_trial::PairingTrial;
 use keyferry_controller::target_probe::HttpsProbe;
-use keyferry_controller::target_status::{self, TargetStatusParts};
+use keyferry_controller::target_status::{self, DiscoveryAuthority, TargetStatusParts};
 use keyferry_core::admission_policy::HubSite;
 use keyferry_hub::admission_policy::AdmissionPolicyWriter;
 use keyferry_hub::hub_facts::KubeHubFacts;
@@ -165,6 +165,8 @@ impl Shared {
             targets: self.targets.clone(),
             published: self.publisher.reader(),
             public_url: self.server.public_url.to_string(),
+            discovery_authority: DiscoveryAuthority::beside(&self.server.discovery.tls.certificate),
+            username_prefix: format!("{}:", self.server.hub_name),
             objects,
             probe,
             guard: self.guard(),

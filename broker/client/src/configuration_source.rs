@@ -1,0 +1,160 @@
+//! Where a command without a server reads Keyferry's settings and objects: from the server's
+//! configuration file, or from the objects of the hub and their statuses.
+
+use std::path::PathBuf;
+
+use keyferry_api::config::{self, Configuration, ObjectSource, Overrides};
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::status::TargetClusterStatus;
+use keyferry_hub::client::HubClient;
+use keyferry_hub::config_file;
+use serde_json::Value;
+
+use super::ClientError;
+use super::objects_of_hub::{self, with_access, with_all_objects, with_target};
+
+/// Where the settings and the objects are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigurationSource {
+    /// The server's configuration file. With `objects: CustomResources`, the objects are on the hub.
+    File(PathBuf),
+    /// The hub. The statuses of its TargetClusters state the settings that matter to a reader; all
+    /// others have their defaults.
+    Hub,
+}
+
+/// The objects that a command needs.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'a> {
+    /// All objects.
+    All,
+    /// One TargetAccess, and the TargetCluster that it names.
+    Access(&'a AccessName),
+    /// One TargetCluster.
+    Target(&'a ObjectName),
+}
+
+impl ConfigurationSource {
+    /// The file, if one is named, else the hub.
+    pub fn named(file: Option<PathBuf>) -> Self {
+        file.map_or(Self::Hub, Self::File)
+    }
+
+    /// Describes the place of the objects.
+    pub fn place(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Hub => "the hub".to_owned(),
+        }
+    }
+
+    /// Reads the settings, and at least the wanted objects.
+    ///
+    /// `client` connects to the hub and is called only if something is there.
+    ///
+    /// # Errors
+    /// [`ClientError`]: the file cannot be used, or the hub's objects cannot be read.
+    pub async fn read<F>(
+        &self,
+        client: impl FnOnce() -> F,
+        wanted: Wanted<'_>,
+    ) -> Result<Configuration, ClientError>
+    where
+        F: Future<Output = Result<HubClient, ClientError>>,
+    {
+        let settings = match self {
+            Self::File(path) => {
+                let configuration = config_file::read(path, Overrides::of_a_reader())?;
+                if configuration.server.objects == ObjectSource::File {
+                    return Ok(configuration);
+                }
+                Some(configuration)
+            }
+            Self::Hub => None,
+        };
+        let client = client().await?;
+        let settings = match settings {
+            Some(settings) => settings,
+            None => settings_of_hub(&client, wanted).await?,
+        };
+        match wanted {
+            Wanted::All => with_all_objects(settings, &client).await,
+            Wanted::Access(access) => with_access(settings, &client, access).await,
+            Wanted::Target(target) => with_target(settings, &client, target).await,
+        }
+    }
+}
+
+/// Reads the settings from the status of a TargetCluster that the wanted objects contain.
+async fn settings_of_hub(
+    client: &HubClient,
+    wanted: Wanted<'_>,
+) -> Result<Configuration, ClientError> {
+    let targets = match wanted {
+        Wanted::All => objects_of_hub::target_values(client).await?,
+        Wanted::Access(access) => objects_of_hub::target_of_access(client, access)
+            .await?
+            .into_iter()
+            .collect(),
+        Wanted::Target(target) => objects_of_hub::target_value(client, target)
+            .await?
+            .into_iter()
+            .collect(),
+    };
+    targets
+        .iter()
+        .find_map(settings_in)
+        .ok_or_else(|| match wanted {
+            Wanted::All if targets.is_empty() => ClientError::NoTargetClusters,
+            Wanted::Target(target) if targets.is_empty() => {
+                ClientError::NoSuchTarget(target.to_string())
+            }
+            // Absent and without a target look the same to the caller of an access.
+            Wanted::Access(access) if targets.is_empty() => {
+                ClientError::NoSuchAccess(access.to_string())
+            }
+            _ => ClientError::NoSettings,
+        })
+}
+
+/// The settings that a TargetCluster's status states.
+fn settings_in(object: &Value) -> Option<Configuration> {
+    let status: TargetClusterStatus = serde_json::from_value(object.get("status")?.clone()).ok()?;
+    let prefix = status.username_prefix?;
+    let discovery_url = url::Url::parse(&status.discovery_url?).ok()?;
+    let public_url = discovery_url.origin().ascii_serialization();
+    config::of_hub_objects(prefix.strip_suffix(':')?, &public_url).ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::settings_in;
+
+    #[test]
+    fn settings_are_read_from_a_status() {
+        for discovery_url in [
+            "https://keys.example.com:8443/.well-known/openid-configuration",
+            "https://keys.example.com:8443/issuers/prod/.well-known/openid-configuration",
+        ] {
+            let object = json!({
+                "status": { "usernamePrefix": "hub:", "discoveryURL": discovery_url }
+            });
+            let server = settings_in(&object).unwrap().server;
+            assert_eq!(server.hub_name, "hub");
+            assert_eq!(server.public_url.as_str(), "https://keys.example.com:8443");
+        }
+        for status in [
+            json!({}),
+            json!({ "usernamePrefix": "hub:" }),
+            json!({ "usernamePrefix": "hub", "discoveryURL": "https://k" }),
+            json!({ "usernamePrefix": "a b:", "discoveryURL": "https://k" }),
+            json!({ "usernamePrefix": "hub:", "discoveryURL": "http://k" }),
+            json!({ "usernamePrefix": "hub:", "discoveryURL": 1 }),
+        ] {
+            assert!(settings_in(&json!({ "status": status })).is_none());
+        }
+    }
+}
