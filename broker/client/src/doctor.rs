@@ -227,9 +227,9 @@ fn at_target(error: &HubError) -> String {
             format!("the target does not accept the credentials: {message}")
         }
         HubError::Forbidden(forbidden) => format!("the target refused the call: {forbidden}"),
-        HubError::NotFound(message)
-        | HubError::Conflict(message)
-        | HubError::Refused(message) => format!("the target refused the request: {message}"),
+        HubError::NotFound(message) | HubError::Conflict(message) | HubError::Refused(message) => {
+            format!("the target refused the request: {message}")
+        }
         HubError::Unreadable(what) => {
             format!("the target's answer to {what} could not be read")
         }

@@ -251,7 +251,7 @@ async fn the_other_commands_read_the_hub(world: &OnHub) -> TestResult {
         "a token of the hub"
     );
     let kubeconfig = run(&["kubeconfig", "tenant-a/apps"]).await?;
-    assert!(kubeconfig.contains(world.targets[0].url()), "the target");
+    assert!(kubeconfig.contains(&world.targets[0].url()), "the target");
     let whoami = run(&["whoami", "targetaccess/apps", "-n", "tenant-a"]).await?;
     assert!(
         whoami.contains("hub:system:serviceaccount:tenant-a:reconciler"),

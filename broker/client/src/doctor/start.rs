@@ -13,9 +13,9 @@ use keyferry_kube_authn::doctor::TokenEvidence;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
+use super::found_kubeconfig;
 use super::listed::ListedTargets;
 use super::plan::{DISCOVERY, Plan, problem};
-use super::found_kubeconfig;
 use crate::ClientError;
 use crate::checked_mint::issuer_of;
 use crate::direct::Direct;

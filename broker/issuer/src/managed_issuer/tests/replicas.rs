@@ -109,10 +109,7 @@ async fn a_hub_that_fails_takes_no_key_away() {
             HubError::Unreachable("x".to_owned()),
             Reason::HubUnreachable,
         ),
-        (
-            HubError::Forbidden("x".into()),
-            Reason::IssuerKeysForbidden,
-        ),
+        (HubError::Forbidden("x".into()), Reason::IssuerKeysForbidden),
         (HubError::Unreadable("x"), Reason::IssuerKeysInvalid),
     ] {
         store.fail(Some(error));
