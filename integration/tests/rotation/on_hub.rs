@@ -34,14 +34,14 @@ async fn start() -> Result<OnHub, NotStarted> {
 async fn rewrites(world: Arc<OnHub>) -> TestResult {
     for (index, (target, tenant)) in PLACES.into_iter().enumerate() {
         let mut spec = world.target_spec(index);
-        spec["allow"] = json!([{ "namespaces": [tenant], "serviceAccounts": [RECONCILER], "deliveries": ["KubeConfigSecret"] }]);
+        spec["allow"] = json!([{ "namespaces": [tenant], "serviceAccounts": [RECONCILER], "deliveries": ["KubeConfigSecret", "HTTP"] }]);
         world.put_target(target, &spec).await?;
         world
             .put_access(
                 tenant,
                 "apps",
                 target,
-                &json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }] }),
+                &json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "h", "type": "HTTP" }] }),
             )
             .await?;
     }
@@ -225,6 +225,9 @@ async fn the_other_commands_read_the_hub(world: &OnHub) -> TestResult {
         );
         Ok::<_, TestError>(String::from_utf8(answer.stdout)?)
     };
+    let path = "/apis/keyferry.dev/v1alpha1/targetclusters/target-a";
+    let stated = |target: &Value| target["status"]["usernamePrefix"] == "hub:";
+    world.until(path, "with its settings", stated).await?;
     let listed = run(&["targets"]).await?;
     assert_eq!(listed, run(&["targets", "--config", &config]).await?);
     assert!(
@@ -238,13 +241,6 @@ async fn the_other_commands_read_the_hub(world: &OnHub) -> TestResult {
         trust,
         run(&["trust", "target-a", "--config", &config]).await?
     );
-    let status = world
-        .hub
-        .admin()
-        .get("/apis/keyferry.dev/v1alpha1/targetclusters/target-a")
-        .await?["status"]
-        .take();
-    assert_eq!(status["usernamePrefix"], "hub:", "{status}");
     let document = run(&["token", "tenant-a/apps"]).await?;
     assert!(
         hub_kids(&world.hub).await?.contains(&kid(document.trim())?),
