@@ -177,8 +177,12 @@ impl Overrides {
 /// server, and the defaults for all else.
 ///
 /// # Errors
-/// [`ConfigError`]: one of the two values is not valid.
-pub fn of_hub_objects(hub_name: &str, public_url: &str) -> Result<Configuration, ConfigError> {
+/// [`ConfigError`]: one of the values is not valid.
+pub fn of_hub_objects(
+    hub_name: &str,
+    public_url: &str,
+    namespace: &str,
+) -> Result<Configuration, ConfigError> {
     let unused = serde_json::json!({ "tls": { "certFile": "unused", "keyFile": "unused" } });
     // JSON is YAML, so this is read with the rules of a file.
     let text = serde_json::json!({
@@ -186,6 +190,7 @@ pub fn of_hub_objects(hub_name: &str, public_url: &str) -> Result<Configuration,
         "kind": "ServerConfiguration",
         "hubName": hub_name,
         "publicURL": public_url,
+        "clusterResourceNamespace": namespace,
         "discovery": unused,
         "api": unused,
         "objects": "CustomResources",

@@ -40,6 +40,9 @@ pub struct TargetClusterStatus {
     /// The prefix of the hub's users and groups at the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username_prefix: Option<String>,
+    /// Keyferry's own namespace, with the Secrets that TargetClusters name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_resource_namespace: Option<String>,
     /// Where the CA certificates of the target come from: Secret, Inline or SystemRoots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<String>,

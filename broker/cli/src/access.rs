@@ -115,7 +115,9 @@ enum ExchangeRoute {
 
 impl AccessArgs {
     pub(super) fn source(&self) -> Result<Source, CommandError> {
-        source(self.named.name()?, &self.server, self.config.as_ref())
+        let source = source(self.named.name()?, &self.server, self.config.as_ref())?;
+        source.note_hub_alone();
+        Ok(source)
     }
 
     /// Returns the access and the server flags, for operations that need a server.
@@ -151,6 +153,12 @@ pub(super) fn source(
         }),
         None => match server.reach(Beside::Flags)? {
             Some(reach) => ExchangeRoute::Server(reach.server, reach.caller),
+            None if server.names_a_caller() => {
+                return Err(CommandError::with_fix(
+                    "flags or variables for a Keyferry server are given, and no server",
+                    "give --server URL; or leave them out, to mint with your own rights on the hub",
+                ));
+            }
             None => ExchangeRoute::Direct(Direct {
                 source: ConfigurationSource::Hub,
                 hub: server.hub.access(),
@@ -161,6 +169,14 @@ pub(super) fn source(
 }
 
 impl ServerArgs {
+    /// Whether a flag or its variable only has a meaning for a server.
+    fn names_a_caller(&self) -> bool {
+        self.token_file.is_some()
+            || self.service_account.is_some()
+            || self.certificate_authority.is_some()
+            || self.caller_audience.is_some()
+    }
+
     /// Returns the server that the flags name, and the source of the caller's token for it.
     pub(super) fn calls(&self) -> Result<Option<(ServerAddress, CallerTokenSource)>, CommandError> {
         let Some(url) = self.server.clone() else {
@@ -242,6 +258,22 @@ pub(super) fn with_slash(name: &str) -> String {
 }
 
 impl Source {
+    /// Tells the user that no server is asked, if none is named.
+    pub(super) fn note_hub_alone(&self) {
+        if self.is_hub_alone() {
+            ui::note(
+                "no server is named: the hub's objects decide, and a token is minted with your \
+                 own rights on the hub",
+            );
+        }
+    }
+
+    /// Whether neither a server nor a configuration file is named, so that the objects of the hub
+    /// decide.
+    pub(super) fn is_hub_alone(&self) -> bool {
+        matches!(&self.route, ExchangeRoute::Direct(direct) if direct.source == ConfigurationSource::Hub)
+    }
+
     /// Returns the server to ask, if there is one.
     pub(super) fn server(&self) -> Option<&str> {
         match &self.route {
@@ -320,6 +352,9 @@ pub(super) fn fix(error: &ClientError) -> Option<&'static str> {
             "give --server URL, or a kubeconfig of the hub (--kubeconfig, KUBECONFIG) to work with \
              your own rights there",
         ),
+        ClientError::StaleTarget(_) => {
+            Some("wait until Keyferry has written its status: kubectl get targetclusters")
+        }
         ClientError::NoSettings => Some(
             "wait until Keyferry has written the status of its TargetClusters, or give --config \
              FILE, the server's configuration",

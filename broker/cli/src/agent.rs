@@ -161,6 +161,13 @@ fn agents(args: &AgentArgs) -> Result<Vec<(AgentParts, Source)>, CommandError> {
     let mut agents = Vec::new();
     for access in args.names()? {
         let source = source(access.clone(), &args.server, args.config.as_ref())?;
+        // In a Pod, the hub's own kubeconfig is the Pod's: a forgotten --server must not go there.
+        if source.is_hub_alone() {
+            return Err(CommandError::with_fix(
+                "no server and no configuration file is named",
+                "give --server URL, or --config FILE with a kubeconfig of the hub",
+            ));
+        }
         let directory = TokenDirectory::open(&args.dir, &args.below(&access), rights)?;
         agents.push((
             AgentParts {

@@ -102,9 +102,16 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
         keys::namespace(&args.keyferry_namespace)?,
     )
     .await?;
-    let mut reach = reach(args, &clock).await;
-    if args.config.is_some() {
-        reach = Ok(reach.map_err(unchanged)?);
+    let mut reach = match configuration(args).await {
+        Ok(configuration) => Ok(reach(args, configuration, &clock).await?),
+        // A key must be revocable even where the targets are unknown.
+        Err(error) if args.config.is_none() => Err(error),
+        Err(error) => return Err(unchanged(error)),
+    };
+    if args.config.is_none() {
+        ui::note(
+            "the targets are the TargetClusters of the hub; give --config for those of a file",
+        );
     }
     let known = client.read().await?;
     let already = known.revoked.contains_key(&args.kid);
@@ -127,7 +134,6 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
             reach.follow(&journal.issuer, &clock).await;
             Ok(reach.report(&args.keyferry_namespace))
         }
-        // A key must be revocable even where the targets are unknown.
         Err(error) => {
             let not_proven = NotProven {
                 name: "targets".to_owned(),
@@ -151,17 +157,25 @@ fn unchanged(error: CommandError) -> CommandError {
     }
 }
 
+/// Reads the settings of the server and its objects.
+async fn configuration(args: &RevokeArgs) -> Result<Configuration, CommandError> {
+    let source = ConfigurationSource::named(args.config.clone());
+    Ok(source.read(|| args.hub.client(), Wanted::All).await?)
+}
+
 /// Collects the targets and deliveries from the configuration, and from the hub's objects if the
 /// configuration uses them.
-async fn reach(args: &RevokeArgs, clock: &SystemClock) -> Result<Reach, CommandError> {
+async fn reach(
+    args: &RevokeArgs,
+    configuration: Configuration,
+    clock: &SystemClock,
+) -> Result<Reach, CommandError> {
     let now = clock.now().wall;
-    let source = ConfigurationSource::named(args.config.clone());
-    let mut configuration = source.read(|| args.hub.client(), Wanted::All).await?;
-    if source == ConfigurationSource::Hub {
-        configuration.server.cluster_resource_namespace =
-            keys::namespace(&args.keyferry_namespace)?;
-    }
-    let hub = args.hub.client().await?;
+    let hub = args
+        .hub
+        .client()
+        .await
+        .map_err(|error| unchanged(error.into()))?;
     let secrets = KubeCertificateSecrets::new(
         hub.clone(),
         configuration.server.cluster_resource_namespace.clone(),
@@ -195,7 +209,7 @@ async fn reach(args: &RevokeArgs, clock: &SystemClock) -> Result<Reach, CommandE
     if on_hub {
         let mut objects = all_objects(&configuration.server, &hub)
             .await
-            .map_err(|error| CommandError::from(error).or_fix(rights()))?;
+            .map_err(|error| unchanged(CommandError::from(error).or_fix(rights())))?;
         policy = objects
             .assemble(&configuration.server.cluster_resource_namespace)
             .policy;

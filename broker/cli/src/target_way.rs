@@ -281,6 +281,7 @@ impl WayArgs {
         let config = self.config().cloned();
         let source = source(access.clone(), &self.server, config.as_ref())
             .map_err(CommandError::in_one_line)?;
+        source.note_hub_alone();
         if let Some(url) = source.server() {
             let kubeconfig = source
                 .kubeconfig()

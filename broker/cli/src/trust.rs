@@ -19,8 +19,6 @@ use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
 use keyferry_client::objects_of_hub::{namespace_labels, target_status};
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_keys::ca_bundle::CaBundle;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::config::{self, MAX_BYTES};
 use keyferry_kube_authn::lint::{Severity, lint};
@@ -155,7 +153,14 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
     let source = ConfigurationSource::named(args.config.clone());
     let client = || args.hub.client();
     let configuration = source.read(client, Wanted::Target(&name)).await?;
-    let on_hub = configuration.server.objects == ObjectSource::CustomResources;
+    if configuration.server.objects == ObjectSource::File {
+        return Ok(Some(KnownHub {
+            configuration,
+            status: None,
+            namespaces: Err("the hub is not read for objects of a file".to_owned()),
+        }));
+    }
+    ui::note(&format!("hub: {}", args.hub.access().description().await?));
     let selects = configuration
         .policy
         .targets
@@ -164,29 +169,18 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
             let selected = |rule: &AllowRule| matches!(rule.namespaces, NamespaceRule::Selected(_));
             target.allow.iter().any(selected)
         });
-    let discovery_ca = if on_hub {
-        target_status(&client().await?, &name)
-            .await?
-            .discovery_certificate_authority
-            .and_then(|pem| {
-                CaBundle::from_pem(pem.as_bytes(), SystemClock::start().now().wall).ok()
-            })
-            .map(|bundle| bundle.to_pem())
-    } else {
-        None
-    };
+    let client = client().await?;
     let namespaces = if selects && args.allow.is_empty() {
-        match client().await {
-            Ok(client) => namespace_labels(&client).await,
-            Err(error) => Err(error),
-        }
-        .map_err(|error| error.to_string())
+        namespace_labels(&client)
+            .await
+            .map_err(|error| error.to_string())
     } else {
         Ok(BTreeMap::new())
     };
+    let status = Some(target_status(&client, &name).await?);
     Ok(Some(KnownHub {
         configuration,
-        discovery_ca,
+        status,
         namespaces,
     }))
 }

@@ -117,13 +117,19 @@ async fn settings_of_hub(
         })
 }
 
-/// The settings that a TargetCluster's status states.
+/// The settings that a TargetCluster's status states, if it is about the current spec: only then
+/// has the server judged the spec, and compared its audience with those of other targets.
 fn settings_in(object: &Value) -> Option<Configuration> {
     let status: TargetClusterStatus = serde_json::from_value(object.get("status")?.clone()).ok()?;
+    let generation = object.pointer("/metadata/generation")?.as_i64();
+    if status.observed_generation != generation {
+        return None;
+    }
     let prefix = status.username_prefix?;
     let discovery_url = url::Url::parse(&status.discovery_url?).ok()?;
     let public_url = discovery_url.origin().ascii_serialization();
-    config::of_hub_objects(prefix.strip_suffix(':')?, &public_url).ok()
+    let namespace = status.cluster_resource_namespace?;
+    config::of_hub_objects(prefix.strip_suffix(':')?, &public_url, &namespace).ok()
 }
 
 #[cfg(test)]
@@ -133,28 +139,48 @@ mod tests {
 
     use super::settings_in;
 
+    fn object(status: serde_json::Value) -> serde_json::Value {
+        json!({ "metadata": { "generation": 2 }, "status": status })
+    }
+
     #[test]
     fn settings_are_read_from_a_status() {
         for discovery_url in [
             "https://keys.example.com:8443/.well-known/openid-configuration",
             "https://keys.example.com:8443/issuers/prod/.well-known/openid-configuration",
         ] {
-            let object = json!({
-                "status": { "usernamePrefix": "hub:", "discoveryURL": discovery_url }
-            });
+            let object = object(json!({
+                "observedGeneration": 2, "usernamePrefix": "hub:", "discoveryURL": discovery_url,
+                "clusterResourceNamespace": "platform-keyferry",
+            }));
             let server = settings_in(&object).unwrap().server;
             assert_eq!(server.hub_name, "hub");
+            assert_eq!(
+                server.cluster_resource_namespace.as_str(),
+                "platform-keyferry"
+            );
             assert_eq!(server.public_url.as_str(), "https://keys.example.com:8443");
         }
-        for status in [
-            json!({}),
-            json!({ "usernamePrefix": "hub:" }),
-            json!({ "usernamePrefix": "hub", "discoveryURL": "https://k" }),
-            json!({ "usernamePrefix": "a b:", "discoveryURL": "https://k" }),
-            json!({ "usernamePrefix": "hub:", "discoveryURL": "http://k" }),
-            json!({ "usernamePrefix": "hub:", "discoveryURL": 1 }),
+        let good = json!({
+            "observedGeneration": 2, "usernamePrefix": "hub:", "discoveryURL": "https://k",
+            "clusterResourceNamespace": "keyferry-system",
+        });
+        assert!(settings_in(&object(good.clone())).is_some());
+        for (field, wrong) in [
+            ("observedGeneration", json!(1)),
+            ("observedGeneration", json!(null)),
+            ("usernamePrefix", json!(null)),
+            ("usernamePrefix", json!("hub")),
+            ("usernamePrefix", json!("a b:")),
+            ("discoveryURL", json!(null)),
+            ("discoveryURL", json!("http://k")),
+            ("discoveryURL", json!(1)),
+            ("clusterResourceNamespace", json!(null)),
+            ("clusterResourceNamespace", json!("No")),
         ] {
-            assert!(settings_in(&json!({ "status": status })).is_none());
+            let mut status = good.clone();
+            status[field] = wrong;
+            assert!(settings_in(&object(status)).is_none(), "{field}");
         }
     }
 }

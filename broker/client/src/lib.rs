@@ -62,10 +62,13 @@ pub enum ClientError {
          TargetCluster"
     )]
     NoSuchAccess(String),
+    /// The TargetCluster has changed since Keyferry wrote its status.
+    #[error("reading TargetCluster {0:?} of the hub: its status is not about its current spec")]
+    StaleTarget(String),
     /// No status of a TargetCluster has the settings of the server.
     #[error(
-        "reading Keyferry's settings from the hub: no TargetCluster has usernamePrefix and \
-         discoveryURL in its status"
+        "reading Keyferry's settings from the hub: no TargetCluster has a status about its current \
+         spec with usernamePrefix, discoveryURL and clusterResourceNamespace"
     )]
     NoSettings,
     /// The hub's discovery documents cannot be used.

@@ -61,14 +61,10 @@ pub async fn with_access(
             .map(|access| access.target.clone());
         objects.accesses.insert(name, stored);
         if let Some(target) = target {
-            let object = target_value(client, &target).await?;
             // The target's status says whether an older target has its audience: the server has
             // seen all targets.
-            objects.targets.extend(
-                object
-                    .as_ref()
-                    .and_then(|object| StoredTarget::read(object, &configuration.server)),
-            );
+            let target = stored_target(client, &configuration.server, &target).await?;
+            objects.targets.extend(target);
         }
     }
     configuration.policy = objects
@@ -82,28 +78,22 @@ pub async fn with_access(
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the object.
+/// [`ClientError::StaleTarget`]: the server has not judged the current spec yet.
 pub async fn with_target(
-    mut configuration: Configuration,
+    configuration: Configuration,
     client: &HubClient,
     target: &ObjectName,
 ) -> Result<Configuration, ClientError> {
     let mut objects = StoredObjects::default();
-    let object = target_value(client, target).await?;
-    objects.targets.extend(
-        object
-            .as_ref()
-            .and_then(|object| StoredTarget::read(object, &configuration.server)),
-    );
-    if configuration.server.hub_issuer.is_none() {
-        let own = issuer_of(client)
-            .await
-            .and_then(|issuer| Issuer::new(issuer).ok());
-        configuration.server.hub_issuer = own.or_else(|| published_issuer(&objects));
+    if let Some((name, stored)) = stored_target(client, &configuration.server, target).await? {
+        // Only the server has seen all targets, and knows whether an older one has the audience.
+        let observed = stored.record.status.get("observedGeneration");
+        if observed.and_then(Value::as_i64) != Some(stored.record.generation) {
+            return Err(ClientError::StaleTarget(name.to_string()));
+        }
+        objects.targets.insert(name, stored);
     }
-    configuration.policy = objects
-        .assemble(&configuration.server.cluster_resource_namespace)
-        .policy;
-    Ok(configuration)
+    Ok(with_policy(configuration, client, objects).await)
 }
 
 /// Returns the configuration with all objects of the hub as its policy, if it says that the objects
@@ -112,24 +102,45 @@ pub async fn with_target(
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
 pub async fn with_all_objects(
-    mut configuration: Configuration,
+    configuration: Configuration,
     client: &HubClient,
 ) -> Result<Configuration, ClientError> {
-    if configuration.server.objects == ObjectSource::CustomResources {
-        let mut objects = all_objects(&configuration.server, client).await?;
-        if configuration.server.hub_issuer.is_none() {
-            // A status has the issuer only once the controller has checked its target. A user
-            // without the right to read the hub's discovery document has only the statuses.
-            let own = issuer_of(client)
-                .await
-                .and_then(|issuer| Issuer::new(issuer).ok());
-            configuration.server.hub_issuer = own.or_else(|| published_issuer(&objects));
-        }
-        configuration.policy = objects
-            .assemble(&configuration.server.cluster_resource_namespace)
-            .policy;
+    if configuration.server.objects == ObjectSource::File {
+        return Ok(configuration);
     }
-    Ok(configuration)
+    let objects = all_objects(&configuration.server, client).await?;
+    Ok(with_policy(configuration, client, objects).await)
+}
+
+/// Takes the objects as the policy, and the hub's issuer unless the configuration pins one.
+async fn with_policy(
+    mut configuration: Configuration,
+    client: &HubClient,
+    mut objects: StoredObjects,
+) -> Configuration {
+    if configuration.server.hub_issuer.is_none() {
+        // A status has the issuer only once the controller has checked its target. A user without
+        // the right to read the hub's discovery document has only the statuses.
+        let own = issuer_of(client)
+            .await
+            .and_then(|issuer| Issuer::new(issuer).ok());
+        configuration.server.hub_issuer = own.or_else(|| published_issuer(&objects));
+    }
+    configuration.policy = objects
+        .assemble(&configuration.server.cluster_resource_namespace)
+        .policy;
+    configuration
+}
+
+async fn stored_target(
+    client: &HubClient,
+    server: &ServerConfiguration,
+    target: &ObjectName,
+) -> Result<Option<(ObjectName, StoredTarget)>, ClientError> {
+    let object = target_value(client, target).await?;
+    Ok(object
+        .as_ref()
+        .and_then(|object| StoredTarget::read(object, server)))
 }
 
 /// Returns the hub's issuer from the TargetClusters' statuses, if they agree.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use keyferry_api::condition::{Finding, conditions, standing};
 use keyferry_api::config::{CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
-use keyferry_api::name::ObjectName;
+use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_api::summary;
@@ -60,6 +60,8 @@ pub struct TargetStatusParts {
     pub discovery_authority: DiscoveryAuthority,
     /// The prefix of the hub's users at the targets: `<hubName>:`.
     pub username_prefix: String,
+    /// Keyferry's own namespace.
+    pub namespace: Namespace,
     /// Reads and writes the hub's objects.
     pub objects: Arc<dyn HubObjects>,
     /// Probes targets.
@@ -392,6 +394,7 @@ async fn write(
         status.discovery_url = Some(format!("{base}/.well-known/openid-configuration"));
         status.discovery_certificate_authority = parts.discovery_authority.current();
         status.username_prefix = Some(parts.username_prefix.clone());
+        status.cluster_resource_namespace = Some(parts.namespace.to_string());
     }
     let Some(mut change) = patch(&record.status, &json!(status)) else {
         return Ok(());

@@ -85,7 +85,10 @@ impl From<ForbiddenStatus> for Forbidden {
         // Kubernetes names this one cause (`NamespaceTerminatingCause` of k8s.io/api/core/v1).
         let terminating = |cause: &StatusCause| cause.reason == "NamespaceTerminating";
         let causes = status.details.and_then(|details| details.causes);
-        if causes.unwrap_or_default().iter().any(terminating) {
+        // A webhook may set this field too.
+        if forbidden.cause == ForbiddenCause::MissingRight
+            && causes.unwrap_or_default().iter().any(terminating)
+        {
             forbidden.cause = ForbiddenCause::NamespaceTerminating;
         }
         forbidden
@@ -100,6 +103,10 @@ impl From<ForbiddenStatus> for Forbidden {
 /// - `admission webhook "NAME" denied the request: …` (apiserver/pkg/admission/plugin/webhook),
 ///   which has no object before it.
 fn cause_in(message: &str) -> ForbiddenCause {
+    // A webhook may repeat any sentence, so nothing behind its name is read.
+    if message.starts_with("admission webhook \"") {
+        return ForbiddenCause::Admission;
+    }
     let sentence = message
         .split_once(" is forbidden: ")
         .map_or(message, |(_, sentence)| sentence);
@@ -110,8 +117,6 @@ fn cause_in(message: &str) -> ForbiddenCause {
         ForbiddenCause::AdmissionPolicy(name.to_owned())
     } else if sentence.starts_with("exceeded quota: ") {
         ForbiddenCause::QuotaExceeded
-    } else if sentence.starts_with("admission webhook \"") {
-        ForbiddenCause::Admission
     } else {
         ForbiddenCause::MissingRight
     }
@@ -174,6 +179,8 @@ mod tests {
         for message in [
             "admission webhook \"w\" denied the request: ValidatingAdmissionPolicy \
              'keyferry-pairing' with binding 'b' denied request: no",
+            "admission webhook \"w\" denied the request: secrets \"a\" is forbidden: \
+             ValidatingAdmissionPolicy 'keyferry-pairing' with binding 'b' denied request: no",
             "secrets \"a\" is forbidden: User \"ValidatingAdmissionPolicy 'keyferry-pairing' with \
              binding 'b'\" cannot get resource",
         ] {

@@ -51,9 +51,11 @@ pub(crate) async fn failed(
         "{args:?}: {}",
         said.stderr
     );
-    let first = said.stderr.lines().next().unwrap_or_default();
-    let text = first
-        .strip_prefix("error: ")
+    // Notes may come before.
+    let text = said
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("error: "))
         .ok_or_else(|| format!("no error is named: {}", said.stderr))?;
     assert!(
         !text.ends_with('.') && !said.stderr.contains("panicked"),

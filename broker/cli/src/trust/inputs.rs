@@ -11,6 +11,7 @@ use keyferry_api::config::{
 use keyferry_api::issuer::Issuer;
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::ServiceAccount;
+use keyferry_api::status::TargetClusterStatus;
 use keyferry_core::authorise::is_system;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_keys::ca_bundle::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
@@ -35,8 +36,8 @@ pub(super) struct TrustInputs {
 #[derive(Debug)]
 pub(super) struct KnownHub {
     pub(super) configuration: Configuration,
-    /// The CA certificates of the discovery documents by the target's status, PEM.
-    pub(super) discovery_ca: Option<String>,
+    /// The target's status, if the objects are on the hub.
+    pub(super) status: Option<TargetClusterStatus>,
     /// The labels of the hub's namespaces, or why they are unknown.
     pub(super) namespaces: Result<BTreeMap<Namespace, BTreeMap<String, String>>, String>,
 }
@@ -53,7 +54,8 @@ pub(super) fn read(
         Some(known) => Some((&known.configuration, target(&known.configuration, args)?)),
         None => None,
     };
-    let mut notes = Vec::new();
+    let status = known.and_then(|known| known.status.as_ref());
+    let mut notes = status.map(warnings).unwrap_or_default();
     let known_issuer = found.and_then(|(configuration, target)| match target.issuer {
         TokenIssuer::Hub => configuration.server.hub_issuer.clone(),
         TokenIssuer::Keyferry => {
@@ -118,9 +120,10 @@ pub(super) fn read(
     let rules = TargetRules {
         issuer: issuer.as_str().to_owned(),
         discovery_url: discovery_url.filter(|url| *url != own_place),
-        certificate_authority: match &args.discovery_ca {
-            Some(file) => Some(certificates(file)?),
-            None => known.and_then(|known| known.discovery_ca.clone()),
+        certificate_authority: match (&args.discovery_ca, status) {
+            (Some(file), _) => Some(certificates(file)?),
+            (None, Some(status)) => stated_authority(args, status, &mut notes)?,
+            (None, None) => None,
         },
         audience: audience.as_str().to_owned(),
         prefix,
@@ -167,6 +170,49 @@ fn target<'a>(
     })
 }
 
+/// Returns the CA certificates of the discovery documents that the status states, encoded again.
+fn stated_authority(
+    args: &TrustArgs,
+    status: &TargetClusterStatus,
+    notes: &mut Vec<String>,
+) -> Result<Option<String>, CommandError> {
+    // The certificates of the status are for the server of the status.
+    let elsewhere = args.discovery_url.is_some() || args.issuer.is_some();
+    match status.discovery_certificate_authority.as_deref() {
+        Some(pem) if !elsewhere => {
+            let bundle = CaBundle::from_pem(pem.as_bytes(), SystemClock::start().now().wall);
+            let bundle = bundle.map_err(|error| {
+                CommandError::with_fix(
+                    format!("reading discoveryCertificateAuthority of the status: {error}"),
+                    "give the CA certificates by --discovery-ca FILE",
+                )
+            })?;
+            Ok(Some(bundle.to_pem()))
+        }
+        _ => {
+            notes.push(
+                "no CA of the discovery documents is known, so the target will trust the roots of \
+                 its system for them; give --discovery-ca FILE for a CA of your own"
+                    .to_owned(),
+            );
+            Ok(None)
+        }
+    }
+}
+
+/// The conditions of the status that matter to whoever trusts the hub.
+fn warnings(status: &TargetClusterStatus) -> Vec<String> {
+    let matters = ["LabelsUnprotected", "PairingUnprotected"];
+    status
+        .conditions
+        .iter()
+        .filter(|condition| {
+            matters.contains(&condition.kind.as_str()) && condition.status == "True"
+        })
+        .map(|condition| format!("{}: {}", condition.kind, condition.message))
+        .collect()
+}
+
 /// Returns the allowed ServiceAccounts, from the flags or else from the target's `allow`.
 fn allowed(
     args: &TrustArgs,
@@ -207,9 +253,9 @@ fn allowed(
                         .map(|(name, _)| name)
                         .collect();
                     notes.push(format!(
-                        "allow[{index}] selects namespaces by their labels: {} now; a namespace \
-                         that gets the labels later is refused by the target until this file is \
-                         written again",
+                        "allow[{index}] selects namespaces by their labels: {} now; one that gets \
+                         the labels later is refused by the target, and one that loses them is \
+                         admitted, until this file is written again",
                         selected.len()
                     ));
                     allow.extend(selected.into_iter().flat_map(|namespace| {
@@ -226,6 +272,14 @@ fn allowed(
                 None => {}
             },
         }
+    }
+    let own = known.and_then(|known| known.configuration.policy.own_namespace.as_ref());
+    let before = allow.len();
+    allow.retain(|account| Some(&account.namespace) != own);
+    if allow.len() < before {
+        notes.push(
+            "ServiceAccounts of Keyferry's own namespace never get a token: left out".to_owned(),
+        );
     }
     if allow.is_empty() {
         return Err(CommandError::new(format!(

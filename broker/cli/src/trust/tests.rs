@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use keyferry_api::config::{Overrides, of_hub_objects};
+use keyferry_api::status::TargetClusterStatus;
 use keyferry_hub::config_file;
 use keyferry_kube_authn::lint::Finding;
 use keyferry_kube_authn::token::{ServiceAccountToken, Token};
@@ -34,7 +35,7 @@ fn printed(line: &[&str]) -> Result<Printed, String> {
         .args;
     let known = args.config.as_deref().map(|path| KnownHub {
         configuration: config_file::read(path, Overrides::of_a_reader()).unwrap(),
-        discovery_ca: None,
+        status: None,
         namespaces: Ok(BTreeMap::new()),
     });
     print(&args, known.as_ref()).map_err(|error| error.to_string())
@@ -483,7 +484,8 @@ fn known_hub(issuer: &str) -> KnownHub {
         "allow":[{{"serviceAccounts":["reconciler"],
         "namespaceSelector":{{"matchLabels":{{"kubernetes.io/metadata.name":"tenant-a"}}}}}}]}}}}"#
     );
-    let mut configuration = of_hub_objects("hub", "https://keys.example.com").unwrap();
+    let mut configuration =
+        of_hub_objects("hub", "https://keys.example.com", "keyferry-system").unwrap();
     let object = serde_json::from_str(&target).unwrap();
     let mut objects = keyferry_api::config::StoredObjects::default();
     objects
@@ -503,7 +505,10 @@ fn known_hub(issuer: &str) -> KnownHub {
     };
     KnownHub {
         configuration,
-        discovery_ca: Some(std::fs::read_to_string(ca().path()).unwrap()),
+        status: Some(TargetClusterStatus {
+            discovery_certificate_authority: Some(std::fs::read_to_string(ca().path()).unwrap()),
+            ..TargetClusterStatus::default()
+        }),
         namespaces: Ok([
             labels("tenant-a"),
             labels("tenant-b"),
@@ -558,4 +563,50 @@ fn without_the_right_to_list_namespaces_the_rule_is_left_out_and_named() {
         .unwrap()
         .args;
     assert!(print(&args, Some(&known)).is_ok());
+}
+
+#[test]
+fn a_status_that_cannot_be_used_does_not_widen_the_trust_silently() {
+    let args = |line: &[&str]| {
+        Line::try_parse_from([&["trust", "prod"], line].concat())
+            .unwrap()
+            .args
+    };
+    let broken = KnownHub {
+        status: Some(TargetClusterStatus {
+            discovery_certificate_authority: Some("no PEM".to_owned()),
+            ..TargetClusterStatus::default()
+        }),
+        ..known_hub("Hub")
+    };
+    let problem = print(&args(&[]), Some(&broken)).unwrap_err();
+    assert_eq!(
+        problem.fix,
+        Some("give the CA certificates by --discovery-ca FILE")
+    );
+    let none = KnownHub {
+        status: Some(TargetClusterStatus::default()),
+        ..known_hub("Hub")
+    };
+    let printed = print(&args(&[]), Some(&none)).unwrap();
+    assert!(
+        printed
+            .notes
+            .iter()
+            .any(|note| note.contains("--discovery-ca"))
+    );
+    let elsewhere = print(
+        &args(&["--discovery-url=https://other/d"]),
+        Some(&known_hub("Hub")),
+    );
+    assert!(!elsewhere.unwrap().text.contains("BEGIN CERTIFICATE"));
+}
+
+#[test]
+fn keyferrys_own_namespace_is_left_out() {
+    let mut known = known_hub("Hub");
+    known.configuration.policy.own_namespace = Some(Namespace::new("tenant-a").unwrap());
+    let args = Line::try_parse_from(["trust", "prod"]).unwrap().args;
+    let problem = print(&args, Some(&known)).unwrap_err().to_string();
+    assert!(problem.contains("names no ServiceAccount"), "{problem}");
 }

@@ -167,6 +167,7 @@ impl Shared {
             public_url: self.server.public_url.to_string(),
             discovery_authority: DiscoveryAuthority::beside(&self.server.discovery.tls.certificate),
             username_prefix: format!("{}:", self.server.hub_name),
+            namespace: self.server.cluster_resource_namespace.clone(),
             objects,
             probe,
             guard: self.guard(),
