@@ -108,7 +108,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
         Err(error) if args.config.is_none() => Err(error),
         Err(error) => return Err(unchanged(error)),
     };
-    if args.config.is_none() {
+    if args.config.is_none() && reach.is_ok() {
         ui::note(
             "the targets are the TargetClusters of the hub; give --config for those of a file",
         );

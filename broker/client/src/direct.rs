@@ -267,7 +267,7 @@ fn refused(access: &AccessName, reason: Reason) -> ClientError {
     let detail = match reason {
         Reason::TargetNotGranted => {
             "no TargetAccess of this name leads to a TargetCluster that allows its ServiceAccount; \
-             `keyferry targets` lists what a file allows; for objects on the hub, see their \
+             `keyferry targets` lists what is allowed; for objects on the hub, see also their \
              conditions"
                 .to_owned()
         }

@@ -200,7 +200,7 @@ fn stated_authority(
     }
 }
 
-/// The conditions of the status that matter to whoever trusts the hub.
+/// The conditions of the status that matter to a target admin who trusts the hub.
 fn warnings(status: &TargetClusterStatus) -> Vec<String> {
     let matters = ["LabelsUnprotected", "PairingUnprotected"];
     status
