@@ -281,14 +281,21 @@ pub async fn install(hub: &ControlPlane, namespace: &str, folder: &Path) -> Resu
     if namespace == SHARED_NAMESPACE {
         return Ok(());
     }
+    // The ClusterRole too: the hub may have that of the installation with objects, which has more
+    // rights.
+    let own = |text: &str| text.replace("name: keyferry\n", &format!("name: {namespace}\n"));
+    let role = "kind: ClusterRole\nmetadata:\n  name: keyferry\n";
     let binding = "kind: ClusterRoleBinding\nmetadata:\n  name: keyferry\n";
-    let renamed = format!("kind: ClusterRoleBinding\nmetadata:\n  name: {namespace}\n");
+    let role_ref = "  kind: ClusterRole\n  name: keyferry\n";
+    let renamed = own(binding);
     let mut text = String::new();
     for manifest in ["namespace.yaml", "rbac.yaml"] {
         let shipped = std::fs::read_to_string(shipped("examples/in-cluster").join(manifest))?;
         text.push_str(
             &shipped
+                .replace(role, &own(role))
                 .replace(binding, &renamed)
+                .replace(role_ref, &own(role_ref))
                 .replace(SHARED_NAMESPACE, namespace),
         );
         text.push_str("---\n");
