@@ -4,6 +4,7 @@
 mod by_config_map;
 mod by_secret;
 mod new_authority;
+mod onboarding;
 mod stage;
 
 use std::time::Duration;
@@ -35,6 +36,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_config_map_of_a_deleted_target_still_prunes",
             by_config_map::of_a_deleted_target_still_prunes,
+        )
+        .test(
+            "onboarding_reaches_the_first_reconcile_beside_flux_alone",
+            onboarding::reaches_the_first_reconcile_beside_flux_alone,
         )
         .test_alone(
             "a_config_map_with_anothers_address_gets_nowhere",

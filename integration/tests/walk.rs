@@ -3,6 +3,7 @@
 
 mod blocks;
 mod commands;
+mod onboarding;
 mod place;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ pub(crate) fn suite() -> BoxedSuite {
             "with_a_configuration_file",
             commands::with_a_configuration_file,
         )
+        .test("onboards_from_nothing", onboarding::onboards_from_nothing)
         .test("no_command_is_left_out", commands::no_command_is_left_out)
         .test("blocks_of_the_documents", blocks::blocks_of_the_documents)
         .boxed()

@@ -81,6 +81,7 @@ from_errors!(
     keyferry_client::doctor::apply::ManifestError,
     keyferry_client::doctor::identity::IdentityError,
     keyferry_client::key_records::KeysError,
+    keyferry_client::onboarding::target_facts::TargetFactsError,
     keyferry_client::token_directory::TokenDirectoryError,
     keyferry_hub::client::ClientError,
     keyferry_hub::config_file::ConfigFileError,

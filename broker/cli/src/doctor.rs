@@ -45,7 +45,7 @@ pub(super) struct DoctorArgs {
 }
 
 /// The exit code if it is unknown whether, or where, the path is broken.
-const UNDETERMINED: u8 = 3;
+pub(super) const UNDETERMINED: u8 = 3;
 
 pub(super) async fn run(args: DoctorArgs) -> ExitCode {
     match report(&args).await {
@@ -100,19 +100,25 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
     Ok((report, yaml))
 }
 
-fn print(report: &Report, yaml: Option<&str>, output: OutputFormat) -> ExitCode {
-    let code = match report.verdict {
+/// The exit code of a verdict.
+pub(super) fn exit_code(verdict: Verdict) -> u8 {
+    match verdict {
         Verdict::Well => 0,
         Verdict::Broken => 1,
         Verdict::Undetermined => UNDETERMINED,
-    };
+    }
+}
+
+fn print(report: &Report, yaml: Option<&str>, output: OutputFormat) -> ExitCode {
+    let code = exit_code(report.verdict);
     match output {
         OutputFormat::Json => ui::finish_json(report, ExitCode::from(code)),
         OutputFormat::Text => ui::finish_with(&table(report, yaml), code),
     }
 }
 
-fn table(report: &Report, yaml: Option<&str>) -> String {
+/// Writes the report for a person, with the missing RBAC.
+pub(super) fn table(report: &Report, yaml: Option<&str>) -> String {
     let word = |status| match status {
         Status::Well => "ok",
         Status::Warning => "warning",

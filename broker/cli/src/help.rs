@@ -22,7 +22,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "targets",
         ],
     ),
-    ("Onboard", &["import", "trust", "crds"]),
+    (
+        "Onboard",
+        &["onboard", "offboard", "import", "trust", "crds"],
+    ),
     (
         "Diagnose",
         &["doctor", "whoami", "can-i", "verify", "lint", "explain"],
@@ -31,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// One example of each command. A test checks that the command line accepts them.
-const EXAMPLES: [(&str, &str); 21] = [
+const EXAMPLES: [(&str, &str); 23] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -88,6 +91,15 @@ const EXAMPLES: [(&str, &str); 21] = [
     (
         "trust",
         "keyferry trust prod --config config.yaml --format kubeadm --discovery-ca ca.crt",
+    ),
+    (
+        "onboard",
+        "keyferry onboard target prod --target-kubeconfig prod.kubeconfig --tenant \
+         tenant-a/reconciler --apply",
+    ),
+    (
+        "offboard",
+        "keyferry offboard tenant tenant-a --target prod --remove",
     ),
     ("crds", "keyferry crds > crds.yaml"),
     ("completion", "keyferry completion bash > keyferry.bash"),

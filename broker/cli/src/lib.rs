@@ -25,6 +25,8 @@ mod kubeconfig;
 mod lint;
 mod local_file;
 mod minor;
+mod offboard;
+mod onboard;
 mod output_format;
 mod revoke;
 mod role_manifest;
@@ -93,6 +95,10 @@ enum Command {
     /// Print what a target needs to trust a hub: its AuthenticationConfiguration, where it goes,
     /// and RBAC.
     Trust(Box<trust::TrustArgs>),
+    /// Bring a target or a tenant on board: show the objects, apply them, and prove it by a token.
+    Onboard(onboard::OnboardArgs),
+    /// Take a target or a tenant off board: say who loses what, and remove it.
+    Offboard(offboard::OffboardArgs),
     /// Print the CustomResourceDefinitions that the hub needs, or their reference. Offline.
     Crds(crds::CrdsArgs),
     /// Print the hub's admission policies filled in for this hub, or check that they are there and
@@ -254,6 +260,8 @@ async fn online(command: Command) -> ExitCode {
         Command::Revoke(args) => revoke::run(args).await,
         Command::Targets(args) => targets::run(args).await,
         Command::Trust(args) => trust::run(&args).await,
+        Command::Onboard(args) => onboard::run(args).await,
+        Command::Offboard(args) => offboard::run(args).await,
         Command::Doctor(args) => doctor::run(*args).await,
         Command::Whoami(args) => whoami::run(*args).await,
         Command::CanI(args) => can_i::run(*args).await,

@@ -23,6 +23,13 @@ impl MinorArgs {
         self.given.unwrap_or(NEWEST)
     }
 
+    /// Uses this release, if the user gives none.
+    pub(super) fn or(self, known: Option<Minor>) -> Self {
+        Self {
+            given: self.given.or(known),
+        }
+    }
+
     /// Describes the release to the user, and whether it is the default.
     pub(super) fn description(self) -> String {
         match self.given {

@@ -23,6 +23,7 @@ use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::config::{self, MAX_BYTES};
 use keyferry_kube_authn::lint::{Severity, lint};
 use keyferry_kube_authn::validate::validate;
+use serde_json::Value;
 
 pub(crate) use self::distribution::DistributionError;
 pub(crate) use self::inputs::CertificatesError;
@@ -66,17 +67,8 @@ pub(super) struct TrustArgs {
     /// The maximum lifetime of a token.
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
     max_lifetime: Option<Duration>,
-    /// The form of the target's distribution.
-    #[arg(long, value_enum, default_value_t = Format::Authn)]
-    format: Format,
     #[command(flatten)]
-    minor: MinorArgs,
-    /// A ClusterRole of the target to bind to the users; without it, nothing is bound.
-    #[arg(long, value_name = "CLUSTERROLE")]
-    bind: Option<String>,
-    /// The ServiceAccount of the target that Flux is to impersonate there; --bind then binds to it.
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service_account)]
-    flux_service_account: Option<ServiceAccount>,
+    shape: ShapeArgs,
     /// An AuthenticationConfiguration to add to, byte for byte as it is.
     #[arg(long, value_name = "FILE")]
     merge: Option<PathBuf>,
@@ -89,6 +81,22 @@ pub(super) struct TrustArgs {
     oidc_ca_file: Option<PathBuf>,
     #[command(flatten)]
     hub: HubArgs,
+}
+
+// The form and the RBAC of what is printed. Not a doc comment, which clap would print.
+#[derive(Args, Clone)]
+pub(super) struct ShapeArgs {
+    /// The form of the target's distribution.
+    #[arg(long, value_enum, default_value_t = Format::Authn)]
+    format: Format,
+    #[command(flatten)]
+    pub(super) minor: MinorArgs,
+    /// A ClusterRole of the target to bind to the users; without it, nothing is bound.
+    #[arg(long, value_name = "CLUSTERROLE")]
+    bind: Option<String>,
+    /// The ServiceAccount of the target that Flux is to impersonate there; --bind then binds to it.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service_account)]
+    flux_service_account: Option<ServiceAccount>,
 }
 
 /// The forms in which a target takes it.
@@ -185,9 +193,70 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
     }))
 }
 
+/// What a target needs, in parts.
+pub(super) struct TargetPart {
+    /// The AuthenticationConfiguration in the form of the distribution, with instructions.
+    pub(super) text: String,
+    /// The RBAC objects at the target, in the order in which they can be applied.
+    pub(super) rbac: Vec<Value>,
+    /// Notes for the user.
+    pub(super) notes: Vec<String>,
+}
+
+/// Returns what a TargetCluster needs at the target, all values from the configuration or the hub.
+///
+/// # Errors
+/// What is missing or cannot be read.
+pub(super) async fn for_target(
+    target: &ObjectName,
+    config: Option<PathBuf>,
+    discovery_ca: Option<PathBuf>,
+    shape: ShapeArgs,
+    hub: HubArgs,
+) -> Result<TargetPart, CommandError> {
+    let args = TrustArgs {
+        target: Some(target.to_string()),
+        config,
+        issuer: None,
+        discovery_url: None,
+        discovery_ca,
+        audience: None,
+        prefix: None,
+        allow: Vec::new(),
+        max_lifetime: None,
+        shape,
+        merge: None,
+        from_oidc_flags: None,
+        oidc_ca_file: None,
+        hub,
+    };
+    let known = known_hub(&args).await?;
+    let prepared = prepare(&args, known.as_ref())?;
+    let (format, minor) = (args.shape.format, args.shape.minor.minor());
+    Ok(TargetPart {
+        text: distribution::print(format, &prepared.file, &[], minor, false)?,
+        rbac: prepared.rbac,
+        notes: prepared.notes,
+    })
+}
+
+/// The file and the RBAC objects, before they are written in a form.
+struct Prepared {
+    file: String,
+    rbac: Vec<Value>,
+    notes: Vec<String>,
+}
+
 fn print(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Printed, CommandError> {
-    let minor = args.minor.minor();
-    let mut notes = vec![format!("for {}", args.minor.description())];
+    let Prepared { file, rbac, notes } = prepare(args, known)?;
+    let (format, minor) = (args.shape.format, args.shape.minor.minor());
+    let text = distribution::print(format, &file, &rbac, minor, args.merge.is_some())?;
+    Ok(Printed { text, notes })
+}
+
+fn prepare(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Prepared, CommandError> {
+    let minor = args.shape.minor.minor();
+    let mut notes = vec![format!("for {}", args.shape.minor.description())];
     let mut entries = Vec::new();
     let mut own_issuers = Vec::new();
     if let Some(flags) = &args.from_oidc_flags {
@@ -205,8 +274,8 @@ fn print(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Printed, CommandE
         entries.push(given.rules.entry());
         rbac = rbac::objects(
             &given.rules,
-            args.bind.as_deref(),
-            args.flux_service_account.as_ref(),
+            args.shape.bind.as_deref(),
+            args.shape.flux_service_account.as_ref(),
         );
     }
     if rbac.is_empty() {
@@ -229,8 +298,7 @@ fn print(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Printed, CommandE
         None => file(&entries.concat(), minor),
     };
     check(&file, minor, &own_issuers, &mut notes)?;
-    let text = distribution::print(args.format, &file, &rbac, minor, args.merge.is_some())?;
-    Ok(Printed { text, notes })
+    Ok(Prepared { file, rbac, notes })
 }
 
 /// Renders an AuthenticationConfiguration with these entries.

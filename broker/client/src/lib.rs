@@ -11,6 +11,7 @@ pub mod direct;
 pub mod doctor;
 pub mod key_records;
 pub mod objects_of_hub;
+pub mod onboarding;
 pub mod server;
 pub mod target_key_refresh;
 pub mod token_agent;

@@ -203,6 +203,20 @@ pub async fn target_status(
     Ok(serde_json::from_value(status.unwrap_or_default()).unwrap_or_default())
 }
 
+/// Reads the statuses of all TargetClusters of the hub.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
+pub async fn target_statuses(
+    client: &HubClient,
+) -> Result<Vec<TargetClusterStatus>, ClientError> {
+    let targets = target_values(client).await?;
+    Ok(targets
+        .iter()
+        .filter_map(|object| serde_json::from_value(object.get("status")?.clone()).ok())
+        .collect())
+}
+
 /// Reads the labels of every namespace of the hub.
 ///
 /// # Errors
@@ -238,8 +252,11 @@ pub(crate) async fn target_values(client: &HubClient) -> Result<Vec<Value>, Clie
     .await
 }
 
-/// Reads one TargetCluster, as the API returns it.
-pub(crate) async fn target_value(
+/// Reads one TargetCluster, as the API returns it; `None` if there is none.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the object.
+pub async fn target_value(
     client: &HubClient,
     target: &ObjectName,
 ) -> Result<Option<Value>, ClientError> {
@@ -265,7 +282,11 @@ pub(crate) async fn target_of_access(
     }
 }
 
-async fn access_value(
+/// Reads one TargetAccess, as the API returns it; `None` if there is none.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the object.
+pub async fn access_value(
     client: &HubClient,
     access: &AccessName,
 ) -> Result<Option<Value>, ClientError> {
@@ -283,14 +304,19 @@ async fn access_value(
 pub async fn all_accesses(
     client: &HubClient,
 ) -> Result<Vec<(AccessName, StoredAccess)>, ClientError> {
-    let accesses = list(
+    let accesses = access_values(client).await?;
+    Ok(accesses.iter().filter_map(StoredAccess::read).collect())
+}
+
+/// Reads every TargetAccess of the hub, as the API returns them.
+pub(crate) async fn access_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
+    list(
         client,
         "targetaccesses",
         "TargetAccess",
         "listing the TargetAccesses of the hub",
     )
-    .await?;
-    Ok(accesses.iter().filter_map(StoredAccess::read).collect())
+    .await
 }
 
 async fn list(
@@ -309,7 +335,7 @@ async fn list(
 }
 
 /// Reads all pages of a list.
-async fn pages(
+pub(crate) async fn pages(
     client: &HubClient,
     path: &str,
     doing: &'static str,

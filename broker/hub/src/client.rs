@@ -27,6 +27,35 @@ const SILENCE: Duration = Duration::from_secs(100);
 /// The largest response body that is read, in bytes.
 const MAX_ANSWER_BYTES: usize = 3 * 1024 * 1024;
 
+/// The terms of a server-side apply.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyTerms<'a> {
+    /// The field manager.
+    pub manager: &'a str,
+    /// What happens to fields of other managers.
+    pub conflicts: Conflicts,
+    /// Whether the result is stored.
+    pub persistence: Persistence,
+}
+
+/// What a server-side apply does with fields that other managers own with other values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflicts {
+    /// It fails and changes nothing.
+    Refuse,
+    /// It takes them over.
+    TakeOver,
+}
+
+/// Whether a write is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// It is.
+    Stored,
+    /// It is checked only, admission included.
+    DryRun,
+}
+
 /// A client of the hub's API with limits on time and size.
 #[derive(Clone)]
 pub struct HubClient {
@@ -143,8 +172,32 @@ impl HubClient {
         object: &Q,
         what: &'static str,
     ) -> Result<T, HubError> {
+        let terms = ApplyTerms {
+            manager,
+            conflicts: Conflicts::TakeOver,
+            persistence: Persistence::Stored,
+        };
+        self.apply_on(path, &terms, object, what).await
+    }
+
+    /// Sends a PATCH by server-side apply of an object's fields on these terms.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`]; [`HubError::Conflict`] if another manager owns a field with
+    /// another value, and the terms refuse that.
+    pub async fn apply_on<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        terms: &ApplyTerms<'_>,
+        object: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        let force = terms.conflicts == Conflicts::TakeOver;
+        let mut path = format!("{path}?fieldManager={}&force={force}", terms.manager);
+        if terms.persistence == Persistence::DryRun {
+            path.push_str("&dryRun=All");
+        }
         // JSON is valid YAML, which this content type requires.
-        let path = format!("{path}?fieldManager={manager}&force=true");
         self.send(
             Method::PATCH,
             "application/apply-patch+yaml",

@@ -1,9 +1,10 @@
 //! A hub with Keyferry and Flux, a target for each of two tenants, and a repository for each.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::fleet::FleetError;
 use keyferry_integration::flux::{Flux, FluxSpec, KustomizationSpec, until_ready};
 use keyferry_integration::git_server::{GitServer, Repository};
@@ -99,6 +100,19 @@ impl Stage {
         may_apply(&target, tenants).await?;
         until_trusted(&self.hub, &target).await?;
         Ok(target)
+    }
+
+    /// Starts a further control plane.
+    pub(crate) async fn control_plane(
+        &self,
+        spec: ControlPlaneSpec,
+    ) -> Result<ControlPlane, TestError> {
+        self.ground.control_plane(spec).await
+    }
+
+    /// The path of the binary.
+    pub(crate) fn binary(&self) -> &Path {
+        self.ground.binary().path()
     }
 
     /// Flux's messages about a Kustomization that it could not apply.

@@ -268,7 +268,15 @@ pub(crate) async fn with_a_configuration_file(place: Here) -> TestResult {
 pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
     // The README's transcript covers `demo`, the exec plugin of the kubeconfig above covers
     // `credential`, and the rotation suite, which rotates the hub's keys, covers `revoke`.
-    let elsewhere = ["demo", "help", "credential", "revoke"];
+    // `onboarding.rs` covers `onboard` and `offboard`.
+    let elsewhere = [
+        "demo",
+        "help",
+        "credential",
+        "revoke",
+        "onboard",
+        "offboard",
+    ];
     let shell = place
         .shell("left-out", &place.world.broker, "tenant-a")
         .await?;

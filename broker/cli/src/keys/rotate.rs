@@ -14,7 +14,7 @@ use crate::{HUB, HubArgs, ui};
 
 #[derive(Args)]
 pub(crate) struct RotateArgs {
-    /// The TargetCluster, one with `issuer: Keyferry`.
+    /// The TargetCluster: one with `issuer: Keyferry`.
     #[arg(long, value_name = "NAME")]
     target: String,
     /// Keyferry's own namespace on the hub.

@@ -337,7 +337,7 @@ pub(super) fn hashes(metrics: &str) -> Vec<String> {
 }
 
 /// Parses the release from the response of /version.
-pub(super) fn minor(version: &Value) -> Option<Minor> {
+pub(crate) fn minor(version: &Value) -> Option<Minor> {
     version.get("gitVersion")?.as_str()?.parse().ok()
 }
 

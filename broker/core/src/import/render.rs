@@ -8,6 +8,7 @@ use keyferry_api::config;
 use keyferry_api::name::ObjectName;
 use keyferry_keys::ca_bundle::CaBundle;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{ImportError, Imported, field};
 
@@ -43,6 +44,11 @@ pub(super) const HEAD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: S
                     discovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n---\n";
 
 impl Imported {
+    /// The apiserver's address as the input states it.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
     /// The TargetCluster as YAML, checked with the configuration reader. It has no allow rules, so
     /// it grants no access.
     ///
@@ -54,6 +60,29 @@ impl Imported {
         audience: &Audience,
         now: Timestamp,
     ) -> Result<String, ImportError> {
+        self.written(name, audience, now).map(|(text, _)| text)
+    }
+
+    /// The same TargetCluster as a value, with its CA certificates in `spec.caBundle`.
+    ///
+    /// # Errors
+    /// As [`Imported::render`].
+    pub fn target_cluster(
+        &mut self,
+        name: &ObjectName,
+        audience: &Audience,
+        now: Timestamp,
+    ) -> Result<Value, ImportError> {
+        self.written(Some(name.as_str()), audience, now)
+            .map(|(_, object)| object)
+    }
+
+    fn written(
+        &mut self,
+        name: Option<&str>,
+        audience: &Audience,
+        now: Timestamp,
+    ) -> Result<(String, Value), ImportError> {
         let name = name.unwrap_or(&self.name);
         ObjectName::new(name).map_err(|error| {
             field(
@@ -95,12 +124,13 @@ impl Imported {
                 audience: audience.as_str(),
             },
         };
-        let text = serde_saphyr::to_string(&object)
-            .map_err(|_| ImportError::Mistakes("it cannot be written".to_owned()))?;
+        let unwritten = || ImportError::Mistakes("it cannot be written".to_owned());
+        let text = serde_saphyr::to_string(&object).map_err(|_| unwritten())?;
+        let value = serde_json::to_value(&object).map_err(|_| unwritten())?;
         // Sorted, because the order of a map is not guaranteed.
         self.dropped.sort();
         match config::read(&format!("{HEAD}{text}")) {
-            Ok(_) => Ok(text),
+            Ok(_) => Ok((text, value)),
             Err(error) => Err(ImportError::Mistakes(error.to_string())),
         }
     }

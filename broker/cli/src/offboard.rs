@@ -1,0 +1,361 @@
+//! `keyferry offboard`: says who loses what when a target or a tenant goes, and removes it in the
+//! order in which nothing is orphaned.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_client::objects_of_hub::target_value;
+use keyferry_client::onboarding::apply::path;
+use keyferry_client::onboarding::objects::{allowed_in, applied_again, disallow};
+use keyferry_client::onboarding::users::{self, Use};
+use keyferry_hub::client::HubClient;
+use keyferry_hub::ports::HubError;
+use serde_json::Value;
+
+use super::command_error::CommandError;
+use super::onboard::{Writing, show, write_all};
+use super::{HubArgs, ui};
+
+#[derive(Args)]
+pub(super) struct OffboardArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Remove a target: its TargetCluster, and with --with-accesses what leads to it.
+    Target(TargetArgs),
+    /// Remove a tenant's use of a target: its TargetAccesses, and the rule that names it.
+    Tenant(TenantArgs),
+}
+
+#[derive(Args)]
+struct TargetArgs {
+    /// The name of the TargetCluster.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Also delete the TargetAccesses that lead to the target.
+    #[arg(long)]
+    with_accesses: bool,
+    #[command(flatten)]
+    removal: RemovalArgs,
+}
+
+#[derive(Args)]
+struct TenantArgs {
+    /// The tenant's namespace on the hub.
+    #[arg(value_name = "NAMESPACE")]
+    namespace: String,
+    /// The TargetCluster: the one that the tenant is to use.
+    #[arg(long = "target", value_name = "NAME")]
+    target_cluster: String,
+    #[command(flatten)]
+    removal: RemovalArgs,
+}
+
+#[derive(Args)]
+struct RemovalArgs {
+    /// Remove what is shown: without it, nothing is removed.
+    #[arg(long)]
+    remove: bool,
+    /// Remove it although Flux objects refer to what is delivered, or may: Flux cannot prune at the
+    /// target afterwards.
+    #[arg(long)]
+    orphan_flux: bool,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+pub(super) async fn run(args: OffboardArgs) -> ExitCode {
+    let ended = match args.what {
+        What::Target(args) => target(&args).await,
+        What::Tenant(args) => tenant(&args).await,
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ui::command_failed(&error),
+    }
+}
+
+async fn target(args: &TargetArgs) -> Result<(), CommandError> {
+    let name = object_name("the name of the TargetCluster", &args.name)?;
+    let client = connected(&args.removal).await?;
+    let existing = existing(&client, &name).await?;
+    let uses = users::of_target(&client, &name, None).await?;
+    print_uses(&uses, &name)?;
+    let live: Vec<&Use> = uses.iter().filter(|one| !one.deleting).collect();
+    refuse_flux(&args.removal, &live)?;
+    if !live.is_empty() && !args.with_accesses && args.removal.remove {
+        return Err(CommandError::with_fix(
+            format!(
+                "TargetCluster {name} is used by {} TargetAccess(es); nothing was removed",
+                live.len()
+            ),
+            "offboard the tenants first, or add --with-accesses",
+        ));
+    }
+    if !args.removal.remove {
+        ui::note("nothing was removed; add --remove");
+        return print_rest(&existing, &name);
+    }
+    delete_accesses(&client, &live).await?;
+    let uid = text(&existing, "/metadata/uid");
+    let place = path(&existing).unwrap_or_default();
+    users::delete(&client, &place, uid)
+        .await
+        .map_err(|error| failed(&format!("deleting TargetCluster {name}"), &error))?;
+    match target_value(&client, &name).await? {
+        None => ui::note(&format!("TargetCluster {name} is gone")),
+        Some(_) => ui::note(&format!(
+            "TargetCluster {name} is being deleted: no token is issued for it any more, and it goes \
+             once the delivered tokens have expired"
+        )),
+    }
+    print_rest(&existing, &name)
+}
+
+async fn tenant(args: &TenantArgs) -> Result<(), CommandError> {
+    let name = object_name("--target", &args.target_cluster)?;
+    let namespace = Namespace::new(args.namespace.as_str())
+        .map_err(|error| CommandError::new(format!("the tenant's namespace {error}")))?;
+    let client = connected(&args.removal).await?;
+    let existing = existing(&client, &name).await?;
+    let uses = users::of_target(&client, &name, Some(&namespace)).await?;
+    print_uses(&uses, &name)?;
+    let live: Vec<&Use> = uses.iter().filter(|one| !one.deleting).collect();
+    refuse_flux(&args.removal, &live)?;
+    let mut target = applied_again(&existing);
+    let accounts = allowed_in(&target, &namespace);
+    for account in &accounts {
+        disallow(&mut target, account);
+    }
+    let narrowed = !accounts.is_empty();
+    if narrowed {
+        show(
+            "on the hub, without the tenant",
+            std::slice::from_ref(&target),
+        )?;
+    }
+    if !args.removal.remove {
+        ui::note("nothing was removed; add --remove");
+        return Ok(());
+    }
+    // The rule first: from then on no token is issued, whatever becomes of the accesses.
+    if narrowed {
+        write_all(&client, &[target], Writing::Applied).await?;
+    }
+    delete_accesses(&client, &live).await?;
+    ui::note(&format!(
+        "next: once kubectl get targetaccesses -n {namespace} shows none, remove Keyferry's right \
+         to mint there: kubectl delete rolebinding keyferry-minter -n {namespace}\nnext: write the \
+         target's file without the tenant: keyferry trust {name}"
+    ));
+    Ok(())
+}
+
+async fn connected(removal: &RemovalArgs) -> Result<HubClient, CommandError> {
+    ui::note(&format!(
+        "hub: {}",
+        removal.hub.access().description().await?
+    ));
+    Ok(removal.hub.client().await?)
+}
+
+async fn existing(client: &HubClient, name: &ObjectName) -> Result<Value, CommandError> {
+    let mut object = target_value(client, name).await?.ok_or_else(|| {
+        CommandError::with_fix(
+            format!("the hub has no TargetCluster {name}"),
+            "list them: kubectl get targetclusters",
+        )
+    })?;
+    object["apiVersion"] = "keyferry.dev/v1alpha1".into();
+    object["kind"] = "TargetCluster".into();
+    Ok(object)
+}
+
+fn object_name(what: &str, text: &str) -> Result<ObjectName, CommandError> {
+    ObjectName::new(text).map_err(|error| CommandError::new(format!("reading {what}: {error}")))
+}
+
+/// Says who loses what.
+fn print_uses(uses: &[Use], target: &ObjectName) -> Result<(), CommandError> {
+    let closed = |error| CommandError::new(format!("writing to standard output: {error}"));
+    if uses.is_empty() {
+        return ui::result(&format!("no TargetAccess leads to {target}")).map_err(closed);
+    }
+    let heading = [
+        "ACCESS",
+        "SERVICEACCOUNT",
+        "DELIVERED",
+        "TOKEN UNTIL",
+        "USED BY",
+        "STATE",
+    ];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(uses.iter().map(row));
+    ui::result(&ui::table(&rows)).map_err(closed)
+}
+
+fn row(one: &Use) -> Vec<String> {
+    let or_none = |text: String| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text
+        }
+    };
+    let delivered: Vec<String> = one
+        .delivered
+        .iter()
+        .map(|(kind, name)| format!("{kind} {name}"))
+        .collect();
+    let flux = match &one.flux {
+        Ok(objects) => or_none(objects.join(", ")),
+        Err(why) => format!("unknown: {why}"),
+    };
+    vec![
+        one.access.to_string(),
+        one.service_account.clone(),
+        or_none(delivered.join(", ")),
+        or_none(one.exposure_until.clone().unwrap_or_default()),
+        flux,
+        if one.deleting { "draining" } else { "in use" }.to_owned(),
+    ]
+}
+
+/// Flux prunes at the target with what is delivered, so its objects have to go first.
+fn refuse_flux(removal: &RemovalArgs, live: &[&Use]) -> Result<(), CommandError> {
+    if removal.orphan_flux || !removal.remove {
+        return Ok(());
+    }
+    for one in live {
+        let problem = match &one.flux {
+            Ok(objects) if objects.is_empty() => continue,
+            Ok(objects) => format!(
+                "{} in {} apply by what {} delivers, and could not prune without it",
+                objects.join(", "),
+                one.access.namespace,
+                one.access
+            ),
+            Err(why) => format!(
+                "whether objects of Flux use what {} delivers is unknown: {why}",
+                one.access
+            ),
+        };
+        return Err(CommandError::with_fix(
+            format!("{problem}; nothing was removed"),
+            "delete the objects of Flux first and wait until they are gone, or add --orphan-flux",
+        ));
+    }
+    Ok(())
+}
+
+async fn delete_accesses(client: &HubClient, live: &[&Use]) -> Result<(), CommandError> {
+    for one in live {
+        users::delete_access(client, one)
+            .await
+            .map_err(|error| failed(&format!("deleting TargetAccess {}", one.access), &error))?;
+        let until = one.exposure_until.as_deref().map_or_else(
+            || "it delivered no token".to_owned(),
+            |until| format!("a delivered token lives until {until}"),
+        );
+        ui::note(&format!("TargetAccess {} deleted; {until}", one.access));
+    }
+    Ok(())
+}
+
+fn failed(doing: &str, error: &HubError) -> CommandError {
+    CommandError::new(format!("{doing}: {error}"))
+}
+
+/// Names what this command does not remove.
+fn print_rest(existing: &Value, name: &ObjectName) -> Result<(), CommandError> {
+    let issuer = match text(existing, "/status/issuer") {
+        "" => "of the hub".to_owned(),
+        issuer => format!("issuer.url {issuer}"),
+    };
+    let mut rest = format!(
+        "left to do at the target: remove the entry with {issuer} from its AuthenticationConfiguration, and the \
+         RBAC of the hub's users. Until then it accepts tokens that were issued before, until they expire"
+    );
+    if let Some(secret) = existing
+        .pointer("/spec/certSecretRef/name")
+        .and_then(Value::as_str)
+    {
+        let namespace = match text(existing, "/status/clusterResourceNamespace") {
+            "" => "keyferry-system",
+            namespace => namespace,
+        };
+        rest.push_str(&format!(
+            "\nleft to do on the hub, once TargetCluster {name} is gone: kubectl delete secret {secret} -n \
+             {namespace}"
+        ));
+    }
+    ui::result(&ui::plain(&rest))
+        .map_err(|error| CommandError::new(format!("writing to standard output: {error}")))
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use clap::Parser;
+    use keyferry_api::name::AccessName;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        removal: RemovalArgs,
+    }
+
+    fn removal(line: &[&str]) -> RemovalArgs {
+        Line::try_parse_from(["offboard"].iter().chain(line))
+            .unwrap()
+            .removal
+    }
+
+    fn one(flux: Result<Vec<String>, String>) -> Use {
+        Use {
+            access: AccessName::parse("tenant-a/prod").unwrap(),
+            service_account: "reconciler".to_owned(),
+            uid: "u".to_owned(),
+            deleting: false,
+            delivered: vec![("FluxConfigMap".to_owned(), "prod".to_owned())],
+            exposure_until: None,
+            flux,
+        }
+    }
+
+    #[test]
+    fn flux_objects_go_first() {
+        let used = one(Ok(vec!["Kustomization apps".to_owned()]));
+        let unknown = one(Err("forbidden".to_owned()));
+        let free = one(Ok(Vec::new()));
+        let refused = |flags: &[&str], one: &Use| refuse_flux(&removal(flags), &[one]).err();
+        let error = refused(&["--remove"], &used).unwrap();
+        assert!(error.problem.contains("Kustomization apps"), "{error}");
+        assert!(refused(&["--remove"], &unknown).is_some());
+        assert!(refused(&["--remove"], &free).is_none());
+        assert!(refused(&["--remove", "--orphan-flux"], &used).is_none());
+        assert!(refused(&[], &used).is_none(), "nothing is removed");
+    }
+
+    #[test]
+    fn a_row_says_what_is_lost() {
+        let row = row(&one(Err("forbidden".to_owned())));
+        assert_eq!(row[0], "tenant-a/prod");
+        assert_eq!(row[2], "FluxConfigMap prod");
+        assert_eq!(row[3], "-");
+        assert_eq!(row[4], "unknown: forbidden");
+    }
+}

@@ -1,0 +1,38 @@
+//! `keyferry onboard`: brings a target or a tenant on board in one guided run. Everything is shown
+//! before it is applied, and a federation counts as working only once a token was tried.
+
+mod place;
+mod proof;
+mod target;
+mod tenant;
+mod tenant_flags;
+mod write;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+pub(super) use self::write::{Writing, show, write_all};
+use super::ui;
+
+#[derive(Args)]
+pub(super) struct OnboardArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Onboard a target: from its kubeconfig to a federation that a token has proven.
+    Target(Box<target::TargetArgs>),
+    /// Onboard a tenant: let a ServiceAccount of its namespace use a target, and prove that it can.
+    Tenant(Box<tenant::TenantArgs>),
+}
+
+pub(super) async fn run(args: OnboardArgs) -> ExitCode {
+    let ended = match args.what {
+        What::Target(args) => target::run(&args).await,
+        What::Tenant(args) => tenant::run(&args).await,
+    };
+    ended.unwrap_or_else(|error| ui::command_failed(&error))
+}

@@ -1,0 +1,217 @@
+//! `keyferry onboard tenant`: lets a ServiceAccount of a tenant's namespace use a target, and
+//! proves that it can.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use keyferry_api::config::DeliveryType;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_client::configuration_source::ConfigurationSource;
+use keyferry_client::direct::Direct;
+use keyferry_client::doctor::Means;
+use keyferry_client::objects_of_hub::target_value;
+use keyferry_client::onboarding::objects::{Author, Tenant, allow, applied_again};
+use keyferry_client::onboarding::target_facts::listed_release;
+use keyferry_hub::client::HubClient;
+use serde_json::Value;
+
+use super::place::{Place, ready_access, ready_target};
+use super::proof::{Proof, TokenSource, untried};
+use super::target::{PATIENCE, incomplete, show_target_part};
+use super::tenant_flags::{author, delivery};
+use super::write::{WriteArgs, Writing, show, write_all};
+use crate::command_error::CommandError;
+use crate::trust::{self, ShapeArgs, lifetime};
+use crate::{HUB, HubArgs, TARGET, target_way, ui};
+
+#[derive(Args)]
+pub(super) struct TenantArgs {
+    /// The tenant's namespace on the hub.
+    #[arg(value_name = "NAMESPACE")]
+    namespace: String,
+    /// A ServiceAccount of the hub: the tenant's, which acts at the target.
+    #[arg(long, value_name = "NAME")]
+    service_account: String,
+    /// The TargetCluster: the one that the tenant is to use.
+    #[arg(long = "target", value_name = "NAME")]
+    target_cluster: String,
+    /// The name of the TargetAccess: without it, that of the target.
+    #[arg(long, value_name = "NAME")]
+    access: Option<String>,
+    /// What the tenant's TargetAccess delivers, like FluxConfigMap: without it, tokens on request;
+    /// may be given again.
+    #[arg(long, value_name = "TYPE", value_parser = delivery)]
+    delivery: Vec<DeliveryType>,
+    /// Who is to write the TargetAccess from now on, as a user name, group:NAME or
+    /// system:serviceaccount:NAMESPACE:NAME: a Role gives the rights that the admission policy
+    /// keyferry-author demands.
+    #[arg(long, value_name = "USER", value_parser = author)]
+    author: Option<Author>,
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// CA certificates of the server of the discovery document.
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    discovery_ca: Option<PathBuf>,
+    #[command(flatten)]
+    write: WriteArgs,
+    /// How long to wait until the target has loaded its file: without it, 10m.
+    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
+    timeout: Option<Duration>,
+    /// Keyferry's configuration file: where it holds the objects, they are shown to be added there.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Keyferry's own namespace on the hub.
+    #[arg(long, value_name = "NAMESPACE", help_heading = HUB)]
+    keyferry_namespace: Option<String>,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+pub(super) async fn run(args: &TenantArgs) -> Result<ExitCode, CommandError> {
+    let tenant = tenant(args)?;
+    let access = tenant.access_name();
+    let hub = args.hub.access().description().await?;
+    ui::note(&format!("hub: {hub}"));
+    let client = args.hub.client().await?;
+    let place = Place::find(
+        args.config.as_deref(),
+        args.keyferry_namespace.as_deref(),
+        &client,
+    )
+    .await?;
+    let changed = changed_target(&tenant, &place, &client).await?;
+    let mut written: Vec<Value> = changed.iter().cloned().collect();
+    let mut for_file = Vec::new();
+    for object in tenant.objects(&place.keyferry) {
+        let in_file = place.file().is_some() && object["kind"] == "TargetAccess";
+        if !in_file {
+            written.push(object);
+        } else if !place.file_has_access(&access) {
+            for_file.push(object);
+        }
+    }
+    show("on the hub", &written)?;
+    let writing = args.write.writing();
+    write_all(&client, &written, writing).await?;
+    if let Some(file) = place.file().filter(|_| !for_file.is_empty()) {
+        show(&format!("add to {}", file.display()), &for_file)?;
+        return Ok(incomplete(&format!(
+            "the configuration file lacks what is shown; add it, allow {} in its TargetCluster, \
+             and run this command again",
+            tenant.account
+        )));
+    }
+    if writing != Writing::Applied {
+        return Ok(incomplete("nothing was written; add --apply"));
+    }
+
+    let target = match place.file() {
+        Some(_) => None,
+        None => Some(ready_target(&client, &tenant.target).await?),
+    };
+    if changed.is_some() {
+        show_new_file(args, &tenant).await?;
+    }
+    let patience = args.timeout.unwrap_or(PATIENCE);
+    let mut source = Some(TokenSource::OnRequest);
+    if place.file().is_none() {
+        let object = ready_access(&client, &access, patience).await?;
+        source = TokenSource::of_access(&object);
+    }
+    let Some(source) = source else {
+        return Ok(untried(&access));
+    };
+    let proof = Proof {
+        direct: Direct {
+            source: ConfigurationSource::named(args.config.clone()),
+            hub: args.hub.access(),
+        },
+        access,
+        source,
+        target,
+        discovery_ca: args
+            .discovery_ca
+            .as_deref()
+            .map(target_way::file)
+            .transpose()?,
+        means: Means::default(),
+        patience,
+    };
+    proof.run().await
+}
+
+fn tenant(args: &TenantArgs) -> Result<Tenant, CommandError> {
+    let wrong = |what: &str, error: &dyn std::fmt::Display| {
+        CommandError::new(format!("reading {what}: {error}"))
+    };
+    let object_name =
+        |what: &str, text: &str| ObjectName::new(text).map_err(|error| wrong(what, &error));
+    let target = object_name("--target", &args.target_cluster)?;
+    Ok(Tenant {
+        account: ServiceAccount {
+            namespace: Namespace::new(args.namespace.as_str())
+                .map_err(|error| wrong("the tenant's namespace", &error))?,
+            name: object_name("--service-account", &args.service_account)?,
+        },
+        access: match &args.access {
+            Some(name) => object_name("--access", name)?,
+            None => target.clone(),
+        },
+        target,
+        deliveries: args.delivery.clone(),
+        author: args.author.clone(),
+    })
+}
+
+/// Returns the TargetCluster with a rule for the tenant, if it has none yet.
+async fn changed_target(
+    tenant: &Tenant,
+    place: &Place,
+    client: &HubClient,
+) -> Result<Option<Value>, CommandError> {
+    if let Some(file) = place.file() {
+        if place.file_has_target(&tenant.target) {
+            return Ok(None);
+        }
+        return Err(CommandError::with_fix(
+            format!("{} has no TargetCluster {}", file.display(), tenant.target),
+            "onboard it first: keyferry onboard target",
+        ));
+    }
+    let Some(existing) = target_value(client, &tenant.target).await? else {
+        return Err(CommandError::with_fix(
+            format!("the hub has no TargetCluster {}", tenant.target),
+            "onboard it first: keyferry onboard target",
+        ));
+    };
+    let mut target = applied_again(&existing);
+    Ok(allow(&mut target, &tenant.account, &tenant.deliveries).then_some(target))
+}
+
+/// The target's file admits ServiceAccounts by name, so a new one needs a new file.
+async fn show_new_file(args: &TenantArgs, tenant: &Tenant) -> Result<(), CommandError> {
+    let client = args.hub.client().await?;
+    let release = listed_release(&args.hub.access(), args.config.as_deref(), &tenant.target).await;
+    let mut shape = args.shape.clone();
+    shape.minor = shape.minor.or(release);
+    let part = trust::for_target(
+        &tenant.target,
+        args.config.clone(),
+        args.discovery_ca.clone(),
+        shape,
+        args.hub.clone(),
+    )
+    .await?;
+    ui::note(&format!(
+        "the target's file must name {}: write the new one there",
+        tenant.account
+    ));
+    let address = target_value(&client, &tenant.target)
+        .await?
+        .and_then(|object| Some(object.pointer("/spec/address")?.as_str()?.to_owned()))
+        .unwrap_or_default();
+    show_target_part(&part, &address)
+}
