@@ -12,6 +12,7 @@ mod check;
 mod document;
 mod mistake;
 mod node;
+mod object_list;
 mod selector;
 mod server;
 mod span;
@@ -32,6 +33,7 @@ pub use address::{proxy as proxy_address, server as server_address, server_name}
 pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use mistake::{ConfigError, Mistake};
+pub use object_list::ObjectList;
 pub use selector::{NamespaceSelector, selects_by};
 pub use server::{
     HubEndpoint, Listener, ManagedIssuers, NewCallerLimits, ObjectSource, ServerConfiguration,

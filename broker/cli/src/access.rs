@@ -352,6 +352,7 @@ pub(super) fn fix(error: &ClientError) -> Option<&'static str> {
             "give --server URL, or a kubeconfig of the hub (--kubeconfig, KUBECONFIG) to work with \
              your own rights there",
         ),
+        ClientError::Objects(error) => error.problem.fix(),
         ClientError::StaleTarget(_) => {
             Some("wait until Keyferry has written its status: kubectl get targetclusters")
         }

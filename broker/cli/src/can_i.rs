@@ -32,9 +32,9 @@ pub(super) struct CanIArgs {
     /// --from.
     #[arg(required_unless_present = "filename")]
     resource: Option<String>,
-    /// With `apply`: a file, a folder of files, or - for standard input, with the objects that Flux
-    /// is to apply; without it, what a Kustomization has applied before, by its inventory. Overlays
-    /// are not built: pipe `kubectl kustomize DIR` into -f -.
+    /// Objects from a file, or - for standard input: with `apply`, those that Flux is to apply, also
+    /// from a folder of files; without it, what a Kustomization has applied before, by its
+    /// inventory. Overlays are not built: pipe `kubectl kustomize DIR` into -f -.
     #[arg(short, long, value_name = "PATH")]
     filename: Option<PathBuf>,
     /// Namespace at the target: of what is checked; for objects without one, it is default.
@@ -80,7 +80,7 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
 async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> {
     let plan = args
         .way
-        .plan(args.from.as_ref(), args.namespace.as_deref())
+        .plan(args.from.as_ref(), args.namespace.as_deref(), None)
         .await?;
     let calls = calls(&plan).await?;
     let user = user(&calls, &plan).await?;
@@ -178,7 +178,7 @@ async fn can_apply(
     let given = path.map(objects).transpose()?;
     let mut plan = args
         .way
-        .plan(start.as_ref(), args.namespace.as_deref())
+        .plan(start.as_ref(), args.namespace.as_deref(), None)
         .await?;
     let ManifestObjects { objects, unbuilt } = match (given, plan.inventory.take()) {
         (Some(given), _) => given,

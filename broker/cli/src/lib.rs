@@ -27,6 +27,7 @@ mod local_file;
 mod minor;
 mod offboard;
 mod onboard;
+mod objects_argument;
 mod output_format;
 mod revoke;
 mod role_manifest;

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::access::{ServerArgs, source, with_slash};
 use super::command_error::CommandError;
-use super::{TARGET, by_flag};
+use super::{TARGET, by_flag, objects_argument};
 
 /// The largest file that is read: a token, a CA bundle or a configuration is smaller.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -93,6 +93,11 @@ pub(super) struct StartArgs {
     /// Namespace on the hub: of the starting object.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
+    /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses
+    /// as `kubectl get targetclusters,targetaccesses -A -o yaml` prints them, instead of the hub's
+    /// own or --config.
+    #[arg(short, long, value_name = "PATH")]
+    filename: Option<PathBuf>,
     #[command(flatten)]
     way: WayArgs,
 }
@@ -100,8 +105,9 @@ pub(super) struct StartArgs {
 impl StartArgs {
     /// Builds the plan of what to ask.
     pub(super) async fn plan(&self) -> Result<Plan, CommandError> {
+        let (start, namespace) = (self.start.as_ref(), self.namespace.as_deref());
         self.way
-            .plan(self.start.as_ref(), self.namespace.as_deref())
+            .plan(start, namespace, self.filename.as_deref())
             .await
     }
 }
@@ -161,13 +167,16 @@ pub(super) struct WayArgs {
 }
 
 impl WayArgs {
-    /// Builds the plan of what to ask. Flags override the start.
+    /// Builds the plan of what to ask. Flags override the start. `objects` is a file with objects
+    /// of the hub.
     pub(super) async fn plan(
         &self,
         start: Option<&StartArg>,
         namespace: Option<&str>,
+        objects: Option<&Path>,
     ) -> Result<Plan, CommandError> {
-        self.check_server_flags(start)?;
+        self.check_server_flags(start, objects)?;
+        let objects = objects_argument::source(self.config(), objects)?;
         if start.is_none() && by_flag(namespace.map(OsStr::new), "KEYFERRY_NAMESPACE") {
             return Err(CommandError::new(
                 "-n is the namespace on the hub of what is started from, and nothing is; fix: \
@@ -175,7 +184,7 @@ impl WayArgs {
             ));
         }
         let mut plan = match start {
-            Some(start) => self.started(start, namespace).await?,
+            Some(start) => self.started(start, namespace, &objects).await?,
             None => Plan::named("flags"),
         };
         plan.issuer = self.issuer.clone().or(plan.issuer);
@@ -236,11 +245,7 @@ impl WayArgs {
             audience: self.audience.is_some(),
         };
         Ok(plan
-            .admit(
-                self.config().map(PathBuf::as_path),
-                &self.server.hub.access(),
-                permission,
-            )
+            .admit(&objects, &self.server.hub.access(), permission)
             .await)
     }
 
@@ -248,10 +253,11 @@ impl WayArgs {
         &self,
         start: &StartArg,
         namespace: Option<&str>,
+        objects: &ConfigurationSource,
     ) -> Result<Plan, CommandError> {
         let hub = self.server.hub.access();
         if start.kind == StartKind::Target {
-            return Ok(from_target(&start.name, self.config().map(PathBuf::as_path), &hub).await);
+            return Ok(from_target(&start.name, objects, &hub).await);
         }
         let namespace = namespace.ok_or_else(|| {
             CommandError::new("the namespace of what is started from is missing: give -n NAMESPACE")
@@ -261,7 +267,7 @@ impl WayArgs {
         Ok(match start.kind {
             StartKind::Target => Plan::named("flags"),
             StartKind::ConfigMap => from_config_map(&hub, &namespace, &start.name).await,
-            StartKind::Access => self.access(namespace, &start.name).await?,
+            StartKind::Access => self.access(namespace, &start.name, objects).await?,
             StartKind::Secret => {
                 from_secret(&hub, &namespace, &start.name, self.secret_key.as_deref()).await
             }
@@ -274,12 +280,23 @@ impl WayArgs {
         })
     }
 
-    async fn access(&self, namespace: Namespace, name: &str) -> Result<Plan, CommandError> {
+    async fn access(
+        &self,
+        namespace: Namespace,
+        name: &str,
+        objects: &ConfigurationSource,
+    ) -> Result<Plan, CommandError> {
         let name = ObjectName::new(name)
             .map_err(|error| CommandError::new(format!("the access's name {error}")))?;
         let access = AccessName { namespace, name };
-        let config = self.config().cloned();
-        let source = source(access.clone(), &self.server, config.as_ref())
+        let direct = Direct {
+            source: objects.clone(),
+            hub: self.server.hub.access(),
+        };
+        if matches!(objects, ConfigurationSource::Objects(_)) {
+            return Ok(from_access(&access, &direct).await);
+        }
+        let source = source(access.clone(), &self.server, self.config())
             .map_err(CommandError::in_one_line)?;
         source.note_hub_alone();
         if let Some(url) = source.server() {
@@ -295,10 +312,6 @@ impl WayArgs {
             );
             return Ok(plan);
         }
-        let direct = Direct {
-            source: ConfigurationSource::named(config),
-            hub: self.server.hub.access(),
-        };
         Ok(from_access(&access, &direct).await)
     }
 
@@ -317,8 +330,13 @@ impl WayArgs {
     }
 
     /// Refuses caller flags if no server is asked: the user then meant the flags of the target.
-    fn check_server_flags(&self, start: Option<&StartArg>) -> Result<(), CommandError> {
-        if start.is_some_and(|start| start.kind == StartKind::Access) && self.config().is_none() {
+    fn check_server_flags(
+        &self,
+        start: Option<&StartArg>,
+        objects: Option<&Path>,
+    ) -> Result<(), CommandError> {
+        let is_access = start.is_some_and(|start| start.kind == StartKind::Access);
+        if is_access && self.config().is_none() && objects.is_none() {
             return Ok(());
         }
         let path = |path: &Option<PathBuf>, variable| {
@@ -347,8 +365,8 @@ impl WayArgs {
         match flags.iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((flag, _)) => Err(CommandError::new(format!(
-                "{flag} is for a Keyferry server, and only access/NAME without --config is fetched \
-                 from one; fix: the target's own flags are --target-token-file and \
+                "{flag} is for a Keyferry server, and only access/NAME without --config and -f is \
+                 fetched from one; fix: the target's own flags are --target-token-file and \
                  --target-certificate-authority"
             ))),
         }

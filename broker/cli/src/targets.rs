@@ -1,18 +1,18 @@
-//! `keyferry targets`: lists what a configuration file or the hub's TargetClusters and
-//! TargetAccesses allow. The actual decision also depends on the hub's live ServiceAccounts and
-//! namespaces.
+//! `keyferry targets`: lists what a configuration file, or the TargetClusters and TargetAccesses of
+//! the hub or of a file, allow. The actual decision also depends on the hub's live ServiceAccounts
+//! and namespaces.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use keyferry_api::config::Policy;
-use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
+use keyferry_client::configuration_source::Wanted;
 use keyferry_core::static_verdict::StaticVerdict;
 use serde::Serialize;
 
 use super::output_format::OutputFormat;
-use super::{HubArgs, ui};
+use super::{HubArgs, objects_argument, ui};
 
 #[derive(Args)]
 pub(super) struct TargetsArgs {
@@ -20,6 +20,10 @@ pub(super) struct TargetsArgs {
     /// objects of the hub are listed.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses
+    /// as `kubectl get targetclusters,targetaccesses -A -o yaml` prints them, instead of the hub.
+    #[arg(short, long, value_name = "PATH")]
+    filename: Option<PathBuf>,
     /// Namespace on the hub: only accesses in it.
     #[arg(short, long)]
     namespace: Option<String>,
@@ -43,7 +47,10 @@ struct Row {
 }
 
 pub(super) async fn run(args: TargetsArgs) -> ExitCode {
-    let source = ConfigurationSource::named(args.config.clone());
+    let source = match objects_argument::source(args.config.as_ref(), args.filename.as_deref()) {
+        Ok(source) => source,
+        Err(error) => return ui::command_failed(&error),
+    };
     let policy = match source.read(|| args.hub.client(), Wanted::All).await {
         Ok(configuration) => configuration.policy,
         Err(error) => return ui::command_failed(&error.into()),

@@ -33,7 +33,7 @@ use self::merge::MergeProblem;
 pub(crate) use self::oidc_flags::OidcFlagsError;
 use super::command_error::CommandError;
 use super::minor::MinorArgs;
-use super::{HubArgs, local_file, ui};
+use super::{HubArgs, local_file, objects_argument, ui};
 
 #[derive(Args)]
 pub(super) struct TrustArgs {
@@ -45,6 +45,10 @@ pub(super) struct TrustArgs {
     /// the TargetCluster of the hub and its status are used.
     #[arg(long, value_name = "FILE", requires = "target")]
     config: Option<PathBuf>,
+    /// Objects from a file, or - for standard input: the TargetCluster and its status as `kubectl
+    /// get targetclusters -o yaml` prints them, instead of the hub.
+    #[arg(short, long, value_name = "PATH", requires = "target")]
+    filename: Option<PathBuf>,
     /// The hub's issuer: the iss of its tokens, byte for byte.
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
@@ -153,12 +157,12 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
         && args.audience.is_some()
         && args.prefix.is_some()
         && !args.allow.is_empty();
-    if args.config.is_none() && flags_suffice {
+    if args.config.is_none() && args.filename.is_none() && flags_suffice {
         return Ok(None);
     }
     let name = ObjectName::new(target.as_str())
         .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
-    let source = ConfigurationSource::named(args.config.clone());
+    let source = objects_argument::source(args.config.as_ref(), args.filename.as_deref())?;
     let client = || args.hub.client();
     let configuration = source.read(client, Wanted::Target(&name)).await?;
     if configuration.server.objects == ObjectSource::File {
@@ -166,6 +170,13 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
             configuration,
             status: None,
             namespaces: Err("the hub is not read for objects of a file".to_owned()),
+        }));
+    }
+    if let ConfigurationSource::Objects(file) = &source {
+        return Ok(Some(KnownHub {
+            configuration,
+            status: Some(file.target_status(&name)),
+            namespaces: Err("the hub is not read with -f".to_owned()),
         }));
     }
     ui::note(&format!("hub: {}", args.hub.access().description().await?));

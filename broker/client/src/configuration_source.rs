@@ -1,5 +1,5 @@
 //! Where a command without a server reads Keyferry's settings and objects: from the server's
-//! configuration file, or from the objects of the hub and their statuses.
+//! configuration file, or from the objects of the hub and their statuses, which may be in a file.
 
 use std::path::PathBuf;
 
@@ -11,6 +11,7 @@ use keyferry_hub::config_file;
 use serde_json::Value;
 
 use super::ClientError;
+use super::objects_file::ObjectsFile;
 use super::objects_of_hub::{self, with_access, with_all_objects, with_target};
 
 /// Where the settings and the objects are.
@@ -21,6 +22,8 @@ pub enum ConfigurationSource {
     /// The hub. The statuses of its TargetClusters state the settings that matter to a reader; all
     /// others have their defaults.
     Hub,
+    /// Objects of the hub in a file. They mean what they mean on the hub.
+    Objects(ObjectsFile),
 }
 
 /// The objects that a command needs.
@@ -45,6 +48,7 @@ impl ConfigurationSource {
         match self {
             Self::File(path) => path.display().to_string(),
             Self::Hub => "the hub".to_owned(),
+            Self::Objects(file) => file.path().display().to_string(),
         }
     }
 
@@ -53,7 +57,7 @@ impl ConfigurationSource {
     /// `client` connects to the hub and is called only if something is there.
     ///
     /// # Errors
-    /// [`ClientError`]: the file cannot be used, or the hub's objects cannot be read.
+    /// [`ClientError`]: a file cannot be used, or the hub's objects cannot be read.
     pub async fn read<F>(
         &self,
         client: impl FnOnce() -> F,
@@ -71,6 +75,7 @@ impl ConfigurationSource {
                 Some(configuration)
             }
             Self::Hub => None,
+            Self::Objects(file) => return Ok(file.configuration(wanted)?),
         };
         let client = client().await?;
         let settings = match settings {
@@ -119,10 +124,10 @@ async fn settings_of_hub(
 
 /// The settings that a TargetCluster's status states, if it is about the current spec: only then
 /// has the server judged the spec, and compared its audience with those of other targets.
-fn settings_in(object: &Value) -> Option<Configuration> {
+pub(crate) fn settings_in(object: &Value) -> Option<Configuration> {
     let status: TargetClusterStatus = serde_json::from_value(object.get("status")?.clone()).ok()?;
-    let generation = object.pointer("/metadata/generation")?.as_i64();
-    if status.observed_generation != generation {
+    let generation = object.pointer("/metadata/generation")?.as_i64()?;
+    if status.observed_generation != Some(generation) {
         return None;
     }
     let prefix = status.username_prefix?;
@@ -182,5 +187,9 @@ mod tests {
             status[field] = wrong;
             assert!(settings_in(&object(status)).is_none(), "{field}");
         }
+        let mut without = object(good);
+        without["metadata"]["generation"] = json!("2");
+        without["status"]["observedGeneration"] = json!(null);
+        assert!(settings_in(&without).is_none(), "no generation at all");
     }
 }

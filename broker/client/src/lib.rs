@@ -10,6 +10,7 @@ pub mod credential_cache;
 pub mod direct;
 pub mod doctor;
 pub mod key_records;
+pub mod objects_file;
 pub mod objects_of_hub;
 pub mod onboarding;
 pub mod server;
@@ -72,6 +73,9 @@ pub enum ClientError {
          spec with usernamePrefix, discoveryURL and clusterResourceNamespace"
     )]
     NoSettings,
+    /// A file with objects of the hub cannot be used.
+    #[error(transparent)]
+    Objects(#[from] objects_file::ObjectsFileError),
     /// The hub's discovery documents cannot be used.
     #[error(transparent)]
     Publish(#[from] keyferry_issuer::publication::PublishError),

@@ -124,7 +124,8 @@ async fn with_policy(
         let own = issuer_of(client)
             .await
             .and_then(|issuer| Issuer::new(issuer).ok());
-        configuration.server.hub_issuer = own.or_else(|| published_issuer(&objects));
+        configuration.server.hub_issuer =
+            own.or_else(|| published_issuer(objects.targets.values()));
     }
     configuration.policy = objects
         .assemble(&configuration.server.cluster_resource_namespace)
@@ -144,26 +145,16 @@ async fn stored_target(
 }
 
 /// Returns the hub's issuer from the TargetClusters' statuses, if they agree.
-fn published_issuer(objects: &StoredObjects) -> Option<Issuer> {
+pub(crate) fn published_issuer<'a>(
+    targets: impl Iterator<Item = &'a StoredTarget>,
+) -> Option<Issuer> {
     let of_hub = |target: &&StoredTarget| {
         target
             .meant()
             .is_some_and(|target| target.issuer == TokenIssuer::Hub)
     };
-    let stated = |target: &StoredTarget| {
-        target
-            .record
-            .status
-            .get("issuer")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    let issuers: BTreeSet<String> = objects
-        .targets
-        .values()
-        .filter(of_hub)
-        .filter_map(stated)
-        .collect();
+    let stated = |target: &'a StoredTarget| target.record.status.get("issuer")?.as_str();
+    let issuers: BTreeSet<&str> = targets.filter(of_hub).filter_map(stated).collect();
     let mut issuers = issuers.into_iter();
     match (issuers.next(), issuers.next()) {
         (Some(issuer), None) => Issuer::new(issuer).ok(),

@@ -109,7 +109,7 @@ impl Record {
             == (&other.uid, other.generation, other.deleting)
     }
 
-    fn of(object: &Value) -> Option<Self> {
+    pub(super) fn of(object: &Value) -> Option<Self> {
         let metadata = object.get("metadata")?;
         let text = |field: &str| metadata.get(field).and_then(Value::as_str);
         Some(Self {

@@ -2,8 +2,6 @@
 //! Tenants write Secrets, ConfigMaps and Flux objects. So where these lead is compared with this
 //! list before a token is issued or sent.
 
-use std::path::Path;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_api::audience::Audience;
@@ -22,6 +20,7 @@ use serde_json::Value;
 
 use super::TargetAddress;
 use super::start::hub_client;
+use crate::configuration_source::{ConfigurationSource, Wanted};
 
 const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
 /// Objects per page of a list. Each may have 64 KiB of certificates, and the client reads at most 3
@@ -139,14 +138,19 @@ fn joined(differences: &[TargetDifference]) -> String {
 }
 
 impl ListedTargets {
-    /// Reads the list, from the file if its objects are in the file, else from the hub.
+    /// Reads the list: from a file that has the objects, else from the hub.
     ///
     /// # Errors
     /// [`ListError`].
-    pub async fn read(config: Option<&Path>, hub: &HubAccess) -> Result<Self, ListError> {
-        let configuration = config
-            .map(|path| config_file::read(path, Overrides::of_a_reader()))
-            .transpose()?;
+    pub async fn read(source: &ConfigurationSource, hub: &HubAccess) -> Result<Self, ListError> {
+        let configuration = match source {
+            ConfigurationSource::File(path) => {
+                Some(config_file::read(path, Overrides::of_a_reader())?)
+            }
+            ConfigurationSource::Hub => None,
+            // Without a current status, the defaults are used, as with the hub.
+            ConfigurationSource::Objects(file) => file.configuration(Wanted::All).ok(),
+        };
         let server = configuration
             .as_ref()
             .map(|configuration| &configuration.server);
@@ -158,10 +162,11 @@ impl ListedTargets {
             })
             .to_owned();
         let in_file = |server: &&ServerConfiguration| server.objects == ObjectSource::File;
-        let (targets, place) = match (&configuration, config) {
-            (Some(configuration), Some(path)) if server.as_ref().is_some_and(in_file) => (
+        let (targets, place) = match (source, &configuration) {
+            (ConfigurationSource::Objects(file), _) => (file.targets().collect(), source.place()),
+            (_, Some(configuration)) if server.as_ref().is_some_and(in_file) => (
                 configuration.policy.targets.values().cloned().collect(),
-                path.display().to_string(),
+                source.place(),
             ),
             _ => (of_hub(hub).await?, "the hub".to_owned()),
         };

@@ -1,7 +1,5 @@
 //! A plan of what to ask and where, and whether its target may be asked.
 
-use std::path::Path;
-
 use keyferry_api::audience::Audience;
 use keyferry_api::config::TargetCluster;
 use keyferry_api::reason::Reason;
@@ -18,6 +16,7 @@ use serde_json::Value;
 use super::listed::{ListError, ListedTargets};
 use super::{TargetAddress, found_kubeconfig, secret_of};
 use crate::checked_mint;
+use crate::configuration_source::ConfigurationSource;
 
 pub(super) const DISCOVERY: &str = "/.well-known/openid-configuration";
 
@@ -265,14 +264,14 @@ impl Plan {
     /// problem: it is not contacted, and no token is issued.
     pub async fn admit(
         mut self,
-        config: Option<&Path>,
+        source: &ConfigurationSource,
         hub: &HubAccess,
         permission: Permission,
     ) -> Self {
         if !self.target_is_tenants && self.to_issue.is_none() {
             return self;
         }
-        let listed = ListedTargets::read(config, hub).await;
+        let listed = ListedTargets::read(source, hub).await;
         match self.compare(&listed, permission).await {
             Ok(name) => self.target_name = name,
             Err(Problem { cause, detail }) => {

@@ -1,7 +1,5 @@
 //! Turns what the user starts from into a plan of what to ask.
 
-use std::path::Path;
-
 use keyferry_api::config::CertificateSource;
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
@@ -18,6 +16,7 @@ use super::listed::ListedTargets;
 use super::plan::{DISCOVERY, Plan, problem};
 use crate::ClientError;
 use crate::checked_mint::issuer_of;
+use crate::configuration_source::ConfigurationSource;
 use crate::direct::Direct;
 
 /// Builds a plan from an access of a configuration file or of the hub, with the user's own rights
@@ -83,9 +82,9 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
 
 /// Builds a plan from a listed TargetCluster. It has no token, because only a TargetAccess names
 /// the ServiceAccount.
-pub async fn from_target(name: &str, config: Option<&Path>, hub: &HubAccess) -> Plan {
+pub async fn from_target(name: &str, source: &ConfigurationSource, hub: &HubAccess) -> Plan {
     let mut plan = Plan::named(format!("targetcluster/{name}"));
-    let listed = match ListedTargets::read(config, hub).await {
+    let listed = match ListedTargets::read(source, hub).await {
         Ok(listed) => listed,
         Err(error) => {
             return Plan {

@@ -74,7 +74,7 @@ impl World {
             ..HubAccess::default()
         };
         plan.admit(
-            Some(&self.folder.path().join("config.yaml")),
+            &ConfigurationSource::File(self.folder.path().join("config.yaml")),
             &hub,
             permission,
         )

@@ -1,0 +1,348 @@
+//! Objects of a hub in a file, as `kubectl get targetclusters,targetaccesses -A -o yaml` prints
+//! them, for commands whose user cannot ask the hub. They mean what the hub's own objects mean.
+
+use std::path::{Path, PathBuf};
+
+use keyferry_api::config::{
+    ConfigError, Configuration, ObjectList, StoredAccess, StoredObjects, StoredTarget,
+    TargetCluster,
+};
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::status::TargetClusterStatus;
+use serde_json::Value;
+
+use super::configuration_source::{Wanted, settings_in};
+use super::objects_of_hub::published_issuer;
+
+/// The content of a file with objects of a hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectsFile {
+    path: PathBuf,
+    objects: ObjectList,
+}
+
+/// A file with objects of a hub cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("reading the hub's objects from {}: {problem}", path.display())]
+pub struct ObjectsFileError {
+    /// The file; `-` is standard input.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub problem: ObjectsProblem,
+}
+
+/// What is wrong with a file of objects.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectsProblem {
+    /// It is not text.
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    /// It has something else than TargetClusters and TargetAccesses of a hub.
+    #[error("it has mistakes:\n{0}")]
+    Mistakes(#[from] ConfigError),
+    /// It has no TargetCluster.
+    #[error("there is no TargetCluster")]
+    NoTargetClusters,
+    /// It has no TargetCluster of this name.
+    #[error("there is no TargetCluster {0:?}")]
+    NoSuchTarget(String),
+    /// It has no TargetAccess of this name that leads to a TargetCluster.
+    #[error("there is no TargetAccess {0} that leads to a TargetCluster")]
+    NoSuchAccess(String),
+    /// The TargetCluster has changed since Keyferry wrote its status.
+    #[error("the status of TargetCluster {0:?} is not about its current spec")]
+    StaleTarget(String),
+    /// No status of a TargetCluster has the settings of the server.
+    #[error(
+        "no TargetCluster has a status about its current spec with usernamePrefix, discoveryURL and \
+         clusterResourceNamespace"
+    )]
+    NoSettings,
+}
+
+impl ObjectsProblem {
+    /// Says what to do, where the text of the error does not.
+    pub fn fix(&self) -> Option<&'static str> {
+        match self {
+            // Each mistake has its own fix.
+            Self::Mistakes(_) => None,
+            Self::StaleTarget(_) | Self::NoSettings => Some(
+                "wait until Keyferry has written the status, then list the objects again, with \
+                 -o yaml or -o json",
+            ),
+            _ => Some("list them with kubectl get targetclusters,targetaccesses -A -o yaml"),
+        }
+    }
+}
+
+impl ObjectsFile {
+    /// Reads the bytes of a file.
+    ///
+    /// # Errors
+    /// [`ObjectsFileError`].
+    pub fn read(path: &Path, bytes: Vec<u8>) -> Result<Self, ObjectsFileError> {
+        let read = String::from_utf8(bytes)
+            .map_err(|_| ObjectsProblem::NotUtf8)
+            .and_then(|text| Ok(ObjectList::read(&text)?));
+        match read {
+            Ok(objects) => Ok(Self {
+                path: path.to_owned(),
+                objects,
+            }),
+            Err(problem) => Err(ObjectsFileError {
+                path: path.to_owned(),
+                problem,
+            }),
+        }
+    }
+
+    /// The file; `-` is standard input.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the status of one TargetCluster; the default if it has none that can be read.
+    pub fn target_status(&self, target: &ObjectName) -> TargetClusterStatus {
+        let status = self.target(target).and_then(|object| object.get("status"));
+        status
+            .and_then(|status| serde_json::from_value(status.clone()).ok())
+            .unwrap_or_default()
+    }
+
+    /// Returns the TargetClusters without mistakes.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = TargetCluster> {
+        self.objects
+            .targets
+            .iter()
+            .filter_map(StoredTarget::read_alone)
+    }
+
+    /// Returns the settings that the wanted objects' status states, with all objects of the file as
+    /// the policy.
+    ///
+    /// # Errors
+    /// [`ObjectsFileError`].
+    pub(crate) fn configuration(
+        &self,
+        wanted: Wanted<'_>,
+    ) -> Result<Configuration, ObjectsFileError> {
+        self.assembled(wanted).map_err(|problem| ObjectsFileError {
+            path: self.path.clone(),
+            problem,
+        })
+    }
+
+    fn assembled(&self, wanted: Wanted<'_>) -> Result<Configuration, ObjectsProblem> {
+        let targets = &self.objects.targets;
+        let wanted_target = match wanted {
+            Wanted::All => None,
+            Wanted::Target(name) => Some(
+                self.target(name)
+                    .ok_or_else(|| ObjectsProblem::NoSuchTarget(name.to_string()))?,
+            ),
+            Wanted::Access(access) => Some(
+                self.target_of(access)
+                    .ok_or_else(|| ObjectsProblem::NoSuchAccess(access.to_string()))?,
+            ),
+        };
+        let settings = match wanted_target {
+            // Only the server has seen all targets, and knows whether an older one has the audience.
+            Some(object) if !is_current(object) => {
+                return Err(ObjectsProblem::StaleTarget(name_of(object).to_owned()));
+            }
+            Some(object) => settings_in(object),
+            None if targets.is_empty() => return Err(ObjectsProblem::NoTargetClusters),
+            None => targets.iter().find_map(settings_in),
+        };
+        let mut configuration = settings.ok_or(ObjectsProblem::NoSettings)?;
+        let server = &mut configuration.server;
+        let mut objects = StoredObjects::default();
+        objects.targets.extend(
+            targets
+                .iter()
+                .filter_map(|object| StoredTarget::read(object, server)),
+        );
+        objects
+            .accesses
+            .extend(self.objects.accesses.iter().filter_map(StoredAccess::read));
+        let stated = objects.targets.iter().filter(|(name, _)| {
+            wanted_target.is_none_or(|wanted| name_of(wanted) == name.as_str())
+        });
+        server.hub_issuer = published_issuer(stated.map(|(_, target)| target));
+        configuration.policy = objects
+            .assemble(&configuration.server.cluster_resource_namespace)
+            .policy;
+        Ok(configuration)
+    }
+
+    fn target(&self, target: &ObjectName) -> Option<&Value> {
+        self.objects
+            .targets
+            .iter()
+            .find(|object| name_of(object) == target.as_str())
+    }
+
+    fn target_of(&self, access: &AccessName) -> Option<&Value> {
+        let is_named = |object: &&Value| {
+            name_of(object) == access.name.as_str()
+                && object
+                    .pointer("/metadata/namespace")
+                    .and_then(Value::as_str)
+                    == Some(access.namespace.as_str())
+        };
+        let object = self.objects.accesses.iter().find(is_named)?;
+        let target = object.pointer("/spec/targetClusterRef/name")?.as_str()?;
+        self.target(&ObjectName::new(target).ok()?)
+    }
+}
+
+fn name_of(object: &Value) -> &str {
+    object
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Whether the status is about the current spec.
+fn is_current(object: &Value) -> bool {
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
+    let generation = number("/metadata/generation");
+    generation.is_some() && number("/status/observedGeneration") == generation
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn target(name: &str, created: &str, audience: &str) -> Value {
+        json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
+            "metadata": {
+                "name": name, "uid": format!("uid-{name}"), "generation": 2, "resourceVersion": "7",
+                "creationTimestamp": created,
+            },
+            "spec": {
+                "address": "https://prod.example.com", "audience": audience, "issuer": "Hub",
+                "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"] }],
+            },
+            "status": {
+                "observedGeneration": 2, "usernamePrefix": "hub:", "issuer": "https://hub.example.com",
+                "discoveryURL": "https://keys.example.com/.well-known/openid-configuration",
+                "clusterResourceNamespace": "keyferry-system",
+            },
+        })
+    }
+
+    fn access(name: &str, target: &str) -> Value {
+        json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+            "metadata": {
+                "name": name, "namespace": "tenant-a", "uid": format!("uid-of-{name}"), "generation": 1,
+                "resourceVersion": "8", "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": { "targetClusterRef": { "name": target }, "serviceAccountName": "reconciler" },
+        })
+    }
+
+    const EARLY: &str = "2026-01-01T00:00:00Z";
+    const LATE: &str = "2026-01-01T00:00:01Z";
+
+    fn file(items: &[Value]) -> ObjectsFile {
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
+        ObjectsFile::read(Path::new("-"), list.to_string().into_bytes()).unwrap()
+    }
+
+    fn named(name: &str) -> ObjectName {
+        ObjectName::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_file_means_what_the_hub_means() {
+        let file = file(&[
+            target("prod", EARLY, "https://prod"),
+            target("late", LATE, "https://prod"),
+            access("apps", "prod"),
+        ]);
+        let configuration = file.configuration(Wanted::All).unwrap();
+        let server = &configuration.server;
+        assert_eq!(server.hub_name, "hub");
+        assert_eq!(
+            server.hub_issuer.as_ref().map(|issuer| issuer.as_str()),
+            Some("https://hub.example.com")
+        );
+        let targets: Vec<&str> = configuration
+            .policy
+            .targets
+            .keys()
+            .map(|name| name.as_str())
+            .collect();
+        assert_eq!(targets, ["prod"], "the older one keeps the audience");
+        assert_eq!(configuration.policy.accesses.len(), 1);
+        let apps = AccessName::parse("tenant-a/apps").unwrap();
+        let (prod, late) = (named("prod"), named("late"));
+        for wanted in [Wanted::Access(&apps), Wanted::Target(&prod)] {
+            let one = file.configuration(wanted).unwrap();
+            assert!(one.policy.targets.contains_key(&prod), "{wanted:?}");
+        }
+        let one = file.configuration(Wanted::Target(&late)).unwrap();
+        assert!(!one.policy.targets.contains_key(&late));
+    }
+
+    #[test]
+    fn a_target_that_the_server_has_not_judged_is_refused() {
+        let wanted = named("prod");
+        let problem = |object: Value| {
+            let error = file(&[object]).configuration(Wanted::Target(&wanted));
+            error.unwrap_err().problem
+        };
+        for (pointer, value) in [
+            ("/status/observedGeneration", json!(1)),
+            ("/status/observedGeneration", json!(null)),
+            ("/metadata/generation", json!(3)),
+            ("/status", json!(null)),
+        ] {
+            let mut object = target("prod", EARLY, "https://prod");
+            *object.pointer_mut(pointer).unwrap() = value;
+            let problem = problem(object);
+            assert!(
+                matches!(&problem, ObjectsProblem::StaleTarget(name) if name == "prod"),
+                "{pointer}: {problem}"
+            );
+            assert!(problem.fix().is_some());
+        }
+        let mut without = target("prod", EARLY, "https://prod");
+        without["status"]["usernamePrefix"] = json!(null);
+        assert!(matches!(problem(without), ObjectsProblem::NoSettings));
+        // The status of another target does not speak for this one.
+        let mut stale = target("prod", EARLY, "https://prod");
+        stale["status"]["observedGeneration"] = json!(1);
+        let both = file(&[stale, target("other", EARLY, "https://other")]);
+        assert!(both.configuration(Wanted::Target(&wanted)).is_err());
+        assert!(both.configuration(Wanted::All).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_in_the_file_is_named() {
+        let some = file(&[
+            target("prod", EARLY, "https://prod"),
+            access("apps", "none"),
+        ]);
+        let problem = |file: &ObjectsFile, wanted: Wanted<'_>| {
+            file.configuration(wanted).unwrap_err().to_string()
+        };
+        let (other, apps) = (named("other"), AccessName::parse("tenant-a/apps").unwrap());
+        assert_eq!(
+            problem(&some, Wanted::Target(&other)),
+            "reading the hub's objects from -: there is no TargetCluster \"other\""
+        );
+        assert!(problem(&some, Wanted::Access(&apps)).contains("no TargetAccess tenant-a/apps"));
+        assert!(problem(&file(&[]), Wanted::All).contains("there is no TargetCluster"));
+        let latin = ObjectsFile::read(Path::new("a"), vec![0xe4]).unwrap_err();
+        assert!(matches!(latin.problem, ObjectsProblem::NotUtf8), "{latin}");
+        let wrong = ObjectsFile::read(Path::new("a"), b"kind: Secret".to_vec()).unwrap_err();
+        assert!(wrong.problem.fix().is_none(), "{wrong}");
+    }
+}
