@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use keyferry_api::config::{Overrides, ServerConfiguration};
 use keyferry_api::issuer::PublicUrl;
 use keyferry_api::lifetime;
 use keyferry_api::reason::Reason;
+use keyferry_client::configuration_source::server_of_hub;
 use keyferry_controller::publish;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::SystemClock;
@@ -23,15 +25,23 @@ use keyferry_issuer::publication::{KeyRecords, PublishError, Publisher, Publishe
 use super::command_error::CommandError;
 use super::{HubArgs, serve, ui};
 
+/// The seconds that `discovery.maxAge` may have.
+const MAX_AGES: std::ops::RangeInclusive<u64> = 30..=3600;
+
 #[derive(Args)]
 pub(super) struct ExportArgs {
     /// Folder to write to. It is created if missing, and holds the documents of one issuer only.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Keyferry's configuration file: publicURL, hub.issuer and discovery.maxAge of its
-    /// ServerConfiguration are used.
+    /// Keyferry's configuration file: publicURL, hub.issuer, hub.endpoints and discovery.maxAge of
+    /// its ServerConfiguration are used. Without it, the statuses of the hub's TargetClusters, and
+    /// --max-age.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
-    config: PathBuf,
+    config: Option<PathBuf>,
+    /// How long targets may cache the files: discovery.maxAge of the server or less, from 30s to
+    /// 1h. Required without --config.
+    #[arg(long, value_name = "DURATION", value_parser = super::trust::lifetime)]
+    max_age: Option<Duration>,
     /// The https origin under which targets will reach the files, instead of publicURL.
     #[arg(long, env = "KEYFERRY_PUBLIC_URL", value_name = "URL")]
     public_url: Option<String>,
@@ -86,7 +96,7 @@ struct Exporter {
 
 impl Exporter {
     async fn of(args: &ExportArgs) -> Result<Self, CommandError> {
-        let server = config_file::read(&args.config, Overrides::of_a_reader())?.server;
+        let server = server(args).await?;
         let public_url = match &args.public_url {
             Some(text) => PublicUrl::new(text)
                 .map_err(|error| CommandError::new(format!("--public-url {error}")))?,
@@ -160,6 +170,54 @@ impl Exporter {
     }
 }
 
+/// Returns the settings of the file, else those that the hub's objects state.
+async fn server(args: &ExportArgs) -> Result<ServerConfiguration, CommandError> {
+    let Some(path) = &args.config else {
+        let max_age = checked_max_age(args.max_age, None)?;
+        let server = server_of_hub(&args.hub.client().await?).await?;
+        if server.hub_issuer.is_none() {
+            return Err(CommandError::with_fix(
+                "finding the hub's issuer: no TargetCluster's status states it, or two state \
+                 different ones",
+                "give --config FILE, the server's configuration",
+            ));
+        }
+        ui::note(
+            "without --config, hub.endpoints is unknown: the keys are read at each apiserver that \
+             the hub lists",
+        );
+        return Ok(ServerConfiguration { max_age, ..server });
+    };
+    let server = config_file::read(path, Overrides::of_a_reader())?.server;
+    let max_age = checked_max_age(args.max_age, Some(server.max_age))?;
+    Ok(ServerConfiguration { max_age, ..server })
+}
+
+/// Returns the `max-age` of the files. The server issues tokens of a new key once targets must have
+/// reloaded by its own `max-age`: with a longer one here, a target would refuse them.
+fn checked_max_age(
+    flag: Option<Duration>,
+    of_server: Option<Duration>,
+) -> Result<Duration, CommandError> {
+    match (flag, of_server) {
+        (None, Some(max_age)) => Ok(max_age),
+        (None, None) => Err(CommandError::with_fix(
+            "the hub's objects do not state discovery.maxAge of the server",
+            "give --max-age DURATION, discovery.maxAge of the server (60s by default) or less; or \
+             --config FILE, the server's configuration",
+        )),
+        (Some(flag), _) if !MAX_AGES.contains(&flag.as_secs()) => {
+            Err(CommandError::new("--max-age must be from 30s to 1h"))
+        }
+        (Some(flag), Some(max_age)) if flag > max_age => Err(CommandError::new(format!(
+            "--max-age is longer than discovery.maxAge, {} s: targets would refuse tokens of a \
+             new key",
+            max_age.as_secs()
+        ))),
+        (Some(flag), _) => Ok(flag),
+    }
+}
+
 fn summary(folder: &Path, changed: &[String]) -> String {
     if changed.is_empty() {
         format!("{}: nothing changed", folder.display())
@@ -178,5 +236,33 @@ fn hint(error: &ExportRoundError) -> Option<&'static str> {
              including revoked keys",
         ),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use super::checked_max_age;
+
+    #[test]
+    fn files_are_cached_no_longer_than_the_server_waits() {
+        let seconds = |seconds: u64| Some(Duration::from_secs(seconds));
+        let checked = |flag, of_server| checked_max_age(flag, of_server).ok();
+        assert_eq!(checked(None, seconds(300)), seconds(300));
+        assert_eq!(checked(seconds(60), seconds(300)), seconds(60));
+        assert_eq!(checked(seconds(60), seconds(60)), seconds(60));
+        assert_eq!(checked(seconds(61), seconds(60)), None);
+        assert_eq!(checked(seconds(3600), None), seconds(3600));
+        for out_of_bounds in [29, 3601] {
+            assert_eq!(checked(seconds(out_of_bounds), None), None);
+        }
+        let unknown = checked_max_age(None, None).unwrap_err();
+        assert!(
+            unknown.problem.contains("discovery.maxAge")
+                && unknown.fix.is_some_and(|fix| fix.contains("--max-age")),
+            "{unknown}"
+        );
     }
 }

@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
-use keyferry_api::config::{self, Configuration, ObjectSource, Overrides};
+use keyferry_api::config::{
+    self, Configuration, ObjectSource, Overrides, ServerConfiguration, StoredTarget,
+};
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_hub::client::HubClient;
@@ -12,7 +14,7 @@ use serde_json::Value;
 
 use super::ClientError;
 use super::objects_file::ObjectsFile;
-use super::objects_of_hub::{self, with_access, with_all_objects, with_target};
+use super::objects_of_hub::{self, published_issuer, with_access, with_all_objects, with_target};
 
 /// Where the settings and the objects are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +90,27 @@ impl ConfigurationSource {
             Wanted::Target(target) => with_target(settings, &client, target).await,
         }
     }
+}
+
+/// Reads the server's settings from the statuses of the hub's TargetClusters, with the hub's issuer
+/// if they agree on one. All other settings have their defaults.
+///
+/// # Errors
+/// [`ClientError`]: the TargetClusters cannot be listed, or no status has the settings.
+pub async fn server_of_hub(client: &HubClient) -> Result<ServerConfiguration, ClientError> {
+    let targets = objects_of_hub::target_values(client).await?;
+    if targets.is_empty() {
+        return Err(ClientError::NoTargetClusters);
+    }
+    let settings = targets.iter().find_map(settings_in);
+    let mut server = settings.ok_or(ClientError::NoSettings)?.server;
+    let stored: Vec<StoredTarget> = targets
+        .iter()
+        .filter_map(|object| StoredTarget::read(object, &server))
+        .map(|(_, target)| target)
+        .collect();
+    server.hub_issuer = published_issuer(stored.iter());
+    Ok(server)
 }
 
 /// Reads the settings from the status of a TargetCluster that the wanted objects contain.
