@@ -39,6 +39,10 @@ pub(crate) fn suite() -> BoxedSuite {
             plugin::kubectl_and_client_go_run_the_plugin,
         )
         .test(
+            "kubectls_own_rules_decide_about_the_plugin",
+            plugin::kubectls_own_rules_decide_about_the_plugin,
+        )
+        .test(
             "kubectl_gets_no_token_for_another_server",
             plugin::kubectl_gets_no_token_for_another_server,
         )

@@ -13,7 +13,7 @@ use keyferry_kube_authn::doctor::{Identity, Mode, Report, ReportedHop, Status, V
 use super::command_error::CommandError;
 use super::output_format::OutputFormat;
 use super::target_way::StartArgs;
-use super::{TARGET, ui};
+use super::{TARGET, kuberc, ui};
 
 #[derive(Args)]
 pub(super) struct DoctorArgs {
@@ -48,6 +48,9 @@ pub(super) struct DoctorArgs {
 pub(super) const UNDETERMINED: u8 = 3;
 
 pub(super) async fn run(args: DoctorArgs) -> ExitCode {
+    if let Some(note) = kuberc::note() {
+        ui::note(&note);
+    }
     match report(&args).await {
         Ok((report, yaml)) => print(&report, yaml.as_deref(), args.output),
         Err(error) => ui::misuse(&error.problem, error.fix),

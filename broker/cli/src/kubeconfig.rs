@@ -11,7 +11,7 @@ use secrecy::ExposeSecret;
 use super::access::AccessArgs;
 use super::client_config::Beside;
 use super::command_error::CommandError;
-use super::ui;
+use super::{kuberc, ui};
 
 #[derive(Args)]
 pub(super) struct KubeconfigArgs {
@@ -75,7 +75,13 @@ async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
     };
     let stanza = ExecStanza::new(args.exec_command.clone(), arguments, Vec::new());
     match kubeconfig::with_exec(&cluster, &access, &stanza) {
-        Ok(text) => ui::finish(text.trim_end()),
+        Ok(text) => {
+            ui::note(&format!(
+                "note: if your kuberc has rules for exec plugins, kubectl needs this in it:\n{}",
+                kuberc::stanza(&args.exec_command)
+            ));
+            ui::finish(text.trim_end())
+        }
         Err(error) => ui::fail(&error.to_string(), None),
     }
 }

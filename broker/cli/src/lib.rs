@@ -22,6 +22,7 @@ mod help;
 mod import;
 mod keys;
 mod kubeconfig;
+mod kuberc;
 mod lint;
 mod local_file;
 mod minor;

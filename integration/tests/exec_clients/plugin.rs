@@ -77,6 +77,72 @@ pub(crate) async fn kubectl_and_client_go_run_the_plugin(world: Arc<World>) -> T
     Ok(())
 }
 
+/// A `kuberc` that forbids plugins, one that lists another plugin, and one with the printed stanza.
+pub(crate) async fn kubectls_own_rules_decide_about_the_plugin(world: Arc<World>) -> TestResult {
+    let home = Home::new(&world).await?;
+    let (path, _) = home.exec_kubeconfig(&world, "tenant-a/a").await?;
+    let program = world.binary().path().display().to_string();
+    let mut printed = home.keyferry(
+        &world,
+        &[
+            "kubeconfig",
+            "tenant-a/a",
+            "--exec",
+            "--exec-command",
+            &program,
+        ],
+    );
+    let printed = String::from_utf8(run(&mut printed).await?.stderr)?;
+    let stanza = printed
+        .find("credentialPluginPolicy:")
+        .and_then(|start| printed.get(start..))
+        .ok_or_else(|| format!("no stanza: {printed}"))?;
+    let kubectl = world.fleet().parts().locate(Part::Kubectl).await?;
+    let kuberc = home.path().join("kuberc");
+    let others =
+        "credentialPluginPolicy: Allowlist\ncredentialPluginAllowlist:\n- command: kubelogin\n";
+    for (rules, refusal, told) in [
+        (
+            "credentialPluginPolicy: DenyAll\n",
+            Some("not allowed: policy set to \"DenyAll\""),
+            "credentialPluginPolicy is DenyAll",
+        ),
+        (
+            others,
+            Some("is not permitted by the credential plugin allowlist"),
+            "credentialPluginAllowlist does not name the plugin",
+        ),
+        (stanza, None, ""),
+    ] {
+        let head = "apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\n";
+        std::fs::write(&kuberc, format!("{head}{rules}"))?;
+        let mut command = home.command(&kubectl);
+        command
+            .env("KUBERC", &kuberc)
+            .arg("--kubeconfig")
+            .arg(&path);
+        let output = run(command.args(WHOAMI)).await?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let mut doctor = home.command(world.binary().path());
+        let output_of_doctor = run(doctor.env("KUBERC", &kuberc).arg("doctor")).await?;
+        let doctor = String::from_utf8(output_of_doctor.stderr)?;
+        match refusal {
+            Some(refusal) => {
+                assert!(!output.status.success() && said.contains(refusal), "{said}");
+                assert!(
+                    doctor.contains(told) && doctor.contains(&kuberc.display().to_string()),
+                    "{doctor}"
+                );
+            }
+            None => {
+                assert_eq!(succeeded(output)?, AT_TARGET);
+                assert!(!doctor.contains("kubectl would refuse"), "{doctor}");
+            }
+        }
+    }
+    Ok(())
+}
+
 pub(crate) async fn kubectl_gets_no_token_for_another_server(world: Arc<World>) -> TestResult {
     let home = Home::new(&world).await?;
     let (path, text) = home.exec_kubeconfig(&world, "tenant-a/a").await?;
