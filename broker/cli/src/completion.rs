@@ -1,6 +1,8 @@
 //! Completion: a script for a shell, and candidates for kubectl, which calls its plugins for
 //! completion.
 
+mod names;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -24,20 +26,66 @@ pub(super) struct CompletionArgs {
     shell: Shell,
 }
 
+/// The first argument of a call that asks for names of accesses and targets.
+pub(super) const NAMES: &str = "__names";
+
+/// The end of the script for bash: adds the names that the hub lists to the words of the script.
+const NAMES_IN_BASH: &str = r#"
+_keyferry_with_names() {
+    _keyferry "$@"
+    local name
+    while IFS= read -r name; do
+        [[ -n "$name" ]] && COMPREPLY+=("$name")
+    done < <("$1" __names "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+
+if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
+    complete -F _keyferry_with_names -o nosort -o bashdefault -o default keyferry
+else
+    complete -F _keyferry_with_names -o bashdefault -o default keyferry
+fi
+"#;
+
 /// Prints the completion script of a shell.
 pub(super) fn run(args: &CompletionArgs, mut command: Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "keyferry", &mut script);
-    ui::finish(String::from_utf8_lossy(&script).trim_end())
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if args.shell == Shell::Bash {
+        script.push_str(NAMES_IN_BASH);
+    }
+    ui::finish(script.trim_end())
 }
 
 /// Answers kubectl. `words` follow `kubectl keyferry`; the last one is still being typed.
-pub(super) fn answer_kubectl(words: impl Iterator<Item = OsString>, command: Command) -> ExitCode {
-    let words: Vec<String> = words
+pub(super) fn answer_kubectl(
+    words: impl Iterator<Item = OsString>,
+    mut command: Command,
+) -> ExitCode {
+    command.build();
+    let words = bounded(words);
+    let mut lines = candidates(&words, command.clone());
+    // The directive stays last.
+    let end = lines.len().saturating_sub(1);
+    drop(lines.splice(end..end, names::matching(&words, &command)));
+    ui::finish(&lines.join("\n"))
+}
+
+/// Answers a shell's script: prints the names that the last word can become. `words` follow the
+/// program's name.
+pub(super) fn answer_names(
+    words: impl Iterator<Item = OsString>,
+    mut command: Command,
+) -> ExitCode {
+    command.build();
+    ui::finish(&names::matching(&bounded(words), &command).join("\n"))
+}
+
+fn bounded(words: impl Iterator<Item = OsString>) -> Vec<String> {
+    words
         .take(MAX_WORDS)
         .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    ui::finish(&candidates(&words, command).join("\n"))
+        .collect()
 }
 
 /// Returns one candidate per line, with a tab before its description, and the directive last.

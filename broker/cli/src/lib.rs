@@ -205,6 +205,12 @@ pub fn main() -> ExitCode {
         return completion::answer_kubectl(std::env::args_os().skip(1), Cli::command());
     }
     let mut command = help::presented(Cli::command());
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == completion::NAMES)
+    {
+        return completion::answer_names(std::env::args_os().skip(2), Cli::command());
+    }
     if called == "kubectl-keyferry" {
         command = command.bin_name("kubectl keyferry");
     }

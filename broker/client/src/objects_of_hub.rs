@@ -310,6 +310,50 @@ pub(crate) async fn access_values(client: &HubClient) -> Result<Vec<Value>, Clie
     .await
 }
 
+/// Reads the names of all TargetClusters of the hub.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
+pub async fn target_names(client: &HubClient) -> Result<Vec<ObjectName>, ClientError> {
+    let objects = target_values(client).await?;
+    Ok(objects.iter().filter_map(name_of).collect())
+}
+
+/// Reads the names of the TargetAccesses of one namespace, or of all. Leaves out those that are
+/// being deleted.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
+pub async fn access_names(
+    client: &HubClient,
+    namespace: Option<&Namespace>,
+) -> Result<Vec<AccessName>, ClientError> {
+    let (path, doing) = match namespace {
+        Some(namespace) => (
+            format!("{GROUP}/namespaces/{namespace}/targetaccesses"),
+            "listing the TargetAccesses of a namespace of the hub",
+        ),
+        None => (
+            format!("{GROUP}/targetaccesses"),
+            "listing the TargetAccesses of the hub",
+        ),
+    };
+    let objects = pages(client, &path, doing).await?;
+    let stays = |object: &&Value| object.pointer("/metadata/deletionTimestamp").is_none();
+    let name = |object: &Value| {
+        let namespace = object.pointer("/metadata/namespace")?.as_str()?;
+        Some(AccessName {
+            namespace: Namespace::new(namespace).ok()?,
+            name: name_of(object)?,
+        })
+    };
+    Ok(objects.iter().filter(stays).filter_map(name).collect())
+}
+
+fn name_of(object: &Value) -> Option<ObjectName> {
+    ObjectName::new(object.pointer("/metadata/name")?.as_str()?).ok()
+}
+
 async fn list(
     client: &HubClient,
     plural: &str,

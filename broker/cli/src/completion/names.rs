@@ -1,0 +1,248 @@
+//! The names of accesses and targets for completion. The hub lists them, with the user's own
+//! rights. Whatever goes wrong or takes too long, there are no names and no message.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, Command};
+use keyferry_api::name::Namespace;
+use keyferry_client::objects_of_hub::{access_names, target_names};
+use keyferry_hub::client::HubClient;
+
+use super::{flag, takes_value};
+use crate::HubArgs;
+
+/// How long the shell waits for names.
+const LIMIT: Duration = Duration::from_secs(1);
+/// The most names that are offered.
+const MOST: usize = 500;
+
+/// What the word that is being typed can name, and where the hub is.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    kind: NamedKind,
+    typed: String,
+    namespace: Option<String>,
+    kubeconfig: Option<String>,
+    context: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NamedKind {
+    Access,
+    Target,
+}
+
+/// Returns the names that the last word can become. `words` follow the program's name.
+pub(super) fn matching(words: &[String], command: &Command) -> Vec<String> {
+    let Some(wanted) = wanted(words, command, |name| std::env::var(name).ok()) else {
+        return Vec::new();
+    };
+    let typed = wanted.typed.clone();
+    // A kubeconfig may run a program for the credentials, which would block this thread for longer.
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let names = runtime
+            .ok()
+            .and_then(|runtime| runtime.block_on(listed(&wanted)));
+        // The receiver is gone once the time is over.
+        let _ = sender.send(names);
+    });
+    let names = receiver.recv_timeout(LIMIT).ok().flatten();
+    names
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|name| name.starts_with(&typed))
+        .take(MOST)
+        .collect()
+}
+
+/// Decides what the last word can name; `None` if no name can stand there. A flag overrides its
+/// `variable`.
+fn wanted(
+    words: &[String],
+    command: &Command,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<Wanted> {
+    let (typed, before) = words.split_last()?;
+    let (mut current, mut waiting) = (command, None::<&Arg>);
+    let (mut positionals, mut values) = (0, BTreeMap::new());
+    for word in before {
+        // bash makes three words of --flag=value.
+        if word == "=" {
+            continue;
+        }
+        if let Some(arg) = waiting.take() {
+            values.insert(arg.get_id().as_str(), word.clone());
+        } else if word == "--" {
+            return None;
+        } else if word.starts_with('-') {
+            let arg = flag(current, word).filter(|arg| takes_value(arg));
+            match (arg, word.split_once('=')) {
+                (Some(arg), Some((_, value))) => {
+                    values.insert(arg.get_id().as_str(), value.to_owned());
+                }
+                (arg, _) => waiting = arg,
+            }
+        } else {
+            match current.find_subcommand(word).filter(|_| positionals == 0) {
+                Some(subcommand) => current = subcommand,
+                None => positionals += 1,
+            }
+        }
+    }
+    let typed = if typed == "=" { "" } else { typed };
+    if typed.starts_with('-') {
+        return None;
+    }
+    let positional = || {
+        current
+            .get_positionals()
+            .next()
+            .filter(|arg| positionals == 0 || matches!(arg.get_action(), ArgAction::Append))
+    };
+    let arg = waiting.or_else(positional)?;
+    let kind = match (current.get_name(), arg.get_id().as_str()) {
+        (_, "access" | "accesses") => NamedKind::Access,
+        ("trust" | "rotate", "target") => NamedKind::Target,
+        _ => return None,
+    };
+    let mut value = |id: &str, name: &str| {
+        values
+            .remove(id)
+            .or_else(|| variable(name))
+            .filter(|value| !value.is_empty())
+    };
+    Some(Wanted {
+        kind,
+        typed: typed.to_owned(),
+        namespace: value("namespace", "KEYFERRY_NAMESPACE"),
+        kubeconfig: value("kubeconfig", "KEYFERRY_KUBECONFIG"),
+        context: value("context", "KEYFERRY_CONTEXT"),
+    })
+}
+
+/// Asks the hub; `None` if it does not answer.
+async fn listed(wanted: &Wanted) -> Option<Vec<String>> {
+    let hub = HubArgs {
+        kubeconfig: wanted.kubeconfig.as_ref().map(Into::into),
+        context: wanted.context.clone(),
+    };
+    let config = hub.access().config().await.ok()?;
+    let own_namespace = Namespace::new(config.default_namespace.as_str());
+    let client = HubClient::new(config).ok()?;
+    if wanted.kind == NamedKind::Target {
+        let names = target_names(&client).await.ok()?;
+        return Some(names.iter().map(ToString::to_string).collect());
+    }
+    if let Some((namespace, _)) = wanted.typed.split_once('/') {
+        let namespace = Namespace::new(namespace).ok()?;
+        let names = access_names(&client, Some(&namespace)).await.ok()?;
+        return Some(names.iter().map(ToString::to_string).collect());
+    }
+    if let Some(namespace) = &wanted.namespace {
+        let namespace = Namespace::new(namespace.as_str()).ok()?;
+        let names = access_names(&client, Some(&namespace)).await.ok()?;
+        return Some(names.iter().map(|access| access.name.to_string()).collect());
+    }
+    let names = match access_names(&client, None).await {
+        Ok(names) => names,
+        // A tenant may list the accesses of its own namespace only.
+        Err(_) => access_names(&client, Some(&own_namespace.ok()?))
+            .await
+            .ok()?,
+    };
+    Some(names.iter().map(ToString::to_string).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::{NamedKind, Wanted, wanted};
+    use crate::Cli;
+
+    fn of(words: &[&str]) -> Option<Wanted> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        wanted(&words, &Cli::command(), |name| {
+            (name == "KEYFERRY_CONTEXT").then(|| "of-variable".to_owned())
+        })
+    }
+
+    #[test]
+    fn accesses_and_targets_are_where_commands_take_them() {
+        for words in [
+            &["token", "ten"][..],
+            &["kubeconfig", "--exec", "ten"],
+            &["exec", "--server", "https://k", "ten"],
+            &["credential", "ten"],
+            &["agent", "tenant-a/one", "ten"],
+        ] {
+            let wanted = of(words);
+            assert!(
+                wanted.as_ref().is_some_and(|wanted| wanted.kind == NamedKind::Access
+                    && wanted.typed == "ten"),
+                "{words:?}: {wanted:?}"
+            );
+        }
+        for words in [
+            &["trust", ""][..],
+            &["keys", "rotate", "--target", ""],
+            &["keys", "rotate", "--target", "="],
+        ] {
+            let wanted = of(words);
+            assert!(
+                wanted.as_ref().is_some_and(
+                    |wanted| wanted.kind == NamedKind::Target && wanted.typed.is_empty()
+                ),
+                "{words:?}: {wanted:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_hub_is_that_of_the_typed_flags() {
+        let words = [
+            "token",
+            "-n",
+            "tenant-a",
+            "--kubeconfig",
+            "=",
+            "hub",
+            "--output=json",
+            "p",
+        ];
+        assert_eq!(
+            of(&words),
+            Some(Wanted {
+                kind: NamedKind::Access,
+                typed: "p".to_owned(),
+                namespace: Some("tenant-a".to_owned()),
+                kubeconfig: Some("hub".to_owned()),
+                context: Some("of-variable".to_owned()),
+            })
+        );
+    }
+
+    #[test]
+    fn no_hub_is_asked_for_other_words() {
+        for words in [
+            &[][..],
+            &[""],
+            &["tok"],
+            &["token", "--out"],
+            &["token", "-o", ""],
+            &["token", "tenant-a/prod", ""],
+            &["exec", "tenant-a/prod", "--", ""],
+            &["trust", "prod", ""],
+            &["lint", ""],
+            &["nothing", "a"],
+        ] {
+            assert_eq!(of(words), None, "{words:?}");
+        }
+    }
+}
