@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::client_config::Beside;
 use super::command_error::CommandError;
-use super::{HubArgs, SERVER, by_flag, ui};
+use super::{HubArgs, SERVER, by_flag, only_access, ui};
 
 /// Which access, and how to get at it.
 #[derive(Args)]
@@ -48,8 +48,9 @@ pub(super) struct MaybeNamedArgs {
 /// Which access.
 #[derive(Args)]
 pub(super) struct NamedArgs {
-    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME.
-    access: String,
+    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: the only one of the
+    /// namespace of -n, else of the hub's context].
+    access: Option<String>,
     /// Namespace on the hub: of the access.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
@@ -114,8 +115,20 @@ enum ExchangeRoute {
 }
 
 impl AccessArgs {
-    pub(super) fn source(&self) -> Result<Source, CommandError> {
-        let source = source(self.named.name()?, &self.server, self.config.as_ref())?;
+    pub(super) async fn source(&self) -> Result<Source, CommandError> {
+        let route = route(&self.server, self.config.as_ref())?;
+        let access = match self.named.name()? {
+            Some(access) => access,
+            None => {
+                only_access::find(
+                    self.named.namespace.as_deref(),
+                    self.config.as_deref(),
+                    &self.server.hub.access(),
+                )
+                .await?
+            }
+        };
+        let source = Source { access, route };
         source.note_hub_alone();
         Ok(source)
     }
@@ -128,18 +141,30 @@ impl AccessArgs {
                 "the exec plugin asks a server; give --server URL",
             ));
         }
-        Ok((self.named.name()?, &self.server))
+        let access = self.named.name()?.ok_or_else(|| {
+            CommandError::with_fix(
+                "no access is named",
+                "write NAMESPACE/NAME after kubeconfig",
+            )
+        })?;
+        Ok((access, &self.server))
     }
 }
 
-/// Chooses how to reach one access: by a configuration file, else by a server from the flags or
-/// from the user's own file, else by the objects of the hub.
+/// Chooses how to reach one access.
 pub(super) fn source(
     access: AccessName,
     server: &ServerArgs,
     config: Option<&PathBuf>,
 ) -> Result<Source, CommandError> {
-    let route = match config {
+    let route = route(server, config)?;
+    Ok(Source { access, route })
+}
+
+/// Chooses how to reach an access: by a configuration file, else by a server from the flags or from
+/// the user's own file, else by the objects of the hub.
+fn route(server: &ServerArgs, config: Option<&PathBuf>) -> Result<ExchangeRoute, CommandError> {
+    Ok(match config {
         Some(_) if by_flag(server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER") => {
             return Err(CommandError::with_fix(
                 "both --server and --config are given",
@@ -164,8 +189,7 @@ pub(super) fn source(
                 hub: server.hub.access(),
             }),
         },
-    };
-    Ok(Source { access, route })
+    })
 }
 
 impl ServerArgs {
@@ -221,8 +245,12 @@ impl MaybeNamedArgs {
 }
 
 impl NamedArgs {
-    pub(super) fn name(&self) -> Result<AccessName, CommandError> {
-        access_name(&self.access, self.namespace.as_deref())
+    /// Returns the access, if the arguments name one.
+    fn name(&self) -> Result<Option<AccessName>, CommandError> {
+        self.access
+            .as_deref()
+            .map(|access| access_name(access, self.namespace.as_deref()))
+            .transpose()
     }
 }
 
@@ -313,7 +341,7 @@ impl Source {
 }
 
 pub(super) async fn token(args: TokenArgs) -> ExitCode {
-    let source = match args.access.source() {
+    let source = match args.access.source().await {
         Ok(source) => source,
         Err(error) => return ui::command_failed(&error),
     };

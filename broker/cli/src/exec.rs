@@ -23,7 +23,7 @@ pub(super) struct ExecArgs {
 }
 
 pub(super) async fn run(args: ExecArgs) -> ExitCode {
-    let source = match args.access.source() {
+    let source = match args.access.source().await {
         Ok(source) => source,
         Err(error) => return ui::command_failed(&error),
     };

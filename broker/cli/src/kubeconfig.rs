@@ -34,7 +34,7 @@ pub(super) async fn run(args: KubeconfigArgs) -> ExitCode {
     if args.exec {
         return with_exec(&args).await;
     }
-    let source = match args.access.source() {
+    let source = match args.access.source().await {
         Ok(source) => source,
         Err(error) => return ui::command_failed(&error),
     };

@@ -29,6 +29,7 @@ mod minor;
 mod offboard;
 mod onboard;
 mod objects_argument;
+mod only_access;
 mod output_format;
 mod revoke;
 mod role_manifest;
@@ -204,13 +205,13 @@ pub fn main() -> ExitCode {
     if called == "kubectl_complete-keyferry" {
         return completion::answer_kubectl(std::env::args_os().skip(1), Cli::command());
     }
-    let mut command = help::presented(Cli::command());
     if std::env::args_os()
         .nth(1)
         .is_some_and(|first| first == completion::NAMES)
     {
         return completion::answer_names(std::env::args_os().skip(2), Cli::command());
     }
+    let mut command = help::presented(Cli::command());
     if called == "kubectl-keyferry" {
         command = command.bin_name("kubectl keyferry");
     }

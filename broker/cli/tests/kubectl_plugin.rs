@@ -42,17 +42,17 @@ fn text(bytes: &[u8]) -> String {
 fn as_a_plugin_it_speaks_of_itself_as_kubectl_does() {
     let help = text(&called("kubectl-keyferry", &["token", "--help"]).stdout);
     assert!(
-        help.contains("Usage: kubectl keyferry token [OPTIONS] <ACCESS>"),
+        help.contains("Usage: kubectl keyferry token [OPTIONS] [ACCESS]"),
         "{help}"
     );
-    let wrong = text(&called("kubectl-keyferry", &["token"]).stderr);
+    let wrong = text(&called("kubectl-keyferry", &["exec", "a/b"]).stderr);
     assert!(
-        wrong.contains("Usage: kubectl keyferry token <ACCESS>"),
+        wrong.contains("Usage: kubectl keyferry exec <ACCESS> -- <COMMAND>..."),
         "{wrong}"
     );
     let help = text(&called("keyferry", &["token", "--help"]).stdout);
     assert!(
-        help.contains("Usage: keyferry token [OPTIONS] <ACCESS>"),
+        help.contains("Usage: keyferry token [OPTIONS] [ACCESS]"),
         "{help}"
     );
     let explained = called("kubectl-keyferry", &["explain", "TargetNotGranted"]);
