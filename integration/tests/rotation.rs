@@ -21,6 +21,7 @@ pub(crate) mod long;
 mod managed_issuer;
 mod odd;
 mod on_hub;
+mod people;
 mod record;
 mod revoked;
 mod second_issuer;

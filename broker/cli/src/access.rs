@@ -14,6 +14,7 @@ use keyferry_client::direct::Direct;
 use keyferry_client::server::ServerAddress;
 use keyferry_client::{ClientError, UsableToken};
 use keyferry_core::received_kubeconfig::{self, ReceivedKubeconfig};
+use keyferry_hub::ports::HubError;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
@@ -379,6 +380,13 @@ pub(super) fn fix(error: &ClientError) -> Option<&'static str> {
         ClientError::Hub(_) => Some(
             "give --server URL, or a kubeconfig of the hub (--kubeconfig, KUBECONFIG) to work with \
              your own rights there",
+        ),
+        ClientError::HubCall {
+            error: HubError::Forbidden(_),
+            ..
+        } => Some(
+            "use a user of the hub with this right; token, kubeconfig and exec need none with \
+             --server URL, where Keyferry decides",
         ),
         ClientError::Objects(error) => error.problem.fix(),
         ClientError::StaleTarget(_) => {

@@ -231,3 +231,157 @@ fn a_forgotten_double_dash_is_named() {
         "{said}"
     );
 }
+
+/// Completion asks the hub. A hub that never answers, and one where nothing listens, cost little
+/// time and print nothing.
+#[test]
+fn completion_without_a_hub_is_silent_and_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dead, silent) = (folder.path().join("dead"), folder.path().join("silent"));
+    dead_hub(&dead, 1);
+    // The kernel accepts the connection, and nobody answers.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    dead_hub(&silent, listener.local_addr().unwrap().port());
+    let broken = folder.path().join("broken");
+    std::fs::write(&broken, "not: a: kubeconfig").unwrap();
+    for kubeconfig in [&dead, &silent, &broken, &folder.path().join("none")] {
+        let kubeconfig = kubeconfig.display().to_string();
+        #[allow(clippy::disallowed_methods, reason = "the real time counts")]
+        let started = std::time::Instant::now();
+        for words in [&["__names", "token", ""][..], &["__names", "trust", "p"]] {
+            let output = called_with("keyferry", words, &[("KUBECONFIG", &kubeconfig)]);
+            assert!(output.status.success(), "{kubeconfig}");
+            assert_eq!(
+                text(&output.stdout).trim().to_owned() + &text(&output.stderr),
+                "",
+                "{kubeconfig}"
+            );
+        }
+        let answer = called_with(
+            "kubectl_complete-keyferry",
+            &["token", ""],
+            &[("KUBECONFIG", &kubeconfig)],
+        );
+        assert_eq!(text(&answer.stdout), ":4\n", "{kubeconfig}");
+        assert!(started.elapsed() < std::time::Duration::from_secs(30));
+    }
+}
+
+/// Who gives the caller's token and forgets the server gets no token by other rights than meant.
+#[test]
+fn a_forgotten_server_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".kube")).unwrap();
+    dead_hub(&home.path().join(".kube/config"), 1);
+    let home = home.path().display().to_string();
+    for command in [
+        &["token", "a/b"][..],
+        &["kubeconfig", "a/b"],
+        &["exec", "a/b", "--", "true"],
+    ] {
+        for flag in [
+            ["--token-file", "/caller", "KEYFERRY_TOKEN_FILE"],
+            [
+                "--service-account",
+                "reconciler",
+                "KEYFERRY_SERVICE_ACCOUNT",
+            ],
+            [
+                "--certificate-authority",
+                "/ca.crt",
+                "KEYFERRY_CERTIFICATE_AUTHORITY",
+            ],
+            [
+                "--caller-audience",
+                "keyferry.dev",
+                "KEYFERRY_CALLER_AUDIENCE",
+            ],
+        ] {
+            let [flag, value, variable] = flag;
+            let (name, rest) = command.split_first().unwrap();
+            let by_flag = [&[*name, flag, value][..], rest].concat();
+            for output in [
+                called_with("keyferry", &by_flag, &[("HOME", &home)]),
+                called_with("keyferry", command, &[("HOME", &home), (variable, value)]),
+            ] {
+                let said = text(&output.stderr);
+                assert_eq!(output.status.code(), Some(1), "{flag}: {said}");
+                assert!(
+                    said.contains("for a Keyferry server are given, and no server")
+                        && said.contains("fix: give --server URL")
+                        && !said.contains("127.0.0.1"),
+                    "{flag}: {said}"
+                );
+            }
+        }
+    }
+}
+
+/// The hub's objects from standard input, and mistakes in them.
+#[test]
+fn objects_are_read_from_standard_input() {
+    use std::io::Write;
+    use std::process::Stdio;
+
+    let piped = |words: &[&str], input: &str| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_keyferry"))
+            .env_clear()
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The command may end before it has read everything.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        child.wait_with_output().unwrap()
+    };
+    let list = r#"{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"keyferry.dev/v1alpha1","kind":"TargetCluster",
+        "metadata":{"name":"prod","uid":"u","generation":1,"resourceVersion":"1","creationTimestamp":"2026-01-01T00:00:00Z"},
+        "spec":{"address":"https://prod.example.com:6443","audience":"https://prod.example.com","allow":[{"namespaces":["tenant-a"],"serviceAccounts":["reconciler"]}]},
+        "status":{"observedGeneration":1,"usernamePrefix":"hub:","issuer":"https://hub.example.com","clusterResourceNamespace":"keyferry-system",
+        "discoveryURL":"https://keys.example.com/.well-known/openid-configuration"}},
+        {"apiVersion":"keyferry.dev/v1alpha1","kind":"TargetAccess","metadata":{"name":"apps","namespace":"tenant-a","uid":"v","generation":1,"resourceVersion":"1","creationTimestamp":"2026-01-01T00:00:00Z"},
+        "spec":{"targetClusterRef":{"name":"prod"},"serviceAccountName":"reconciler"}}]}"#;
+    let targets = piped(&["targets", "-f", "-"], list);
+    let shown = text(&targets.stdout);
+    assert!(
+        targets.status.success()
+            && shown.contains("tenant-a")
+            && shown.contains("https://prod.example.com:6443"),
+        "{shown}{}",
+        text(&targets.stderr)
+    );
+    let trust = piped(&["trust", "prod", "-f", "-"], list);
+    let file = text(&trust.stdout);
+    assert!(
+        file.contains("https://hub.example.com")
+            && file.contains("system:serviceaccount:tenant-a:reconciler")
+            && file.contains("https://keys.example.com/.well-known/openid-configuration"),
+        "{file}{}",
+        text(&trust.stderr)
+    );
+    for (input, problem) in [
+        (String::new(), "it has no object"),
+        (
+            "kind: Secret\ndata: {a: hunter2}\n".to_owned(),
+            "is neither",
+        ),
+        (list.replace("\"generation\":1,", ""), "not read from a hub"),
+        (
+            list.replace("\"observedGeneration\":1", "\"observedGeneration\":2"),
+            "no TargetCluster has a status",
+        ),
+        ("x".repeat(9 << 20), "is longer than"),
+    ] {
+        let refused = piped(&["targets", "-f", "-"], &input);
+        let said = text(&refused.stderr);
+        assert!(
+            refused.status.code() == Some(1)
+                && refused.stdout.is_empty()
+                && said.contains(problem)
+                && !said.contains("hunter2"),
+            "{problem}: {said}"
+        );
+    }
+}

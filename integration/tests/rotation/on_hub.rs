@@ -13,6 +13,7 @@ use keyferry_integration::world::on_hub::{
 };
 use serde_json::{Value, json};
 
+use super::people::{commands_of_people, keeper_of_secrets};
 use super::stage::{Judge, hub_kids, kid, sign_anew};
 
 /// The TargetCluster and the tenant of each target.
@@ -74,6 +75,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
             "a rotation alone rewrites nothing early"
         );
     }
+    a_bad_witness_revokes_nothing(&world, &clean).await?;
     let (ok, said) = revoke(&world, &stolen, &files).await?;
     assert!(ok && !said.contains("NOT PROVEN"), "{said}");
     assert_eq!(
@@ -111,6 +113,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
     nowhere["address"] = json!("https://127.0.0.1:1");
     nowhere["audience"] = json!("https://nowhere.keyferry.test");
     world.put_target("nowhere", &nowhere).await?;
+    without_a_list_it_still_revokes(&world, &clean).await?;
     let (ok, said) = revoke(&world, &clean, &[]).await?;
     assert!(!ok, "{said}");
     for (target, tenant) in PLACES {
@@ -262,32 +265,88 @@ async fn the_other_commands_read_the_hub(world: &OnHub) -> TestResult {
         trust.contains("system:serviceaccount:tenant-a:reconciler"),
         "{trust}"
     );
+    commands_of_people(world, &trust, &listed).await
+}
+
+/// Witnesses that prove nothing end the command before anything is revoked. No file is named, so
+/// the targets are the hub's objects.
+async fn a_bad_witness_revokes_nothing(world: &OnHub, kid: &str) -> TestResult {
+    let folder = world.ground.folder();
+    let text = folder.join("no-jwt");
+    std::fs::write(&text, "hello")?;
+    let audience = "https://nobody.keyferry.test";
+    let token = world
+        .hub
+        .token_request("tenant-a", RECONCILER, &[audience], 7200)
+        .await?;
+    let elsewhere = folder.join("for-nobody");
+    std::fs::write(&elsewhere, token.token)?;
+    for (path, problem) in [
+        (&text, "it is not a JWT; nothing was revoked"),
+        (
+            &elsewhere,
+            "no target that trusts the hub has its audience; nothing was revoked",
+        ),
+        (&folder.join("none"), "reading the witness from"),
+    ] {
+        let (ok, said) = revoke(world, kid, &[path.display().to_string()]).await?;
+        assert!(!ok && said.contains(problem), "{said}");
+        assert!(!said.contains("revoked \""), "{said}");
+    }
+    assert_eq!(state(world, kid).await?, "active");
     Ok(())
 }
 
-async fn until_active(world: &OnHub, kid: &str) -> TestResult {
-    let (hub, limit) = (
-        world.hub.admin_kubeconfig().display().to_string(),
-        Instant::now() + Duration::from_secs(240),
+/// A user without rights on TargetClusters still revokes. The command says that nothing is proven.
+async fn without_a_list_it_still_revokes(world: &OnHub, kid: &str) -> TestResult {
+    let keeper = keeper_of_secrets(world).await?;
+    let hub = keeper.path().display().to_string();
+    let arguments = ["revoke", "--kid", kid, "--kubeconfig", &hub];
+    let answer = world.ground.binary().run(&arguments, &[]).await?;
+    let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert_eq!(answer.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("revoked {kid:?}: ")), "{said}");
+    let line = said
+        .lines()
+        .find(|line| line.starts_with("NOT PROVEN: targets: no target was asked: "))
+        .ok_or_else(|| said.clone())?;
+    assert!(
+        line.contains("listing the TargetClusters of the hub") && line.contains("--config FILE"),
+        "{line}"
     );
-    loop {
-        let answer = world
-            .ground
-            .binary()
-            .run(&["keys", "--kubeconfig", &hub, "-o", "json"], &[])
-            .await?;
-        let keys: Value = serde_json::from_slice(&answer.stdout)?;
-        let found = keys["keys"]
+    assert_eq!(state(world, kid).await?, "revoked");
+    Ok(())
+}
+
+/// The state of a key, as `keyferry keys` names it.
+async fn state(world: &OnHub, kid: &str) -> Result<String, TestError> {
+    let hub = world.hub.admin_kubeconfig().display().to_string();
+    let arguments = ["keys", "--kubeconfig", &hub, "-o", "json"];
+    let answer = world.ground.binary().run(&arguments, &[]).await?;
+    let keys: Value = serde_json::from_slice(&answer.stdout)?;
+    let of = |list: &str| {
+        keys[list]
             .as_array()
             .into_iter()
             .flatten()
-            .find(|key| key["kid"] == kid);
-        if found.is_some_and(|key| key["state"] == "active") {
-            return Ok(());
-        }
-        assert!(Instant::now() < limit, "{keys}");
+            .find(|key| key["kid"] == kid)
+    };
+    if of("revoked").is_some() {
+        return Ok("revoked".to_owned());
+    }
+    Ok(of("keys")
+        .and_then(|key| key["state"].as_str())
+        .unwrap_or_default()
+        .to_owned())
+}
+
+async fn until_active(world: &OnHub, kid: &str) -> TestResult {
+    let limit = Instant::now() + Duration::from_secs(240);
+    while state(world, kid).await? != "active" {
+        assert!(Instant::now() < limit, "{kid} is not active");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
+    Ok(())
 }
 
 async fn revoke(
