@@ -4,6 +4,7 @@
 mod cases;
 mod federation;
 mod identity;
+mod impersonation;
 mod starts;
 mod table;
 
@@ -26,5 +27,6 @@ pub(crate) fn suite() -> BoxedSuite {
             starts::what_users_hold,
         )
         .test_alone("whoami_and_can_i_at_a_target", identity::whoami_and_can_i)
+        .test_alone("constrained_impersonation", impersonation::constrained)
         .boxed()
 }

@@ -90,8 +90,10 @@ from_errors!(
     super::revoke::WitnessError,
     super::target_way::StartError,
     super::trust::CertificatesError,
+    super::trust::DiffError,
     super::trust::MergeError,
     super::trust::OidcFlagsError,
+    super::trust::OutputDirError,
     super::trust::DistributionError,
     super::verify::SubjectError,
 );

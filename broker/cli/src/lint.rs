@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use keyferry_api::foreign_text;
 use keyferry_client::doctor::published;
-use keyferry_kube_authn::Minor;
+use keyferry_kube_authn::Release;
 use keyferry_kube_authn::config::MAX_BYTES;
 use keyferry_kube_authn::lint::{self, Finding, Published, Severity};
 use serde_json::Value;
@@ -53,7 +53,7 @@ struct Linted<'a> {
 }
 
 pub(super) fn run(args: &LintArgs) -> ExitCode {
-    let minor = args.minor.minor();
+    let release = args.minor.release();
     let mut linted = Vec::new();
     for path in &args.files {
         // The library itself reports a file that is too large, so reading one byte beyond its limit
@@ -63,9 +63,9 @@ pub(super) fn run(args: &LintArgs) -> ExitCode {
                 Ok(published) => {
                     linted.push(Linted {
                         path,
-                        findings: lint::lint_published(
+                        findings: lint::lint_release(
                             &bytes,
-                            minor,
+                            release,
                             &args.own_issuers,
                             &published,
                         ),
@@ -79,7 +79,7 @@ pub(super) fn run(args: &LintArgs) -> ExitCode {
     let code = code(&linted);
     match args.output {
         LintOutput::Text => ui::finish_with(&text(&linted, args.minor), code),
-        LintOutput::Json => ui::finish_json(&json(&linted, minor), ExitCode::from(code)),
+        LintOutput::Json => ui::finish_json(&json(&linted, release), ExitCode::from(code)),
         LintOutput::Sarif => ui::finish_json(&sarif(&linted), ExitCode::from(code)),
     }
 }
@@ -89,7 +89,7 @@ fn published(args: &LintArgs, bytes: &[u8]) -> std::io::Result<Vec<Published>> {
     if !args.network {
         return Ok(Vec::new());
     }
-    let places = lint::places(bytes, args.minor.minor());
+    let places = lint::places(bytes, args.minor.release().nearest());
     Ok(tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
@@ -115,9 +115,11 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
     let mut lines = Vec::new();
     for Linted { path, findings } in linted {
         for finding in findings {
-            let line = finding
-                .line
-                .map_or_else(String::new, |line| format!("{line}:"));
+            let place: String = [finding.line, finding.column]
+                .into_iter()
+                .flatten()
+                .map(|number| format!("{number}:"))
+                .collect();
             let name = match finding.severity {
                 Severity::Error => "error",
                 Severity::Warning => "warning",
@@ -125,7 +127,7 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
             };
             lines.push(
                 format!(
-                    "{}:{line} {name} {} {}",
+                    "{}:{place} {name} {} {}",
                     path.display(),
                     finding.code,
                     ui::plain(&finding.path)
@@ -155,9 +157,9 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
     lines.join("\n")
 }
 
-fn json(linted: &[Linted<'_>], minor: Minor) -> Value {
+fn json(linted: &[Linted<'_>], release: Release) -> Value {
     let objects = linted.iter().map(|Linted { path, findings }| {
-        let mut object = lint::to_json(minor, findings);
+        let mut object = lint::to_json(release, findings);
         if let Some(members) = object.as_object_mut() {
             members.insert("file".to_owned(), path.display().to_string().into());
         }

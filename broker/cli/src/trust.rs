@@ -1,10 +1,12 @@
 //! `keyferry trust`: prints what a target needs to trust a hub: the AuthenticationConfiguration,
 //! where to put it, and RBAC.
 
+mod diff;
 mod distribution;
 mod inputs;
 mod merge;
 mod oidc_flags;
+mod output_dir;
 mod rbac;
 mod target_rules;
 
@@ -25,12 +27,16 @@ use keyferry_kube_authn::lint::{Severity, lint};
 use keyferry_kube_authn::validate::validate;
 use serde_json::Value;
 
+pub(crate) use self::diff::DiffError;
 pub(crate) use self::distribution::DistributionError;
+use self::distribution::OutputFile;
 pub(crate) use self::inputs::CertificatesError;
 use self::inputs::KnownHub;
 pub(crate) use self::merge::MergeError;
 use self::merge::MergeProblem;
 pub(crate) use self::oidc_flags::OidcFlagsError;
+pub(crate) use self::output_dir::OutputDirError;
+use self::rbac::RbacPart;
 use super::command_error::CommandError;
 use super::minor::MinorArgs;
 use super::{HubArgs, local_file, objects_argument, ui};
@@ -76,6 +82,24 @@ pub(super) struct TrustArgs {
     /// An AuthenticationConfiguration to add to, byte for byte as it is.
     #[arg(long, value_name = "FILE")]
     merge: Option<PathBuf>,
+    /// The target's present AuthenticationConfiguration: print how its entry of this hub differs from
+    /// what it should be. Exits with 1 if it differs.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "target",
+        conflicts_with_all = [
+            "merge", "from_oidc_flags", "bind", "flux_service_account", "format", "output_dir"
+        ]
+    )]
+    diff: Option<PathBuf>,
+    /// A folder for authentication.yaml, rbac.yaml and instructions.txt, which are then not printed.
+    /// It is created if missing. A file with other content is not replaced.
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Replace files of --output-dir that have other content.
+    #[arg(long, requires = "output_dir")]
+    force: bool,
     /// The --oidc-* flags of the target's kube-apiserver, as one text: an entry that maps every
     /// user as they do.
     #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
@@ -125,18 +149,40 @@ enum Format {
 }
 
 pub(super) async fn run(args: &TrustArgs) -> ExitCode {
-    let known = match known_hub(args).await {
+    let known = known_hub(args).await;
+    if let Some(path) = &args.diff {
+        let compared = known.and_then(|known| diff::of_file(args, known.as_ref(), path));
+        return match compared {
+            Ok(compared) => {
+                note(&compared.notes);
+                ui::finish_with(&ui::plain(&compared.text), u8::from(compared.differs))
+            }
+            // Exit code 1 says that the file differs, so a failure has another one.
+            Err(error) => ui::misuse(&error.problem, error.fix),
+        };
+    }
+    let known = match known {
         Ok(known) => known,
         Err(error) => return ui::command_failed(&error),
     };
     match print(args, known.as_ref()) {
         Ok(printed) => {
-            for note in &printed.notes {
-                ui::note(&format!("note: {note}"));
+            note(&printed.notes);
+            match &args.output_dir {
+                None => ui::finish(printed.text.trim_end()),
+                Some(folder) => match output_dir::write(folder, &printed.files, args.force) {
+                    Ok(lines) => ui::finish(&ui::plain(&lines.join("\n"))),
+                    Err(error) => ui::command_failed(&error.into()),
+                },
             }
-            ui::finish(printed.text.trim_end())
         }
         Err(error) => ui::command_failed(&error),
+    }
+}
+
+fn note(notes: &[String]) {
+    for note in notes {
+        ui::note(&format!("note: {note}"));
     }
 }
 
@@ -144,6 +190,8 @@ pub(super) async fn run(args: &TrustArgs) -> ExitCode {
 #[derive(Debug)]
 struct Printed {
     text: String,
+    /// The same in files, for --output-dir.
+    files: Vec<OutputFile>,
     notes: Vec<String>,
 }
 
@@ -237,16 +285,20 @@ pub(super) async fn for_target(
         max_lifetime: None,
         shape,
         merge: None,
+        diff: None,
+        output_dir: None,
+        force: false,
+        filename: None,
         from_oidc_flags: None,
         oidc_ca_file: None,
         hub,
     };
     let known = known_hub(&args).await?;
     let prepared = prepare(&args, known.as_ref())?;
-    let (format, minor) = (args.shape.format, args.shape.minor.minor());
+    let (format, minor) = (args.shape.format, args.shape.minor.known()?);
     Ok(TargetPart {
-        text: distribution::print(format, &prepared.file, &[], minor, false)?,
-        rbac: prepared.rbac,
+        text: distribution::render(format, &prepared.file, &[], minor, false)?.stream(),
+        rbac: rbac::applied(&prepared.rbac),
         notes: prepared.notes,
     })
 }
@@ -254,19 +306,23 @@ pub(super) async fn for_target(
 /// The file and the RBAC objects, before they are written in a form.
 struct Prepared {
     file: String,
-    rbac: Vec<Value>,
+    rbac: Vec<RbacPart>,
     notes: Vec<String>,
 }
 
 fn print(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Printed, CommandError> {
     let Prepared { file, rbac, notes } = prepare(args, known)?;
-    let (format, minor) = (args.shape.format, args.shape.minor.minor());
-    let text = distribution::print(format, &file, &rbac, minor, args.merge.is_some())?;
-    Ok(Printed { text, notes })
+    let (format, minor) = (args.shape.format, args.shape.minor.known()?);
+    let output = distribution::render(format, &file, &rbac, minor, args.merge.is_some())?;
+    Ok(Printed {
+        text: output.stream(),
+        files: output.files(),
+        notes,
+    })
 }
 
 fn prepare(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Prepared, CommandError> {
-    let minor = args.shape.minor.minor();
+    let minor = args.shape.minor.known()?;
     let mut notes = vec![format!("for {}", args.shape.minor.description())];
     let mut entries = Vec::new();
     let mut own_issuers = Vec::new();
@@ -283,10 +339,11 @@ fn prepare(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Prepared, Comma
         notes.extend(given.notes);
         own_issuers.extend(given.own_issuer);
         entries.push(given.rules.entry());
-        rbac = rbac::objects(
+        rbac = rbac::parts(
             &given.rules,
             args.shape.bind.as_deref(),
             args.shape.flux_service_account.as_ref(),
+            args.shape.minor.given().map(|_| minor),
         );
     }
     if rbac.is_empty() {

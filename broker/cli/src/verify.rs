@@ -101,6 +101,7 @@ pub(super) fn run(args: &VerifyArgs) -> ExitCode {
     }
     match answer(args) {
         Ok((report, about)) => {
+            let report = report.for_release(args.minor.release());
             let code = if report.problems.is_empty() {
                 code(report.verdict)
             } else {
@@ -147,7 +148,8 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
         keys: "no keys were given".to_owned(),
         compared: String::new(),
     };
-    let minor = args.minor.minor();
+    // For a newer release, the answer of the nearest one becomes a note.
+    let minor = args.minor.release().nearest();
     let now = args.at.unwrap_or_else(|| SystemClock::start().now().wall);
     let loaded = match config::load(&bytes, minor) {
         Ok(loaded) => loaded,

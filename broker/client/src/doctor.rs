@@ -7,12 +7,14 @@ pub mod fetch;
 pub mod flux;
 pub mod found_kubeconfig;
 pub mod identity;
+mod impersonation;
 pub mod inventory;
 pub mod listed;
 pub mod plan;
 pub mod published;
 pub mod start;
 pub mod target_calls;
+mod target_metrics;
 
 use std::path::PathBuf;
 
@@ -27,6 +29,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use self::fetch::Fetcher;
+use self::impersonation::ImpersonationQuestion;
 use self::plan::Plan;
 use self::target_calls::TargetCalls;
 
@@ -155,13 +158,22 @@ async fn ask_target(
         return;
     }
     if means.auth_config.is_some() {
-        target.active = calls.active_hashes().await;
+        target.active = calls.active_configuration().await;
     }
     let user = plan.impersonated_user();
+    let mut rights_unknown = None;
     if let Some((namespace, name)) = &plan.impersonate {
-        let attributes = json!({ "verb": "impersonate", "resource": "serviceaccounts", "namespace": namespace, "name": name });
-        target.impersonation = calls.allowed(&attributes, None).await;
-        if !matches!(target.impersonation, Asked::Yes(_)) {
+        let question = ImpersonationQuestion {
+            namespace,
+            name,
+            minor: means.minor.or(target.minor),
+            needs: &means.needs,
+            target_namespace: means.target_namespace.as_deref(),
+        };
+        let answer = question.ask(calls).await;
+        target.impersonation = answer.asked;
+        rights_unknown = answer.rights_unknown;
+        if !matches!(target.impersonation, Asked::Yes(_) | Asked::NothingYet(_)) {
             return;
         }
         if let (Identity::Known(answered), Some(wanted)) = (calls.who(user.as_deref()).await, &user)
@@ -172,13 +184,18 @@ async fn ask_target(
             return;
         }
     }
-    target.rights = calls
-        .rights(
-            &means.needs,
-            means.target_namespace.as_deref(),
-            user.as_deref(),
-        )
-        .await;
+    target.rights = match rights_unknown {
+        Some(why) => Asked::Unknown(why),
+        None => {
+            calls
+                .rights(
+                    &means.needs,
+                    means.target_namespace.as_deref(),
+                    user.as_deref(),
+                )
+                .await
+        }
+    };
     target.ping = calls.ping().await;
 }
 
@@ -199,7 +216,8 @@ async fn ask_as_admin(
         evidence.target.own_issuers.push(issuer.to_owned());
     }
     if let Ok(metrics) = client.get("/metrics", "text/plain").await {
-        evidence.target.active = Some(target_calls::hashes(&String::from_utf8_lossy(&metrics)));
+        let metrics = String::from_utf8_lossy(&metrics);
+        evidence.target.active = Some(target_metrics::active_configuration(&metrics));
     }
     if evidence.target.minor.is_none()
         && let Ok(version) = client.get_object::<Value>("/version", "version").await

@@ -198,9 +198,7 @@ pub async fn target_status(
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
-pub async fn target_statuses(
-    client: &HubClient,
-) -> Result<Vec<TargetClusterStatus>, ClientError> {
+pub async fn target_statuses(client: &HubClient) -> Result<Vec<TargetClusterStatus>, ClientError> {
     let targets = target_values(client).await?;
     Ok(targets
         .iter()

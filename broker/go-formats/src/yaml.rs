@@ -31,13 +31,22 @@ use crate::json::Json;
 pub struct Document {
     /// The document as JSON. An empty file is `null`.
     pub value: Json,
-    /// The line of every field, by its path, like `jwt[0].issuer.url`. Long paths are left out,
+    /// The position of every field, by its path, like `jwt[0].issuer.url`. Long paths are left out,
     /// because they name no field.
-    pub lines: BTreeMap<String, u64>,
+    pub positions: BTreeMap<String, Position>,
     /// The strict reader's error message, if a key is set twice in one map.
     pub duplicates: Option<String>,
     /// Whether anything follows the first document. The library does not read that.
     pub more: bool,
+}
+
+/// Where a field of a file starts: at its key, or at the item of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line, from 1.
+    pub line: u64,
+    /// The character within the line, from 1.
+    pub column: u64,
 }
 
 /// Why a file is not converted to JSON.
@@ -87,10 +96,10 @@ pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
     let mut parser = parser::Parser::new(bytes);
     let tree = parser.document()?;
     let decoded = decode::decode(&tree)?;
-    let (value, lines) = convert::convert(&decoded.value)?;
+    let (value, positions) = convert::convert(&decoded.value)?;
     Ok(Document {
         value,
-        lines,
+        positions,
         duplicates: decoded.duplicates,
         more: parser.has_more(),
     })

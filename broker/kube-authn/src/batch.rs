@@ -11,7 +11,7 @@ use crate::report::{Report, SCHEMA};
 use crate::token::{ServiceAccountToken, Token};
 use crate::validate::{self, Compiled};
 use crate::verify::{Keys, verify};
-use crate::{Code, Minor};
+use crate::{Code, Minor, Release};
 
 /// One case, as a line of the input gives it.
 #[derive(Debug, Clone, Deserialize)]
@@ -89,11 +89,11 @@ impl Batch {
             Ok(case) => case,
             Err(error) => return wrong(Value::Null, error.to_string()),
         };
-        let (minor, now) = match (
-            case.minor.parse::<Minor>(),
+        let (release, now) = match (
+            case.minor.parse::<Release>(),
             Timestamp::from_second(case.now),
         ) {
-            (Ok(minor), Ok(now)) => (minor, now),
+            (Ok(release), Ok(now)) => (release, now),
             (Err(error), _) => return wrong(case.id, error.to_string()),
             (_, Err(error)) => return wrong(case.id, error.to_string()),
         };
@@ -103,7 +103,8 @@ impl Batch {
                 "a case needs either token or serviceAccount".to_owned(),
             );
         }
-        let mut report = serde_json::to_value(self.report(&case, minor, now)).unwrap_or_default();
+        let report = self.report(&case, release.nearest(), now);
+        let mut report = serde_json::to_value(report.for_release(release)).unwrap_or_default();
         if let Some(members) = report.as_object_mut() {
             members.insert("id".to_owned(), case.id);
         }

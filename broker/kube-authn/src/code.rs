@@ -247,6 +247,8 @@ codes! {
     /// not use it.
     IssuerNotRead => "check the address and the cause in the message; the target may use another \
         network",
+    /// The target's release is newer than every release that is known here.
+    NewerRelease => "test it at the target, or use a newer Keyferry that knows the release",
 
     /// A prefix is empty, so the issuer can name any user or group, including system ones.
     EmptyPrefix => "write the hub's prefix, like `hub:`",
@@ -341,8 +343,8 @@ codes! {
     TokenRefused => "add --auth-config with the target's file, or --target-kubeconfig of a user \
         who may create tokenreviews there",
     /// The user may not impersonate the ServiceAccount that the object names.
-    ImpersonationDenied => "on the target, grant the user the verb impersonate on that \
-        ServiceAccount, or omit serviceAccountName",
+    ImpersonationDenied => "on the target, let the user impersonate that ServiceAccount, as \
+        keyferry trust TARGET --flux-service-account prints it, or omit serviceAccountName",
     /// A proxy drops the Impersonate headers, so the target answers as the user itself and not as
     /// the impersonated one.
     ImpersonationIgnored => "make every proxy on the way to the target pass the Impersonate-User \
@@ -370,6 +372,7 @@ impl Code {
             Self::ExpressionUndetermined,
             Self::NeedsNetwork,
             Self::IssuerNotRead,
+            Self::NewerRelease,
             Self::NotACase,
         ];
         undecided.contains(&self)

@@ -2,11 +2,13 @@
 
 mod document;
 mod fault;
+mod field_names;
 mod schema;
 mod typed;
 mod version;
 
-pub use fault::{LoadFault, Refusal, Undetermined};
+pub use fault::{FieldFault, LoadFault, Refusal, Undetermined};
+pub use keyferry_go_formats::yaml::Position;
 pub use schema::{
     Anonymous, AnonymousCondition, AuthenticationConfiguration, ClaimMappings, ClaimOrExpression,
     ClaimValidationRule, ExtraMapping, Issuer, JwtAuthenticator, PrefixedClaimOrExpression,
@@ -28,8 +30,8 @@ pub struct Loaded {
     pub configuration: AuthenticationConfiguration,
     /// The API version that the file is written in.
     pub version: ApiVersion,
-    /// The line of every field, by its path, like `jwt[0].issuer.url`.
-    pub lines: BTreeMap<String, u64>,
+    /// The position of every field, by its path, like `jwt[0].issuer.url`.
+    pub positions: BTreeMap<String, Position>,
     /// Whether more YAML documents follow, which the apiserver ignores.
     pub second_document: bool,
 }
@@ -42,23 +44,24 @@ pub fn load(bytes: &[u8], minor: Minor) -> Result<Loaded, LoadFault> {
     let document = document::read(bytes, minor)?;
     let version = version::find(&document.value, bytes, minor)?;
     let typed = typed::read(&document.value, version, minor)?;
-    let strict: Vec<(crate::Code, String)> = document
+    let mut fields: Vec<FieldFault> = document
         .duplicates
         .into_iter()
         .chain(typed.strict)
         .collect();
-    if let Some((code, _)) = strict.first() {
-        let texts: Vec<&str> = strict.iter().map(|(_, text)| text.as_str()).collect();
-        return Err(Refusal::exact(
-            *code,
-            format!("strict decoding error: {}", texts.join(", ")),
-        )
-        .into());
+    if let Some(first) = fields.first() {
+        let texts: Vec<&str> = fields.iter().map(|field| field.message.as_str()).collect();
+        let message = format!("strict decoding error: {}", texts.join(", "));
+        let refusal = Refusal::exact(first.code, message);
+        for field in &mut fields {
+            field.position = document.positions.get(&field.path).copied();
+        }
+        return Err(Refusal { fields, ..refusal }.into());
     }
     Ok(Loaded {
         configuration: typed.configuration,
         version,
-        lines: document.lines,
+        positions: document.positions,
         second_document: document.second_document,
     })
 }

@@ -14,14 +14,14 @@ mod target;
 mod token;
 
 pub use evidence::{
-    Asked, ConfigurationFile, Evidence, Fetched, FluxReady, HttpResponse, Identity,
-    MistakenBinding, Problem, Review, Target, TokenEvidence,
+    ActiveConfiguration, Asked, ConfigurationFile, Evidence, Fetched, FluxReady, HttpResponse,
+    Identity, MistakenBinding, Problem, Review, Target, TokenEvidence,
 };
 use keyferry_api::reason::Reason;
 pub use name::name_fault;
+use prediction::issuers_of;
 pub(crate) use prediction::well_known;
-pub use prediction::{Entry, Prediction, entry_for, predict};
-use prediction::{hash_of, issuers_of};
+pub use prediction::{Entry, Prediction, entry_for, hash_of, predict};
 pub use report::{Mode, Report, ReportedHop};
 use review::cause_of;
 use serde::{Serialize, Serializer};

@@ -49,8 +49,10 @@ mod certificate;
 mod code;
 pub mod config;
 pub mod doctor;
+pub mod impersonation;
 mod keys;
 pub mod lint;
+mod release;
 pub mod report;
 pub mod rights;
 pub mod token;
@@ -59,3 +61,4 @@ pub mod verify;
 
 pub use code::Code;
 pub use keyferry_cel_kubernetes::{Minor, UnknownMinor};
+pub use release::Release;

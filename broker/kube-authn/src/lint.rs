@@ -9,14 +9,15 @@ mod traps;
 pub use published::{Published, PublishedDocuments, jwks_uri, places};
 pub use sarif::sarif;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::config::{self, LoadFault};
+use crate::config::{self, LoadFault, Position, Refusal};
 use crate::validate::validate;
-use crate::{Code, Minor};
+use crate::{Code, Minor, Release};
 
 /// The version of the [`to_json`] format.
 const SCHEMA: &str = "keyferry.dev/trust-lint/v1";
@@ -44,10 +45,13 @@ pub struct Finding {
     /// The line of the field, or of the nearest one above it that exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
+    /// The column of the same, in characters from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u64>,
     /// What is wrong; for errors, in the apiserver's words.
     pub message: String,
     /// What to do.
-    pub fix: &'static str,
+    pub fix: Cow<'static, str>,
 }
 
 /// Checks a file for a target of that minor. `own_issuers` are the target's own ServiceAccount
@@ -66,15 +70,44 @@ pub fn lint_published(
     own_issuers: &[String],
     published: &[Published],
 ) -> Vec<Finding> {
+    findings(bytes, minor, own_issuers, published, Severity::Error)
+}
+
+/// Checks a file as [`lint_published`] does, for a release that may be newer than the known ones.
+/// What the newest known release would refuse is then only a warning. What gives rights away, or
+/// what is wrong with the issuers' documents, stays an error.
+#[must_use]
+pub fn lint_release(
+    bytes: &[u8],
+    release: Release,
+    own_issuers: &[String],
+    published: &[Published],
+) -> Vec<Finding> {
+    let minor = release.nearest();
+    let Some(undetermined) = release.undetermined() else {
+        return lint_published(bytes, minor, own_issuers, published);
+    };
+    let first = finding(
+        undetermined.code,
+        Severity::Warning,
+        "",
+        format!("{undetermined}; the other findings are those of {minor}"),
+    );
+    let known = findings(bytes, minor, own_issuers, published, Severity::Warning);
+    [first].into_iter().chain(known).collect()
+}
+
+/// Checks a file. What the apiserver would refuse has the severity `refusal`.
+fn findings(
+    bytes: &[u8],
+    minor: Minor,
+    own_issuers: &[String],
+    published: &[Published],
+    refusal: Severity,
+) -> Vec<Finding> {
     let loaded = match config::load(bytes, minor) {
         Ok(loaded) => loaded,
-        Err(LoadFault::Refused(refusal)) => {
-            let line = refusal.line;
-            return vec![Finding {
-                line,
-                ..finding(refusal.code, Severity::Error, "", refusal.message)
-            }];
-        }
+        Err(LoadFault::Refused(refused)) => return of_refusal(refused, refusal),
         Err(LoadFault::Undetermined(undetermined)) => {
             return vec![finding(
                 undetermined.code,
@@ -91,7 +124,7 @@ pub fn lint_published(
             invalid
                 .errors
                 .iter()
-                .map(|error| finding(error.code, Severity::Error, &error.path, error.to_string())),
+                .map(|error| finding(error.code, refusal, &error.path, error.to_string())),
         );
         findings.extend(invalid.undetermined.iter().map(|undetermined| {
             let path = undetermined
@@ -114,7 +147,7 @@ pub fn lint_published(
             findings
                 .iter_mut()
                 .filter(|finding| finding.path == path)
-                .for_each(|finding| finding.fix = PLACEHOLDER);
+                .for_each(|finding| finding.fix = PLACEHOLDER.into());
         }
     }
     if loaded.second_document {
@@ -138,12 +171,40 @@ pub fn lint_published(
         );
     }
     for finding in &mut findings {
-        finding.line = line_of(&loaded.lines, &finding.path);
+        let position = position_of(&loaded.positions, &finding.path);
+        finding.line = position.map(|position| position.line);
+        finding.column = position.map(|position| position.column);
     }
     findings.sort_by(|a, b| {
         (a.line, a.severity, &a.path, a.code).cmp(&(b.line, b.severity, &b.path, b.code))
     });
     findings
+}
+
+/// Returns a finding for each field that the strict decoder does not accept, or one for the file as
+/// a whole. The first has the apiserver's text, and the others their parts of it.
+fn of_refusal(refusal: Refusal, severity: Severity) -> Vec<Finding> {
+    if refusal.fields.is_empty() {
+        return vec![Finding {
+            line: refusal.line,
+            ..finding(refusal.code, severity, "", refusal.message)
+        }];
+    }
+    let mut whole = Some(refusal.message);
+    let fields = refusal.fields.into_iter().map(|field| Finding {
+        line: field.position.map(|position| position.line),
+        column: field.position.map(|position| position.column),
+        fix: field
+            .fix
+            .map_or_else(|| field.code.fix().into(), Cow::Owned),
+        ..finding(
+            field.code,
+            severity,
+            &field.path,
+            whole.take().unwrap_or(field.message),
+        )
+    });
+    fields.collect()
 }
 
 /// The fix for a certificate that still contains the example's placeholder.
@@ -162,17 +223,18 @@ fn finding(code: Code, severity: Severity, path: &str, message: impl Into<String
         severity,
         path: path.to_owned(),
         line: None,
+        column: None,
         message: message.into(),
-        fix: code.fix(),
+        fix: code.fix().into(),
     }
 }
 
-/// Returns the line of a field, or of the nearest one above it that exists.
-fn line_of(lines: &BTreeMap<String, u64>, path: &str) -> Option<u64> {
+/// Returns the position of a field, or of the nearest one above it that exists.
+fn position_of(positions: &BTreeMap<String, Position>, path: &str) -> Option<Position> {
     let mut path = path;
     while !path.is_empty() {
-        if let Some(line) = lines.get(path) {
-            return Some(*line);
+        if let Some(position) = positions.get(path) {
+            return Some(*position);
         }
         path = path
             .rfind(['.', '['])
@@ -184,8 +246,8 @@ fn line_of(lines: &BTreeMap<String, u64>, path: &str) -> Option<u64> {
 
 /// Returns the findings as JSON, in the format `keyferry.dev/trust-lint/v1`.
 #[must_use]
-pub fn to_json(minor: Minor, findings: &[Finding]) -> Value {
-    json!({"schema": SCHEMA, "minor": minor.to_string(), "findings": findings})
+pub fn to_json(release: Release, findings: &[Finding]) -> Value {
+    json!({"schema": SCHEMA, "minor": release.to_string(), "findings": findings})
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::config::{LoadFault, Refusal, Undetermined};
 use crate::doctor::Cause;
 use crate::validate::{Compiled, FieldError, Invalid};
 use crate::verify::{Outcome, SignatureCheck, Stage, Union, User, Verdict};
-use crate::{Code, Minor};
+use crate::{Code, Minor, Release};
 
 /// The version of the [`Report`] format. Fields may be added; existing ones keep their meaning.
 pub(crate) const SCHEMA: &str = "keyferry.dev/trust-report/v1";
@@ -218,6 +218,40 @@ impl Report {
             reason,
             errors,
             ..Self::new(minor, Answer::ConfigurationRefused)
+        }
+    }
+
+    /// Turns the report for the newest known release into the one for `release`. If that is newer,
+    /// nothing is decided, and the message says what the known release would do.
+    #[must_use]
+    pub fn for_release(self, release: Release) -> Self {
+        let Some(undetermined) = release.undetermined() else {
+            return self;
+        };
+        let would = match (&self.verdict, &self.user, &self.reason) {
+            (Answer::Accepted, Some(user), _) => {
+                format!("accept the token, as {:?}", user.username)
+            }
+            (Answer::ConfigurationRefused, _, Some(reason)) => {
+                format!("refuse the file: {}", reason.code)
+            }
+            (Answer::Rejected | Answer::Skipped, _, Some(reason)) => {
+                format!("refuse the token: {}", reason.code)
+            }
+            _ => "be undetermined too".to_owned(),
+        };
+        let message = format!("{}; {} would {would}", undetermined.reason, self.minor);
+        Self {
+            schema: SCHEMA,
+            minor: release.to_string(),
+            verdict: Answer::Undetermined,
+            reason: Some(Reason::own(undetermined.code, message)),
+            user: None,
+            signature: SignatureCheck::NotChecked,
+            assumed: Vec::new(),
+            errors: Vec::new(),
+            authenticators: Vec::new(),
+            problems: self.problems,
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// The verbs that kustomize-controller uses on an object: it reads it, applies it server-side
 /// (which creates a missing one), and prunes it.
-const VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
+pub const VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
 
 /// A resource type that the target serves, or that one of the objects defines.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -201,6 +201,7 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
         &report,
     ));
     wrong.extend(active(it).await?);
+    wrong.extend(not_reloaded(it).await?);
     wrong.extend(bound_as_the_targets_own(it).await?);
     conclude(wrong)
 }
@@ -272,7 +273,7 @@ async fn active(it: &Federation) -> Result<Vec<String>, TestError> {
         (
             format!("{}# another byte\n", it.configuration),
             "Warning",
-            "with another file",
+            "with another file: this file has the hash sha256:",
         ),
     ] {
         let file = it.file("in-force.yaml", &text)?.display().to_string();
@@ -304,6 +305,47 @@ async fn active(it: &Federation) -> Result<Vec<String>, TestError> {
             wrong.push(format!("{said}: {hop:#}"));
         }
     }
+    Ok(wrong)
+}
+
+/// A file that the target refuses to reload is not active. That takes no token to see.
+async fn not_reloaded(it: &Federation) -> Result<Vec<String>, TestError> {
+    let kubeconfig = it.target.admin_kubeconfig().display().to_string();
+    // Only a restart can change this section.
+    let refused = format!("{}anonymous:\n  enabled: true\n", it.configuration);
+    let mut wrong = Vec::new();
+    if it.target.set_authentication_config(&refused).await.is_ok() {
+        wrong.push("the target reloaded another anonymous section".to_owned());
+    }
+    for (text, code, said) in [
+        (&refused, 1, "; its last reload failed at 20"),
+        (
+            &it.configuration,
+            3,
+            "this file is active; there is no token",
+        ),
+    ] {
+        let file = it.file("not-reloaded.yaml", text)?.display().to_string();
+        let further = ["--auth-config", &file, "--target-kubeconfig", &kubeconfig];
+        let further = further.map(str::to_owned).to_vec();
+        let (found, report) = it
+            .doctor(&[it.target_flags(&it.target)?, further].concat(), "")
+            .await?;
+        let reason = report["broken"]["reason"].as_str();
+        let detail = report["hops"]
+            .as_array()
+            .and_then(|hops| hops.iter().find(|hop| hop["hop"] == HIDDEN))
+            .and_then(|hop| hop["detail"].as_str())
+            .unwrap_or_default();
+        let expected = (code == 1).then_some("ConfigurationNotActive");
+        if found != Some(code) || reason != expected || !detail.contains(said) {
+            wrong.push(format!("{said}: {found:?} {report:#}"));
+        }
+    }
+    it.target
+        .restart_with_authentication_config(&it.configuration)
+        .await?;
+    it.until_initialized().await?;
     Ok(wrong)
 }
 

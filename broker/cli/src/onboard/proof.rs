@@ -119,7 +119,9 @@ impl Proof {
             TokenSource::Secret(name) => from_secret(hub, namespace, name, None).await,
             TokenSource::ConfigMap(name) => from_config_map(hub, namespace, name).await,
         };
-        let mut plan = plan.admit(None, hub, Permission::default()).await;
+        let mut plan = plan
+            .admit(&self.direct.source, hub, Permission::default())
+            .await;
         let stated = self.target.clone().unwrap_or_default();
         let authority = stated
             .discovery_certificate_authority

@@ -194,7 +194,8 @@ async fn changed_target(
 /// The target's file admits ServiceAccounts by name, so a new one needs a new file.
 async fn show_new_file(args: &TenantArgs, tenant: &Tenant) -> Result<(), CommandError> {
     let client = args.hub.client().await?;
-    let release = listed_release(&args.hub.access(), args.config.as_deref(), &tenant.target).await;
+    let source = ConfigurationSource::named(args.config.clone());
+    let release = listed_release(&args.hub.access(), &source, &tenant.target).await;
     let mut shape = args.shape.clone();
     shape.minor = shape.minor.or(release);
     let part = trust::for_target(

@@ -3,6 +3,7 @@
 use keyferry_kube_authn::Minor;
 use serde_json::{Value, json};
 
+use super::rbac::{self, RbacPart};
 use super::{Format, indented};
 use crate::yaml_document::{YamlError, yaml_document};
 
@@ -23,10 +24,23 @@ pub(crate) enum DistributionError {
     Yaml(#[from] YamlError),
 }
 
+/// A file of `--output-dir`.
+#[derive(Debug)]
+pub(super) struct OutputFile {
+    pub(super) name: &'static str,
+    pub(super) text: String,
+}
+
+/// The name of the file with the RBAC objects.
+pub(super) const RBAC_FILE: &str = "rbac.yaml";
+const INSTRUCTIONS_FILE: &str = "instructions.txt";
+
 /// A part of the output: instructions, and a YAML document.
 struct OutputSection {
     about: Vec<String>,
     text: String,
+    /// The file of `--output-dir` that has the document alone, if there is one.
+    file: Option<&'static str>,
 }
 
 impl OutputSection {
@@ -34,24 +48,89 @@ impl OutputSection {
         Self {
             about: about.map(str::to_owned).to_vec(),
             text: text.into(),
+            file: None,
+        }
+    }
+
+    fn in_file(self, name: &'static str) -> Self {
+        Self {
+            file: Some(name),
+            ..self
         }
     }
 }
 
-/// Renders everything that the target needs, as one YAML stream with instructions as comments.
+/// Everything that the target needs.
+pub(super) struct TrustOutput {
+    sections: Vec<OutputSection>,
+    /// The AuthenticationConfiguration alone.
+    file: String,
+}
+
+impl TrustOutput {
+    /// Returns the output as one YAML stream with instructions as comments.
+    pub(super) fn stream(&self) -> String {
+        self.joined(|section| section.text.clone())
+    }
+
+    /// Returns the output as files: the AuthenticationConfiguration, the RBAC objects if there are
+    /// any, and the instructions.
+    pub(super) fn files(&self) -> Vec<OutputFile> {
+        let file = |name, text: &str| OutputFile {
+            name,
+            text: text.to_owned(),
+        };
+        let rbac = self
+            .sections
+            .iter()
+            .filter(|section| section.file == Some(RBAC_FILE))
+            .map(|section| file(RBAC_FILE, &section.text));
+        let instructions = self.joined(|section| match section.file {
+            Some(name) => format!("# The document is {name} in this folder.\n"),
+            None => section.text.clone(),
+        });
+        [file(FILE, &self.file)]
+            .into_iter()
+            .chain(rbac)
+            .chain([file(INSTRUCTIONS_FILE, &instructions)])
+            .collect()
+    }
+
+    /// Joins the sections, with their instructions as comments before each.
+    fn joined(&self, document: impl Fn(&OutputSection) -> String) -> String {
+        let last = self.sections.len();
+        let printed = self.sections.iter().enumerate().map(|(index, section)| {
+            let number = if last > 1 && !section.about.is_empty() {
+                format!("{}. ", index + 1)
+            } else {
+                String::new()
+            };
+            let about: String = section
+                .about
+                .iter()
+                .enumerate()
+                .map(|(line, text)| format!("# {}{text}\n", if line == 0 { &number } else { "" }))
+                .collect();
+            format!("{about}{}", document(section))
+        });
+        printed.collect::<Vec<_>>().join("---\n")
+    }
+}
+
+/// Renders everything that the target needs in the form of its distribution.
 ///
 /// # Errors
 /// [`DistributionError`].
-pub(super) fn print(
+pub(super) fn render(
     format: Format,
     file: &str,
-    rbac: &[Value],
+    rbac: &[RbacPart],
     minor: Minor,
     merged: bool,
-) -> Result<String, DistributionError> {
-    let mut parts = match format {
+) -> Result<TrustOutput, DistributionError> {
+    let mut sections = match format {
         // Prints only the file, so that the output can be redirected into it.
-        Format::Authn => vec![OutputSection::new([], file)],
+        Format::Authn => vec![OutputSection::new([], file).in_file(FILE)],
         Format::Kubeadm => kubeadm(file, minor)?,
         Format::K3s => rancher(file, "k3s")?,
         Format::Rke2 => rancher(file, "rke2")?,
@@ -61,29 +140,16 @@ pub(super) fn print(
         Format::Capi => vec![capi(file)?],
     };
     if !rbac.is_empty() {
-        let documents = rbac.iter().map(yaml_document);
-        let stream = documents.collect::<Result<Vec<_>, _>>()?.join("---\n");
-        parts.push(OutputSection::new(
+        let section = OutputSection::new(
             ["Apply this at the target with kubectl."],
-            stream,
-        ));
+            rbac::stream(rbac)?,
+        );
+        sections.push(section.in_file(RBAC_FILE));
     }
-    let last = parts.len();
-    let printed = parts.iter().enumerate().map(|(index, part)| {
-        let number = if last > 1 && !part.about.is_empty() {
-            format!("{}. ", index + 1)
-        } else {
-            String::new()
-        };
-        let about: String = part
-            .about
-            .iter()
-            .enumerate()
-            .map(|(line, text)| format!("# {}{text}\n", if line == 0 { &number } else { "" }))
-            .collect();
-        format!("{about}{}", part.text)
-    });
-    Ok(printed.collect::<Vec<_>>().join("---\n"))
+    Ok(TrustOutput {
+        sections,
+        file: file.to_owned(),
+    })
 }
 
 fn file_at(place: &str, file: &str) -> OutputSection {
@@ -95,6 +161,7 @@ fn file_at(place: &str, file: &str) -> OutputSection {
     OutputSection {
         about: vec![first, second.to_owned()],
         text: file.to_owned(),
+        file: Some(FILE),
     }
 }
 
@@ -168,6 +235,7 @@ fn rancher(file: &str, name: &str) -> Result<Vec<OutputSection>, YamlError> {
         OutputSection {
             about: vec![first],
             text: yaml_document(&drop_in)?,
+            file: None,
         },
     ])
 }
@@ -245,7 +313,8 @@ fn kind(file: &str) -> Result<Vec<OutputSection>, YamlError> {
         OutputSection::new(
             ["Write this document as ./keyferry/authentication.yaml, beside the file below."],
             file,
-        ),
+        )
+        .in_file(FILE),
         OutputSection::new(about, yaml_document(&cluster)?),
     ])
 }

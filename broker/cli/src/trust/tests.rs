@@ -17,7 +17,7 @@ struct Line {
     args: TrustArgs,
 }
 
-const HUB: [&str; 9] = [
+pub(super) const HUB: [&str; 9] = [
     "trust",
     "prod",
     "--issuer=https://hub.example.com",
@@ -260,21 +260,26 @@ fn what_would_open_the_target_is_refused() {
     );
 }
 
-#[test]
-fn flux_gets_what_it_needs_and_the_users_no_role() {
-    let text = printed(&[&HUB[..], &["--flux-service-account=apps/deployer"]].concat())
-        .unwrap()
-        .text;
-    let documents: Vec<serde_json::Value> = text
-        .split("---\n")
-        .map(|document| serde_saphyr::from_str(document).unwrap())
-        .collect();
-    let kinds: Vec<&str> = documents
+/// What is printed for Flux at a target of this release, as documents.
+fn for_flux(more: &[&str]) -> (String, Vec<serde_json::Value>) {
+    let line = [&HUB[..], &["--flux-service-account=apps/deployer"], more].concat();
+    let text = printed(&line).unwrap().text;
+    let documents = serde_saphyr::from_multiple(&text).unwrap();
+    (text, documents)
+}
+
+fn kinds(documents: &[serde_json::Value]) -> Vec<&str> {
+    documents
         .iter()
         .map(|document| document["kind"].as_str().unwrap())
-        .collect();
+        .collect()
+}
+
+#[test]
+fn flux_gets_what_it_needs_and_the_users_no_role() {
+    let (_, documents) = for_flux(&["--kubernetes=1.35"]);
     assert_eq!(
-        kinds,
+        kinds(&documents),
         [
             "AuthenticationConfiguration",
             "Namespace",
@@ -301,6 +306,96 @@ fn flux_gets_what_it_needs_and_the_users_no_role() {
         binding["subjects"],
         json!([{ "kind": "ServiceAccount", "namespace": "apps", "name": "deployer" }])
     );
+}
+
+#[test]
+fn from_1_36_flux_impersonates_by_the_constrained_right_alone() {
+    let (text, documents) = for_flux(&["--kubernetes=1.36"]);
+    assert_eq!(
+        kinds(&documents),
+        [
+            "AuthenticationConfiguration",
+            "Namespace",
+            "ServiceAccount",
+            "Role",
+            "RoleBinding",
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "ClusterRoleBinding"
+        ]
+    );
+    let role = &documents[3];
+    assert_eq!(role["metadata"]["namespace"], "apps");
+    assert_eq!(
+        role["rules"],
+        json!([{ "apiGroups": ["authentication.k8s.io"], "resources": ["serviceaccounts"],
+            "resourceNames": ["deployer"], "verbs": ["impersonate:serviceaccount"] }])
+    );
+    let on = documents[5]["rules"].as_array().unwrap();
+    assert_eq!(
+        (&on[0]["apiGroups"], &on[0]["resources"]),
+        (&json!(["*"]), &json!(["*"]))
+    );
+    for verb in ["get", "list", "watch", "create", "patch", "delete"] {
+        let verb = json!(format!("impersonate-on:serviceaccount:{verb}"));
+        assert!(on[0]["verbs"].as_array().unwrap().contains(&verb), "{verb}");
+    }
+    assert_eq!(on[1]["verbs"], json!(["impersonate-on:serviceaccount:get"]));
+    assert!(
+        on[1]["nonResourceURLs"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("/apis"))
+    );
+    for bound in [&documents[4], &documents[6]] {
+        let names: Vec<&str> = bound["subjects"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|subject| subject["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "hub:system:serviceaccount:tenant-a:reconciler",
+                "hub:system:serviceaccount:tenant-b:ci"
+            ]
+        );
+    }
+    // The legacy right is a comment, so that applying the stream does not grant it.
+    let verbs = |document: &serde_json::Value| document["rules"].to_string();
+    assert!(
+        documents
+            .iter()
+            .all(|document| !verbs(document).contains("\"impersonate\""))
+    );
+    assert!(text.contains("\n#       - impersonate\n"), "{text}");
+}
+
+#[test]
+fn for_an_unknown_release_both_rights_say_when_they_are_needed() {
+    let (text, documents) = for_flux(&[]);
+    let roles = kinds(&documents)
+        .iter()
+        .filter(|kind| **kind == "Role")
+        .count();
+    assert_eq!(roles, 2, "{text}");
+    for said in [
+        "# Kubernetes 1.36 and newer:",
+        "# Before 1.36",
+        "# Kubernetes before 1.36:",
+    ] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    let names: Vec<String> = documents
+        .iter()
+        .skip(1)
+        .map(|document| format!("{}/{}", document["kind"], document["metadata"]["name"]))
+        .collect();
+    let unique: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(unique.len(), names.len(), "{names:?}");
 }
 
 #[test]
@@ -334,6 +429,44 @@ fn forms_that_contain_the_file_as_text_keep_it_byte_for_byte() {
             assert_eq!(document.pointer(path).unwrap().as_str().unwrap(), file);
         }
     }
+}
+
+#[test]
+fn the_files_of_a_folder_have_what_the_screen_shows() {
+    for format in Format::value_variants() {
+        let name = format.to_possible_value().unwrap();
+        let flag = format!("--format={}", name.get_name());
+        let line = [&HUB[..], &[&flag]].concat();
+        let Printed { text, files, .. } = printed(&line).unwrap();
+        let names: Vec<&str> = files.iter().map(|file| file.name).collect();
+        assert_eq!(
+            names,
+            ["authentication.yaml", "rbac.yaml", "instructions.txt"]
+        );
+        assert_eq!(
+            files[0].text,
+            printed(&HUB[..8]).unwrap().text,
+            "{format:?}"
+        );
+        assert!(text.ends_with(&files[1].text), "{format:?}");
+        // Every line of the instructions is on the screen too, but those that name a file.
+        for line in files[2]
+            .text
+            .lines()
+            .filter(|line| !line.contains("in this folder"))
+        {
+            assert!(text.contains(line), "{format:?}: {line}");
+        }
+        assert!(
+            files[2].text.contains("Apply this at the target"),
+            "{format:?}"
+        );
+    }
+    let files = printed(&HUB[..8]).unwrap().files;
+    assert!(
+        !files.iter().any(|file| file.name == "rbac.yaml"),
+        "nothing was bound"
+    );
 }
 
 const OLD: &str = "# ours\napiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt: # people\n  - issuer:\n      url: \

@@ -322,6 +322,35 @@ fn a_name_that_is_not_the_hubs_is_a_problem_though_it_is_accepted() {
 }
 
 #[test]
+fn for_a_newer_release_it_is_undetermined_and_says_what_the_known_one_does() {
+    let account = [
+        "--service-account",
+        "tenant-a/reconciler",
+        "--issuer",
+        "https://hub",
+    ];
+    let (report, _) = ask(CONFIG, &account).unwrap();
+    let newer = report.for_release("1.38".parse().unwrap());
+    assert_eq!(code(newer.verdict), 3);
+    assert_eq!((newer.minor.as_str(), &newer.user), ("1.38", &None));
+    let reason = newer.reason.unwrap();
+    assert_eq!(reason.code, keyferry_kube_authn::Code::NewerRelease);
+    for part in [
+        "go-oidc v3",
+        "would accept the token, as \"hub:system:serviceaccount:tenant-a:reconciler\"",
+    ] {
+        assert!(reason.message.contains(part), "{part}: {}", reason.message);
+    }
+    let config = file(CONFIG);
+    let path = config.path().to_str().unwrap();
+    let line = ["verify", "--auth-config", path, "--kubernetes", "1.38"];
+    let args = Line::try_parse_from([&line[..], &account].concat())
+        .unwrap()
+        .args;
+    assert_eq!(run(&args), ExitCode::from(3));
+}
+
+#[test]
 fn a_token_of_another_issuer_shows_both_issuers() {
     let more = [
         "--service-account",

@@ -7,17 +7,17 @@ use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::connection_fault::Endpoint;
 use keyferry_hub::https_client::{HttpsClientBuilder, addresses_of, read_body};
 use keyferry_kube_authn::Minor;
-use keyferry_kube_authn::doctor::{Asked, Fetched, HttpResponse, Identity};
+use keyferry_kube_authn::doctor::{ActiveConfiguration, Asked, Fetched, HttpResponse, Identity};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use super::fetch::{ConnectionTo, bounded, exchange, fault};
+use super::target_metrics::active_configuration;
 use super::{DoctorError, TargetAddress};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The largest metrics response that is read: more than a large apiserver has.
 const MAX_METRICS_BYTES: usize = 128 << 20;
-const IN_FORCE: &str = "apiserver_authentication_config_controller_last_config_info{";
 
 /// A client for one target with an optional token.
 pub struct TargetCalls {
@@ -174,8 +174,25 @@ impl TargetCalls {
             name => format!(" {name}"),
         };
         let what = format!("{} {}{name}{place}", text("verb"), text("resource"));
+        self.access(
+            what,
+            &json!({ "resourceAttributes": attributes }),
+            impersonated,
+        )
+        .await
+    }
+
+    /// Asks by SelfSubjectAccessReview whether a verb is allowed on a path that is no resource.
+    pub async fn allowed_path(&self, verb: &str, path: &str) -> Asked {
+        let attributes = json!({ "verb": verb, "path": path });
+        let spec = json!({ "nonResourceAttributes": attributes });
+        self.access(format!("{verb} {path}"), &spec, None).await
+    }
+
+    /// Sends a SelfSubjectAccessReview. `what` describes it.
+    async fn access(&self, what: String, spec: &Value, impersonated: Option<&str>) -> Asked {
         let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": { "resourceAttributes": attributes },
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec,
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         match self.post_review(path, &review, impersonated).await {
@@ -267,8 +284,8 @@ impl TargetCalls {
         }
     }
 
-    /// Returns the hashes of the active configuration, if the bearer may read metrics.
-    pub async fn active_hashes(&self) -> Option<Vec<String>> {
+    /// Returns what the metrics show of the active configuration, if the bearer may read them.
+    pub async fn active_configuration(&self) -> Option<ActiveConfiguration> {
         let request = self.with_token(self.client.get(self.path("/metrics")), None);
         let mut response = request
             .send()
@@ -276,7 +293,7 @@ impl TargetCalls {
             .ok()
             .filter(|response| response.status().is_success())?;
         let text = read_body(&mut response, MAX_METRICS_BYTES).await.ok()?;
-        Some(hashes(&String::from_utf8_lossy(&text)))
+        Some(active_configuration(&String::from_utf8_lossy(&text)))
     }
 
     /// Posts a review and parses the response to it; a response that is not JSON reads as null.
@@ -323,19 +340,6 @@ impl TargetCalls {
     }
 }
 
-/// Returns the hashes of `last_config_info` from the metrics.
-pub(super) fn hashes(metrics: &str) -> Vec<String> {
-    let labels = metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix(IN_FORCE)?.split_once('}'))
-        .map(|(labels, _)| labels);
-    // The apiserver's own identity is in another label that ends in the same letters.
-    let values = labels
-        .flat_map(|labels| labels.split(','))
-        .filter_map(|label| label.strip_prefix("hash=\"")?.strip_suffix('"'));
-    values.map(str::to_owned).collect()
-}
-
 /// Parses the release from the response of /version.
 pub(crate) fn minor(version: &Value) -> Option<Minor> {
     version.get("gitVersion")?.as_str()?.parse().ok()
@@ -362,16 +366,8 @@ fn unexpected(fetched: Fetched) -> TargetCallError {
 
 #[cfg(test)]
 mod tests {
-    use super::{hashes, is_for_everybody};
+    use super::is_for_everybody;
     use serde_json::json;
-
-    #[test]
-    fn the_hash_is_found_among_the_metrics() {
-        let text = "# HELP \
-            x\napiserver_authentication_config_controller_last_config_info{apiserver_id_hash=\"sha256:aa\",hash=\"sha256:bb\"} 1\nother 2\n";
-        assert_eq!(hashes(text), ["sha256:bb"]);
-        assert!(hashes("").is_empty());
-    }
 
     #[test]
     fn everybody_may_review_themselves_and_that_is_no_right() {

@@ -1,7 +1,5 @@
 //! What a kubeconfig of a target lets Keyferry read of it.
 
-use std::path::Path;
-
 use keyferry_api::name::ObjectName;
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_hub::clock::SystemClock;
@@ -9,6 +7,7 @@ use keyferry_kube_authn::Minor;
 use serde_json::Value;
 
 use crate::checked_mint::issuer_of;
+use crate::configuration_source::ConfigurationSource;
 use crate::doctor::at_target;
 use crate::doctor::start::from_target;
 use crate::doctor::target_calls::{self, TargetCalls};
@@ -52,10 +51,10 @@ pub async fn read(access: &HubAccess) -> Result<TargetFacts, TargetFactsError> {
 /// Asks a listed target for its release, without credentials. `None` if it does not say.
 pub async fn listed_release(
     hub: &HubAccess,
-    config: Option<&Path>,
+    source: &ConfigurationSource,
     target: &ObjectName,
 ) -> Option<Minor> {
-    let address = from_target(target.as_str(), config, hub).await.target?;
+    let address = from_target(target.as_str(), source, hub).await.target?;
     let calls = TargetCalls::new(&address, None).await.ok()?;
     calls.greet(&SystemClock::start()).await.minor
 }

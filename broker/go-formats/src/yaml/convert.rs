@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use super::source::Mark;
 use super::value::{Content, Key, Map, Plain, Value, print_float, print_plain, shown};
-use super::{Fault, Limit};
+use super::{Fault, Limit, Position};
 use crate::json::Json;
 
-/// The longest path whose line is kept. The paths of fields are shorter.
+/// The longest path whose position is kept. The paths of fields are shorter.
 const MAX_PATH: usize = 256;
 
-/// Converts a document, and collects the lines of its fields.
-pub(super) fn convert(value: &Value) -> Result<(Json, BTreeMap<String, u64>), Fault> {
+/// Converts a document, and collects the positions of its fields.
+pub(super) fn convert(value: &Value) -> Result<(Json, BTreeMap<String, Position>), Fault> {
     let mut converter = Converter {
-        lines: BTreeMap::new(),
+        positions: BTreeMap::new(),
         path: String::new(),
         refused: Vec::new(),
         twice: false,
@@ -39,11 +40,11 @@ pub(super) fn convert(value: &Value) -> Result<(Json, BTreeMap<String, u64>), Fa
             "two keys of one map that are written differently and mean the same",
         )));
     }
-    Ok((json, converter.lines))
+    Ok((json, converter.positions))
 }
 
 struct Converter {
-    lines: BTreeMap<String, u64>,
+    positions: BTreeMap<String, Position>,
     path: String,
     /// Errors about keys that JSON cannot have, and whether each text is certain.
     refused: Vec<(String, bool)>,
@@ -63,7 +64,7 @@ impl Converter {
             Content::List(items) => {
                 let mut out = Vec::with_capacity(items.len());
                 for (index, item) in items.iter().enumerate() {
-                    out.push(self.at(&format!("[{index}]"), item.line, item));
+                    out.push(self.at(&format!("[{index}]"), item.start, item));
                 }
                 Json::List(out)
             }
@@ -73,7 +74,7 @@ impl Converter {
 
     fn map(&mut self, members: &Map) -> Json {
         let mut out: BTreeMap<String, Json> = BTreeMap::new();
-        for (key, (line, value)) in members {
+        for (key, (start, value)) in members {
             let Some(name) = self.name(key, value) else {
                 continue;
             };
@@ -82,24 +83,28 @@ impl Converter {
             } else {
                 format!(".{name}")
             };
-            let json = self.at(&step, *line, value);
+            let json = self.at(&step, *start, value);
             self.twice |= out.insert(name, json).is_some();
         }
         Json::Object(out.into_iter().collect())
     }
 
     /// Converts a value one step further down.
-    fn at(&mut self, step: &str, line: usize, value: &Value) -> Json {
+    fn at(&mut self, step: &str, start: Mark, value: &Value) -> Json {
         let length = self.path.len();
         if length + step.len() > MAX_PATH {
-            // A path of this length names no field, so its lines are not collected.
-            let lines = std::mem::take(&mut self.lines);
+            // A path of this length names no field, so its positions are not collected.
+            let positions = std::mem::take(&mut self.positions);
             let json = self.value(value);
-            self.lines = lines;
+            self.positions = positions;
             return json;
         }
         self.path.push_str(step);
-        self.lines.insert(self.path.clone(), line as u64 + 1);
+        let position = Position {
+            line: start.line as u64 + 1,
+            column: start.column as u64 + 1,
+        };
+        self.positions.insert(self.path.clone(), position);
         let json = self.value(value);
         self.path.truncate(length);
         json

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::parser::{Content as NodeContent, Id, MAX_NODES, Node, Tree};
 use super::resolve::{MERGE, resolve};
+use super::source::Mark;
 use super::value::{Content, Key, Map, Plain, Value, print_plain, shown};
 use super::{Fault, Limit};
 
@@ -26,7 +27,7 @@ pub(super) fn decode(tree: &Tree) -> Result<Decoded, Fault> {
     let Some(root) = tree.root else {
         return Ok(Decoded {
             value: Value {
-                line: 0,
+                start: Mark::default(),
                 content: Content::Plain(Plain::Null),
             },
             duplicates: None,
@@ -129,7 +130,7 @@ impl<'a> Decoder<'a> {
         };
         self.level -= 1;
         Ok(Value {
-            line: node.line,
+            start: node.start,
             content,
         })
     }
@@ -170,7 +171,7 @@ impl<'a> Decoder<'a> {
                 self.merge(*value, map)?;
                 continue;
             }
-            let line = self.node(*key)?.line;
+            let start = self.node(*key)?.start;
             let key = match self.value(*key)?.content {
                 Content::Plain(value) => Key {
                     value,
@@ -181,16 +182,16 @@ impl<'a> Decoder<'a> {
                     return Err(Fault::Refused {
                         message: format!("yaml: invalid map key: {shown}"),
                         exact,
-                        line: Some(line as u64 + 1),
+                        line: Some(start.line as u64 + 1),
                     });
                 }
             };
             self.keys += 1;
             let value = self.value(*value)?;
             if map.contains_key(&key) {
-                self.complain(value.line, &key)?;
+                self.complain(value.start.line, &key)?;
             }
-            map.insert(key, (line, value));
+            map.insert(key, (start, value));
         }
         Ok(())
     }

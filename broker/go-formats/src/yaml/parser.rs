@@ -13,10 +13,10 @@ pub(super) const MAX_NODES: usize = 100_000;
 /// The index of a node in its tree.
 pub(super) type Id = usize;
 
-/// A node, and the line that it starts at, from 0.
+/// A node, and where it starts.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) line: usize,
+    pub(super) start: Mark,
     pub(super) content: Content,
 }
 
@@ -213,18 +213,18 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn add(&mut self, line: usize, content: Content) -> Result<Id, Fault> {
+    fn add(&mut self, start: Mark, content: Content) -> Result<Id, Fault> {
         if self.tree.nodes.len() >= MAX_NODES {
             return Err(Fault::Undetermined(Limit::Size));
         }
-        self.tree.nodes.push(Node { line, content });
+        self.tree.nodes.push(Node { start, content });
         Ok(self.tree.nodes.len() - 1)
     }
 
     /// Adds the node for an omitted value.
     fn empty(&mut self, mark: Mark) -> Result<Id, Fault> {
         self.add(
-            mark.line,
+            mark,
             Content::Scalar(Scalar {
                 implicit: true,
                 ..Scalar::default()
@@ -275,7 +275,7 @@ impl<'a> Parser<'a> {
             return self.empty(start);
         };
         match self.anchors.get(&name).copied() {
-            Some(target) => self.add(start.line, Content::Alias { name, target }),
+            Some(target) => self.add(start, Content::Alias { name, target }),
             None => Err(Fault::refused(format!(
                 "unknown anchor '{name}' referenced"
             ))),
@@ -321,7 +321,7 @@ impl<'a> Parser<'a> {
                 tag,
             }),
         };
-        let id = self.add(start.line, empty)?;
+        let id = self.add(start, empty)?;
         // The anchor is set before the children are parsed, because they may be aliases of it.
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, id);
@@ -470,7 +470,7 @@ impl<'a> Parser<'a> {
     /// Parses a mapping of one member, as an item of a flow sequence.
     fn flow_pair(&mut self, inner: NodePosition, start: Mark) -> Result<Id, Fault> {
         self.scanner.skip();
-        let id = self.add(start.line, Content::Mapping(Vec::new()))?;
+        let id = self.add(start, Content::Mapping(Vec::new()))?;
         let inner = NodePosition {
             depth: inner.depth + 1,
             ..inner

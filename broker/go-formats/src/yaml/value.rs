@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::source::Mark;
 use crate::quote::quote;
 
 /// A scalar's value.
@@ -18,10 +19,10 @@ pub(super) enum Plain {
     Text(String),
 }
 
-/// A value and its line, from 0.
+/// A value and where it starts.
 #[derive(Debug, Clone)]
 pub(super) struct Value {
-    pub(super) line: usize,
+    pub(super) start: Mark,
     pub(super) content: Content,
 }
 
@@ -33,8 +34,8 @@ pub(super) enum Content {
     Map(Map),
 }
 
-/// The members of a map, with the lines of their keys.
-pub(super) type Map = BTreeMap<Key, (usize, Value)>;
+/// The members of a map, with the places of their keys.
+pub(super) type Map = BTreeMap<Key, (Mark, Value)>;
 
 /// A key as Go's maps compare keys: by type and value. No NaN equals another.
 #[derive(Debug, Clone)]

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use keyferry_go_formats::json::{Json, JsonFault, MAX_DEPTH};
-use keyferry_go_formats::yaml::{self, Fault, Limit};
+use keyferry_go_formats::yaml::{self, Fault, Limit, Position};
 
-use super::{LoadFault, MAX_BYTES, Refusal, Undetermined};
+use super::{FieldFault, LoadFault, MAX_BYTES, Refusal, Undetermined};
 use crate::{Code, Minor};
 
 /// The first document of a file.
 pub(super) struct Document {
     pub(super) value: Json,
-    /// The line of every field, by its path.
-    pub(super) lines: BTreeMap<String, u64>,
+    /// The position of every field, by its path.
+    pub(super) positions: BTreeMap<String, Position>,
     /// The strict error about the YAML: one text for all duplicate keys.
-    pub(super) duplicates: Option<(Code, String)>,
+    pub(super) duplicates: Option<FieldFault>,
     pub(super) second_document: bool,
 }
 
@@ -48,13 +48,13 @@ fn read_json(bytes: &[u8]) -> Result<Document, LoadFault> {
     if value.nests_below(MAX_DEPTH) {
         return Err(too_deep());
     }
-    // JSON is also YAML, so the YAML reader can give the lines.
-    let lines = yaml::read(bytes)
-        .map(|document| document.lines)
+    // JSON is also YAML, so the YAML reader can give the positions.
+    let positions = yaml::read(bytes)
+        .map(|document| document.positions)
         .unwrap_or_default();
     Ok(Document {
         value,
-        lines,
+        positions,
         duplicates: None,
         second_document: false,
     })
@@ -76,6 +76,7 @@ fn read_yaml(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
                 message,
                 exact,
                 line,
+                fields: Vec::new(),
             })
         }
         Fault::Undetermined(Limit::Depth) => too_deep(),
@@ -88,10 +89,13 @@ fn read_yaml(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
             Undetermined::new(Code::UnusualYaml, format!("the file has {what}")).into()
         }
     })?;
-    let duplicates = document.duplicates.map(|text| (Code::DuplicateField, text));
+    // The text names the line of each key. It is one error, and has no path.
+    let duplicates = document
+        .duplicates
+        .map(|text| FieldFault::new(Code::DuplicateField, String::new(), text));
     Ok(Document {
         value: document.value,
-        lines: document.lines,
+        positions: document.positions,
         duplicates,
         second_document: document.more,
     })

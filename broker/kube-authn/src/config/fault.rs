@@ -1,5 +1,7 @@
 //! The errors of loading a file.
 
+use keyferry_go_formats::yaml::Position;
+
 use crate::Code;
 
 /// Why the apiserver does not load a file, or why that is unknown.
@@ -25,6 +27,36 @@ pub struct Refusal {
     pub exact: bool,
     /// The line of the error, if known.
     pub line: Option<u64>,
+    /// The fields that a strict decoding error is about, in the order of its text.
+    pub fields: Vec<FieldFault>,
+}
+
+/// A field that the strict decoder does not accept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldFault {
+    /// The stable name of the error.
+    pub code: Code,
+    /// Its part of the apiserver's text.
+    pub message: String,
+    /// The field, like `jwt[0].prefix`; empty for the keys that YAML has twice, which are one
+    /// error.
+    pub path: String,
+    /// Where the field is, if known.
+    pub position: Option<Position>,
+    /// Where the field belongs, or which name it should have, if that can be guessed.
+    pub fix: Option<String>,
+}
+
+impl FieldFault {
+    pub(crate) fn new(code: Code, path: String, message: String) -> Self {
+        Self {
+            code,
+            message,
+            path,
+            position: None,
+            fix: None,
+        }
+    }
 }
 
 /// Something that cannot be decided offline.
@@ -45,6 +77,7 @@ impl Refusal {
             message: message.into(),
             exact: true,
             line: None,
+            fields: Vec::new(),
         }
     }
 
@@ -55,6 +88,7 @@ impl Refusal {
             message: message.into(),
             exact: false,
             line: None,
+            fields: Vec::new(),
         }
     }
 }

@@ -37,11 +37,13 @@ fn a_plain_file_is_loaded_with_its_lines() {
         "yes"
     );
     assert!(loaded.configuration.anonymous.as_ref().unwrap().enabled);
-    assert_eq!(loaded.lines.get("jwt[0].issuer.url"), Some(&5));
-    assert_eq!(
-        loaded.lines.get("jwt[0].claimMappings.groups.expression"),
-        Some(&11)
-    );
+    let position = |path: &str| {
+        let position = loaded.positions.get(path).unwrap();
+        (position.line, position.column)
+    };
+    assert_eq!(position("jwt[0].issuer.url"), (5, 5));
+    assert_eq!(position("jwt[0].claimMappings.groups.expression"), (11, 7));
+    assert_eq!(position("jwt[0].claimMappings.username.prefix"), (9, 28));
     assert!(!loaded.second_document);
 }
 
@@ -54,7 +56,10 @@ fn json_is_loaded_too() {
         (loaded.version, loaded.configuration.jwt.len()),
         (ApiVersion::V1, 1)
     );
-    assert_eq!(loaded.lines.get("jwt[0].issuer"), Some(&3));
+    assert_eq!(
+        loaded.positions.get("jwt[0].issuer"),
+        Some(&Position { line: 3, column: 9 })
+    );
 }
 
 #[test]

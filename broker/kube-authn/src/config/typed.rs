@@ -9,13 +9,13 @@ use super::schema::{
     ClaimValidationRule, ExtraMapping, Issuer, JwtAuthenticator, PrefixedClaimOrExpression,
     UserValidationRule,
 };
-use super::{ApiVersion, LoadFault, Refusal};
+use super::{ApiVersion, FieldFault, LoadFault, Refusal, field_names};
 use crate::{Code, Minor};
 
 /// A decoded object, and the strict errors about it.
 pub(super) struct Typed {
     pub(super) configuration: AuthenticationConfiguration,
-    pub(super) strict: Vec<(Code, String)>,
+    pub(super) strict: Vec<FieldFault>,
 }
 
 /// The number of strict errors that the apiserver keeps.
@@ -49,7 +49,7 @@ struct Decoder {
     /// The names of the enclosing fields, without indexes, as type errors name them.
     fields: Vec<&'static str>,
     mismatch: Option<String>,
-    strict: Vec<(Code, String)>,
+    strict: Vec<FieldFault>,
 }
 
 impl Decoder {
@@ -100,9 +100,16 @@ impl Decoder {
             format!("{}.{key}", self.path)
         };
         let message = format!("{what} {}", quote(&path));
-        if self.strict.len() < MAX_STRICT && !self.strict.iter().any(|(_, known)| *known == message)
+        if self.strict.len() < MAX_STRICT
+            && !self.strict.iter().any(|known| known.message == message)
         {
-            self.strict.push((code, message));
+            let fix = (code == Code::UnknownField)
+                .then(|| field_names::fix(&self.path, key, self.minor))
+                .flatten();
+            self.strict.push(FieldFault {
+                fix,
+                ..FieldFault::new(code, path, message)
+            });
         }
     }
 

@@ -107,6 +107,17 @@ pub enum Asked {
     Unknown(String),
 }
 
+/// What the target's metrics show of its configuration. One apiserver answers for all that share an
+/// address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ActiveConfiguration {
+    /// The hash of the loaded file. Empty if none is loaded, and before 1.34, which has no such
+    /// metric.
+    pub hashes: Vec<String>,
+    /// When the last reload failed, if none succeeded since.
+    pub reload_failed: Option<Timestamp>,
+}
+
 /// A binding at the target that names the hub's ServiceAccount by a wrong subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MistakenBinding {
@@ -136,8 +147,8 @@ pub struct Target {
     pub minor: Option<Minor>,
     /// The target's own ServiceAccount issuers, as far as they are known.
     pub own_issuers: Vec<String>,
-    /// The hashes of the active configuration, if the metrics could be read.
-    pub active: Option<Vec<String>>,
+    /// What the metrics show of the active configuration, if they could be read.
+    pub active: Option<ActiveConfiguration>,
     /// The result of a TokenReview, if one could be sent.
     pub review: Option<Review>,
     /// The target's response to the token's bearer.

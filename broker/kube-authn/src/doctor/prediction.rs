@@ -164,7 +164,7 @@ fn refused(invalid: &Invalid) -> Prediction {
 
 /// Returns the hash of a file in the form that the target's metrics show.
 #[must_use]
-pub(super) fn hash_of(bytes: &[u8]) -> String {
+pub fn hash_of(bytes: &[u8]) -> String {
     let hex: String = digest(&SHA256, bytes)
         .as_ref()
         .iter()

@@ -6,8 +6,8 @@ use super::{
     Asked, ConfigurationFile, Evidence, Fetched, Finding, Hop, Identity, Prediction, Review,
     Status, cause_of, hash_of, issuers_of, name_fault, predict,
 };
-use crate::Code;
 use crate::lint::{Severity, lint};
+use crate::{Code, Minor};
 
 /// Examines the file and the target's view of the keys, because one TokenReview shows both.
 pub(super) fn trust(evidence: &Evidence, seen: &ParsedToken) -> (Finding, Finding) {
@@ -69,6 +69,12 @@ fn by_review(words: &str, evidence: &Evidence, seen: &ParsedToken) -> (Finding, 
             );
         }
     }
+    // The target's own words are the cause. That it has another file explains them.
+    if let Some(file) = &evidence.configuration
+        && runs_with(file, evidence) == Some(false)
+    {
+        detail = format!("{detail}; {}", loaded_instead(file, evidence));
+    }
     (Finding::broken(Hop::Configuration, code, detail), unread())
 }
 
@@ -103,13 +109,17 @@ fn disagreement(code: Code, evidence: &Evidence, seen: &ParsedToken) -> Option<S
         "but the target refuses it"
     };
     Some(match runs_with(file, evidence) {
+        Some(false) => format!(
+            "the file accepts this token, {theirs}: the file is not active: {}",
+            loaded_instead(file, evidence)
+        ),
         Some(true) => {
             format!(
                 "the file accepts this token, {theirs}, although an apiserver there has loaded \
                  the file: other apiservers behind the same address may not have"
             )
         }
-        _ => format!(
+        None => format!(
             "the file accepts this token, {theirs}: the file is not active. Was kube-apiserver \
              restarted with --authentication-config and this file?"
         ),
@@ -151,13 +161,34 @@ fn jwks(evidence: &Evidence) -> Option<&[u8]> {
     }
 }
 
-/// Whether the target's metrics show this file's hash; `None` if they could not be read.
+/// The first release whose metrics show the hash of the loaded file.
+const SHOWS_HASH: Minor = Minor::V1_34;
+
+/// Whether the target's metrics show this file's hash; `None` if they cannot.
 fn runs_with(file: &ConfigurationFile, evidence: &Evidence) -> Option<bool> {
-    evidence
+    let active = evidence.target.active.as_ref()?;
+    let can_show = evidence
         .target
-        .active
-        .as_ref()
-        .map(|hashes| hashes.contains(&hash_of(&file.bytes)))
+        .minor
+        .is_some_and(|minor| minor >= SHOWS_HASH);
+    (can_show || !active.hashes.is_empty()).then(|| active.hashes.contains(&hash_of(&file.bytes)))
+}
+
+/// Describes the file that the target has loaded instead of this one.
+fn loaded_instead(file: &ConfigurationFile, evidence: &Evidence) -> String {
+    let active = evidence.target.active.clone().unwrap_or_default();
+    let loaded = if active.hashes.is_empty() {
+        "has loaded no file".to_owned()
+    } else {
+        format!("has loaded {}", active.hashes.join(", "))
+    };
+    let reload = active.reload_failed.map_or_else(String::new, |at| {
+        format!("; its last reload failed at {at}")
+    });
+    format!(
+        "this file has the hash {}, the target {loaded}{reload}",
+        hash_of(&file.bytes)
+    )
 }
 
 fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
@@ -170,8 +201,18 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
             Finding::open(hop, "add --auth-config or --target-kubeconfig")
         };
     };
+    let same = runs_with(file, evidence);
+    let instead = || loaded_instead(file, evidence);
     let Some(token) = &seen.token else {
-        return Finding::open(hop, "there is no token to check against the file");
+        // The hashes need no token, and a token may be what the admin waits for.
+        return match same {
+            Some(false) => Finding::broken(hop, Code::ConfigurationNotActive, instead()),
+            Some(true) => Finding::open(
+                hop,
+                "this file is active; there is no token to check against it",
+            ),
+            None => Finding::open(hop, "there is no token to check against the file"),
+        };
     };
     let Some(minor) = evidence.target.minor else {
         return Finding::open(
@@ -188,11 +229,10 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
         jwks(evidence),
         evidence.target_time(),
     );
-    let same = runs_with(file, evidence);
     let compared = match same {
-        Some(true) => "this file is active",
-        Some(false) => "another file is active",
-        None => "whether this file is active is unknown",
+        Some(true) => "this file is active".to_owned(),
+        Some(false) => format!("another file is active: {}", instead()),
+        None => "whether this file is active is unknown".to_owned(),
     };
     match (prediction, same, accepted) {
         (Prediction::Refused(code, words), ..) => {
@@ -201,12 +241,18 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
         (_, Some(false), true) => Finding::warning(
             hop,
             Code::ConfigurationNotActive,
-            "the target accepts the token, but with another file",
+            format!(
+                "the target accepts the token, but with another file: {}",
+                instead()
+            ),
         ),
         (_, Some(false), false) => Finding::broken(
             hop,
             Code::ConfigurationNotActive,
-            "the target's metrics show the hash of another file",
+            format!(
+                "the target's metrics show the hash of another file: {}",
+                instead()
+            ),
         ),
         (Prediction::Rejected(_, words), _, true) => {
             let detail = format!(

@@ -99,6 +99,13 @@ fn assert_undetermined(edit: impl FnOnce(&mut Evidence)) {
     );
 }
 
+fn loaded(hash: &str) -> ActiveConfiguration {
+    ActiveConfiguration {
+        hashes: vec![hash.to_owned()],
+        reload_failed: None,
+    }
+}
+
 fn refused(evidence: &mut Evidence) {
     evidence.target.identity = Identity::Refused;
 }
@@ -249,7 +256,7 @@ fn a_refusal_without_a_cause_is_undetermined() {
         e.target.active = e
             .configuration
             .as_ref()
-            .map(|file| vec![hash_of(&file.bytes)]);
+            .map(|file| loaded(&hash_of(&file.bytes)));
     });
     // The document's URL was not given, so its absence at the default URL proves nothing.
     assert_undetermined(|e| {
@@ -282,7 +289,7 @@ fn a_file_names_the_cause_of_a_refusal() {
             (
                 refused(e),
                 e.configuration = file(""),
-                e.target.active = Some(vec!["sha256:0".to_owned()]),
+                e.target.active = Some(loaded("sha256:0")),
             )
                 .2
         },
@@ -297,6 +304,64 @@ fn a_file_names_the_cause_of_a_refusal() {
         )
             .2
     });
+}
+
+#[test]
+fn the_hashes_decide_whether_a_file_is_active_and_are_shown() {
+    let detail = |edit: &dyn Fn(&mut Evidence)| {
+        let mut evidence = sound();
+        evidence.configuration = file("");
+        edit(&mut evidence);
+        let found = finding(&examine(&evidence), Hop::Configuration);
+        (found.status, found.cause, found.detail)
+    };
+    let ours = hash_of(&file("").unwrap().bytes);
+    let stale: Option<Cause> = Some(Code::ConfigurationNotActive.into());
+    let (status, cause, said) = detail(&|e| e.target.active = Some(loaded("sha256:0")));
+    assert_eq!((status, cause), (Status::Warning, stale));
+    assert!(said.contains(&ours) && said.contains("sha256:0"), "{said}");
+    let (.., said) = detail(&|e| {
+        e.target.active = Some(ActiveConfiguration {
+            reload_failed: Timestamp::from_second(NOW).ok(),
+            ..loaded("sha256:0")
+        });
+    });
+    assert!(said.contains("failed at 2027-01-15T08:00:00Z"), "{said}");
+    // No token is needed to compare the hashes.
+    let (status, cause, said) = detail(&|e| {
+        e.held = TokenEvidence::None;
+        e.target.active = Some(loaded("sha256:0"));
+        e.target.identity = Identity::NotAsked;
+    });
+    assert_eq!((status, cause), (Status::Broken, stale), "{said}");
+    let (status, _, said) = detail(&|e| {
+        e.held = TokenEvidence::None;
+        e.target.active = Some(loaded(&ours));
+        e.target.identity = Identity::NotAsked;
+    });
+    assert!(
+        status == Status::Undetermined && said.contains("this file is active"),
+        "{said}"
+    );
+    // Without a loaded file there is no hash. Before 1.34 there never is one.
+    let none = |e: &mut Evidence| e.target.active = Some(ActiveConfiguration::default());
+    let (status, cause, said) = detail(&none);
+    assert_eq!((status, cause), (Status::Warning, stale), "{said}");
+    assert!(said.contains("no file"), "{said}");
+    let (status, cause, said) = detail(&|e| {
+        none(e);
+        e.target.minor = Some(Minor::V1_33);
+    });
+    assert_eq!((status, cause), (Status::Well, None), "{said}");
+    // The target's own words are the cause, and the hashes stand beside them.
+    let (_, cause, said) = detail(&|e| {
+        refused(e);
+        e.target.active = Some(loaded("sha256:0"));
+        e.configuration = file("  claimValidationRules: [{expression: \"claims.sub == 'x'\"}]\n");
+        e.target.review = Some(Review::Refused("invalid bearer token".to_owned()));
+    });
+    assert_eq!(cause, Some(Code::IssuerDiffers.into()), "{said}");
+    assert!(said.contains("sha256:0"), "{said}");
 }
 
 #[test]

@@ -41,9 +41,13 @@ fn result(finding: &Finding, uri: &str, codes: &[Code]) -> Value {
         Severity::Warning => "warning",
         Severity::Note => "note",
     };
+    let mut region = json!({"startLine": finding.line.unwrap_or(1)});
+    if let Some(column) = finding.column {
+        region["startColumn"] = column.into();
+    }
     let mut location = json!({"physicalLocation": {
         "artifactLocation": {"uri": uri},
-        "region": {"startLine": finding.line.unwrap_or(1)},
+        "region": region,
     }});
     if let (Some(location), false) = (location.as_object_mut(), finding.path.is_empty()) {
         location.insert(

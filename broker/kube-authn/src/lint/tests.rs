@@ -112,6 +112,83 @@ fn a_file_that_is_not_loaded_has_one_finding() {
 }
 
 #[test]
+fn an_unknown_field_has_its_place_and_where_it_belongs() {
+    let text =
+        format!("{HEAD}- prefix: 'hub:'\n  issuer:\n    url: https://hub\n    audiencez: [a]\n");
+    let whole = "strict decoding error: unknown field \"jwt[0].issuer.audiencez\", unknown field \
+        \"jwt[0].prefix\"";
+    let found = lint(text.as_bytes(), Minor::V1_33, &[]);
+    let shown: Vec<_> = found
+        .iter()
+        .map(|finding| {
+            let place = (finding.line.unwrap(), finding.column.unwrap());
+            (finding.path.as_str(), place, finding.message.as_str())
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("jwt[0].issuer.audiencez", (7, 5), whole),
+            ("jwt[0].prefix", (4, 3), "unknown field \"jwt[0].prefix\"")
+        ]
+    );
+    assert_eq!(found[0].fix, "write audiences, or remove it");
+    assert!(
+        found[1]
+            .fix
+            .starts_with("write it as jwt[0].claimMappings.username.prefix"),
+        "{}",
+        found[1].fix
+    );
+    assert!(
+        found.iter().all(
+            |finding| finding.code == Code::UnknownField && finding.severity == Severity::Error
+        )
+    );
+    let sarif = sarif(&found, "a.yaml", "0.1.0");
+    let region = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"];
+    assert_eq!(*region, json!({"startLine": 7, "startColumn": 5}));
+    // Twice the same key is one error, whose text names the lines.
+    let twice = lint(format!("{HEAD}jwt: []\n").as_bytes(), Minor::V1_33, &[]);
+    assert_eq!(
+        (twice[0].code, twice[0].path.as_str(), twice[0].line),
+        (Code::DuplicateField, "", None)
+    );
+}
+
+#[test]
+fn for_a_newer_release_a_refusal_is_a_warning_and_a_danger_an_error() {
+    let found = |text: &str| lint_release(text.as_bytes(), Release::Newer(38), &[], &[]);
+    let unknown = found(&format!("{HEAD}- newField: 1\n"));
+    assert_eq!(
+        unknown
+            .iter()
+            .map(|finding| (finding.code, finding.severity))
+            .collect::<Vec<_>>(),
+        [
+            (Code::NewerRelease, Severity::Warning),
+            (Code::UnknownField, Severity::Warning)
+        ]
+    );
+    assert!(
+        unknown[0].message.contains("go-oidc v3"),
+        "{}",
+        unknown[0].message
+    );
+    let text = format!(
+        "{HEAD}{}",
+        entry("    username: {claim: sub, prefix: ''}\n")
+    );
+    assert!(
+        found(&text)
+            .iter()
+            .any(|finding| finding.code == Code::EmptyPrefix && finding.severity == Severity::Error)
+    );
+    let known = lint_release(text.as_bytes(), Release::Known(Minor::V1_33), &[], &[]);
+    assert_eq!(known, lint(text.as_bytes(), Minor::V1_33, &[]));
+}
+
+#[test]
 fn expressions_are_looked_at() {
     let text = format!(
         "{HEAD}{}",
@@ -138,7 +215,7 @@ fn findings_are_rendered() {
         Minor::V1_33,
         &[],
     );
-    let json = to_json(Minor::V1_33, &findings);
+    let json = to_json(Release::Known(Minor::V1_33), &findings);
     assert_eq!(json["schema"], SCHEMA);
     assert!(
         json["findings"]
