@@ -22,7 +22,7 @@ const ACCOUNT: &str = "reconciler";
 const AUDIENCE: &str = "https://targets.keyferry.test";
 
 pub(crate) fn suite() -> BoxedSuite {
-    Suite::new(start)
+    crate::impersonation::tests(Suite::new(start))
         .test("versions_answer_as_pinned", versions_answer_as_pinned)
         .test("the_hub_mints_by_token_request", the_hub_mints)
         .test("a_1_36_target_accepts_a_hub_token", |fleet| {

@@ -27,6 +27,7 @@ mod export;
 mod flux;
 mod hub_failures;
 mod identity;
+mod impersonation;
 mod install;
 mod lifecycle;
 mod rotation;

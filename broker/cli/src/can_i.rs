@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
-use keyferry_client::doctor::identity::{calls, ignored};
+use keyferry_client::doctor::identity::calls;
 use keyferry_client::doctor::plan::Plan;
-use keyferry_client::doctor::target_calls::TargetCalls;
-use keyferry_kube_authn::doctor::{Asked, Identity};
+use keyferry_client::doctor::target_calls::{AccessError, TargetCalls};
+use keyferry_kube_authn::Code;
 use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};
 use serde_json::{Value, json};
 
@@ -19,6 +19,8 @@ use super::role_manifest::{resource_name, with_bindings};
 use super::target_way::{StartArg, WayArgs, attributes};
 use super::{TARGET, ui};
 
+/// The reason if the target refuses the impersonation itself.
+const DENIED: Code = Code::ImpersonationDenied;
 /// The exit code if the target could not be asked.
 const UNDETERMINED: u8 = 3;
 /// The largest standard input that is read.
@@ -85,9 +87,7 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> 
     let calls = calls(&plan).await?;
     let user = user(&calls, &plan).await?;
     let wanted = attributes(&args.verb, resource, args.target_namespace.as_deref());
-    let asked = calls
-        .allowed(&wanted, plan.impersonated_user().as_deref())
-        .await;
+    let asked = calls.access(&wanted, plan.impersonate.as_ref()).await;
     let place = args
         .target_namespace
         .as_deref()
@@ -95,32 +95,41 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> 
     let (who, target) = (ui::plain(&user), plan.target_in_words());
     let (verb, resource) = (&args.verb, ui::plain(resource));
     let (word, code, detail) = match &asked {
-        Asked::Yes(_) => (
+        Ok(true) => (
             "yes",
             ExitCode::SUCCESS,
             format!("{who} may {verb} {resource} in {place} at {target}"),
         ),
-        Asked::No(_) => (
+        Ok(false) => (
             "no",
             ExitCode::FAILURE,
             format!("{who} may not {verb} {resource} in {place} at {target}"),
         ),
-        Asked::Unknown(why) => ("undetermined", ExitCode::from(UNDETERMINED), ui::plain(why)),
-        Asked::NotAsked | Asked::NothingYet(_) => {
-            ("undetermined", ExitCode::from(UNDETERMINED), String::new())
+        Err(AccessError::Impersonation(why)) => {
+            ("no", ExitCode::FAILURE, not_as(&user, &target, why))
         }
+        Err(AccessError::Unknown(why)) => (
+            "undetermined",
+            ExitCode::from(UNDETERMINED),
+            format!("{verb} {resource} in {place}: {}", ui::plain(why)),
+        ),
     };
+    let denied = matches!(asked, Err(AccessError::Impersonation(_))).then_some(DENIED);
     let text = match args.output {
         OutputFormat::Json => {
             let document = json!({
                 "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": (word != "yes").then_some(&detail), "user": user, "target": target,
+                "reason": denied.map(Code::name), "fix": denied.map(Code::fix),
             });
             document.to_string()
         }
         OutputFormat::Text => format!("{word}: {detail}"),
     };
     let printed = ui::result(&text);
-    if let (OutputFormat::Text, Asked::No(_)) = (args.output, &asked) {
+    if let (OutputFormat::Text, Some(code)) = (args.output, denied) {
+        ui::note(&format!("{}\nfix: {}", code.name(), code.fix()));
+    }
+    if let (OutputFormat::Text, Ok(false)) = (args.output, &asked) {
         let group = wanted["group"].as_str().unwrap_or_default();
         let role = role_for(
             args.target_namespace.as_deref(),
@@ -138,26 +147,34 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> 
     })
 }
 
-/// Returns the user name that the target applies: the bearer's, or that of the impersonated
-/// ServiceAccount.
+/// Says that the bearer may not act as the user.
+fn not_as(user: &str, target: &str, why: &str) -> String {
+    format!(
+        "the bearer of the token may not act as {} at {target}: {}",
+        ui::plain(user),
+        ui::plain(why)
+    )
+}
+
+/// Returns the user name that the target applies: the bearer's, or that of the impersonated user.
 async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, CommandError> {
-    let name = |answer: Result<Value, Identity>| {
-        answer
-            .ok()
-            .and_then(|user| user["username"].as_str().map(str::to_owned))
+    let Some(wanted) = &plan.impersonate else {
+        let user = calls.review(None).await.ok();
+        let name = user.as_ref().and_then(|user| user["username"].as_str());
+        return Ok(name.unwrap_or("the bearer of the token").to_owned());
     };
-    let bearer = || "the bearer of the token".to_owned();
-    let Some(wanted) = plan.impersonated_user() else {
-        return Ok(name(calls.review(None).await).unwrap_or_else(bearer));
-    };
-    match name(calls.review(Some(&wanted)).await).and_then(|answered| ignored(&wanted, &answered)) {
+    // A response without a user, such as that of another server, says nothing about impersonation.
+    let answered = calls.review(Some(wanted)).await.ok();
+    let answered = answered.filter(|answered| answered["username"].is_string());
+    match answered.and_then(|answered| wanted.ignored(&answered)) {
         Some(problem) => Err(CommandError::new(format!(
-            "asking as {wanted}: {}: {}; fix: {}",
+            "asking as {}: {}: {}; fix: {}",
+            wanted.name,
             problem.cause.name(),
             problem.detail,
             problem.cause.fix()
         ))),
-        None => Ok(wanted),
+        None => Ok(wanted.name.clone()),
     }
 }
 
@@ -200,8 +217,7 @@ async fn can_apply(
     let calls = calls(&plan).await?;
     let user = user(&calls, &plan).await?;
     let place = args.target_namespace.as_deref().unwrap_or("default");
-    let mut applied =
-        apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;
+    let mut applied = apply::ask(&calls, &objects, place, plan.impersonate.as_ref()).await;
     // A kustomization's objects are unknown until it is built.
     let not_built = |file: &std::path::PathBuf| {
         format!(
@@ -211,6 +227,7 @@ async fn can_apply(
     };
     applied.unknown.extend(unbuilt.iter().map(not_built));
     let code = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
+        _ if applied.denied.is_some() => ExitCode::FAILURE,
         (false, _) => ExitCode::FAILURE,
         (true, false) => ExitCode::from(UNDETERMINED),
         (true, true) => ExitCode::SUCCESS,
@@ -246,6 +263,7 @@ fn document(applied: &Applied, user: &str) -> Value {
         needs.iter().map(row).collect::<Vec<_>>()
     };
     let answer = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
+        _ if applied.denied.is_some() => "no",
         (false, _) => "no",
         (true, false) => "undetermined",
         (true, true) => "yes",
@@ -255,12 +273,18 @@ fn document(applied: &Applied, user: &str) -> Value {
     json!({
         "schema": "keyferry.dev/can-i-apply/v1", "answer": answer, "allowed": rows(&applied.allowed), "missing": rows(&applied.missing),
         "undetermined": applied.unknown, "roles": roles, "bindings": bindings, "user": user,
+        "detail": applied.denied, "reason": applied.denied.as_ref().map(|_| DENIED.name()),
+        "fix": applied.denied.as_ref().map(|_| DENIED.fix()),
     })
 }
 
 fn text(applied: &Applied, user: &str, target: &str) -> String {
     for why in &applied.unknown {
         ui::note(&format!("undetermined: {}", why));
+    }
+    if let Some(why) = &applied.denied {
+        ui::note(&format!("{}\nfix: {}", DENIED.name(), DENIED.fix()));
+        return format!("no: {}", not_as(user, target, why));
     }
     if applied.missing.is_empty() {
         let word = if applied.unknown.is_empty() {

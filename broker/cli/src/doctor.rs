@@ -85,7 +85,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
             .collect::<Result<_, _>>()?,
         target_namespace: args.target_namespace.clone(),
     };
-    let acts_as = plan.impersonated_user();
+    let acts_as = plan.impersonate.as_ref().map(|user| user.name.clone());
     let evidence = gather(plan, &means).await?;
     let mut report = Report::of(&start, modes, &examine(&evidence));
     report.next = next::commands(&report, args.auth_config.as_deref());

@@ -19,6 +19,7 @@ mod exec;
 mod explain;
 mod export;
 mod help;
+mod impersonation_args;
 mod import;
 mod keys;
 mod kubeconfig;

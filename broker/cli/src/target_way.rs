@@ -20,8 +20,9 @@ use keyferry_kube_authn::doctor::TokenEvidence;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
-use super::access::{ServerArgs, source, with_slash};
+use super::access::{ServerArgs, source};
 use super::command_error::CommandError;
+use super::impersonation_args::ImpersonationArgs;
 use super::{TARGET, by_flag, objects_argument};
 
 /// The largest file that is read: a token, a CA bundle or a configuration is smaller.
@@ -157,10 +158,8 @@ pub(super) struct WayArgs {
     /// listed TargetCluster.
     #[arg(long, help_heading = TARGET)]
     allow_unlisted_target: bool,
-    /// The ServiceAccount that Flux impersonates at the target, as NAMESPACE/NAME or
-    /// system:serviceaccount:NAMESPACE:NAME.
-    #[arg(long = "as", value_name = "USER", help_heading = TARGET)]
-    impersonate: Option<String>,
+    #[command(flatten)]
+    impersonation: ImpersonationArgs,
     /// Which server an access's kubeconfig is fetched from, in the place of --config, and as whom.
     #[command(flatten)]
     server: ServerArgs,
@@ -230,16 +229,7 @@ impl WayArgs {
             plan.held = TokenEvidence::Token(file(path)?.trim_ascii().to_vec());
             plan.to_issue = None;
         }
-        if let Some(user) = &self.impersonate {
-            let short = with_slash(user.strip_prefix("system:serviceaccount:").unwrap_or(user));
-            let account = super::trust::service_account(&short);
-            let account = account.map_err(|error| {
-                CommandError::new(format!(
-                    "reading --as: {error}; write NAMESPACE/NAME of a ServiceAccount"
-                ))
-            })?;
-            plan.impersonate = Some((account.namespace.to_string(), account.name.to_string()));
-        }
+        plan.impersonate = self.impersonation.user()?.or(plan.impersonate);
         let permission = Permission {
             unlisted_target: self.allow_unlisted_target,
             audience: self.audience.is_some(),

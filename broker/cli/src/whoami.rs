@@ -48,6 +48,7 @@ fn document(answered: &Answered) -> Value {
     let refused = |identity: &Identity| match identity {
         Identity::Refused => json!({ "refused": true }),
         Identity::Known(_) => json!({ "known": true }),
+        Identity::Forbidden(_) => json!({ "forbidden": true }),
         Identity::Failed(how) => json!({ "failed": how }),
         Identity::NotAsked => Value::Null,
     };

@@ -7,6 +7,7 @@ pub mod fetch;
 pub mod flux;
 pub mod found_kubeconfig;
 pub mod identity;
+pub mod impersonated_user;
 mod impersonation;
 pub mod inventory;
 pub mod listed;
@@ -160,25 +161,40 @@ async fn ask_target(
     if means.auth_config.is_some() {
         target.active = calls.active_configuration().await;
     }
-    let user = plan.impersonated_user();
+    let user = plan.impersonate.as_ref();
     let mut rights_unknown = None;
-    if let Some((namespace, name)) = &plan.impersonate {
-        let question = ImpersonationQuestion {
-            namespace,
-            name,
-            minor: means.minor.or(target.minor),
-            needs: &means.needs,
-            target_namespace: means.target_namespace.as_deref(),
-        };
-        let answer = question.ask(calls).await;
-        target.impersonation = answer.asked;
-        rights_unknown = answer.rights_unknown;
+    if let Some(wanted) = user {
+        match wanted.account() {
+            Some((namespace, name)) => {
+                let question = ImpersonationQuestion {
+                    namespace,
+                    name,
+                    minor: means.minor.or(target.minor),
+                    needs: &means.needs,
+                    target_namespace: means.target_namespace.as_deref(),
+                };
+                let answer = question.ask(calls).await;
+                target.impersonation = answer.asked;
+                rights_unknown = answer.rights_unknown;
+            }
+            None => {
+                let [legacy, constrained] = wanted.rights();
+                target.impersonation = calls.allowed(&legacy, None).await;
+                if !matches!(target.impersonation, Asked::Yes(_)) {
+                    // From 1.36 on, a narrower right is enough.
+                    let narrow = calls.allowed(&constrained, None).await;
+                    if matches!(narrow, Asked::Yes(_)) {
+                        target.impersonation = narrow;
+                    }
+                }
+            }
+        }
         if !matches!(target.impersonation, Asked::Yes(_) | Asked::NothingYet(_)) {
             return;
         }
-        if let (Identity::Known(answered), Some(wanted)) = (calls.who(user.as_deref()).await, &user)
+        if let Identity::Known(answered) = calls.who(user).await
             && !answered.is_empty()
-            && answered != *wanted
+            && answered != wanted.name
         {
             target.impersonation_ignored = Some(answered);
             return;
@@ -188,11 +204,7 @@ async fn ask_target(
         Some(why) => Asked::Unknown(why),
         None => {
             calls
-                .rights(
-                    &means.needs,
-                    means.target_namespace.as_deref(),
-                    user.as_deref(),
-                )
+                .rights(&means.needs, means.target_namespace.as_deref(), user)
                 .await
         }
     };

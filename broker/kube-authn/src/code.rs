@@ -342,13 +342,13 @@ codes! {
     /// The target refuses the token and does not say why.
     TokenRefused => "add --auth-config with the target's file, or --target-kubeconfig of a user \
         who may create tokenreviews there",
-    /// The user may not impersonate the ServiceAccount that the object names.
-    ImpersonationDenied => "on the target, let the user impersonate that ServiceAccount, as \
-        keyferry trust TARGET --flux-service-account prints it, or omit serviceAccountName",
-    /// A proxy drops the Impersonate headers, so the target answers as the user itself and not as
-    /// the impersonated one.
-    ImpersonationIgnored => "make every proxy on the way to the target pass the Impersonate-User \
-        header; without it, the target applies the rights of the wrong user",
+    /// The user may not impersonate the user that --as or the object names.
+    ImpersonationDenied => "on the target, let the user impersonate that user, as keyferry trust \
+        TARGET --flux-service-account prints it for a ServiceAccount, or omit serviceAccountName",
+    /// A proxy drops the Impersonate headers, or one of them, so the target answers as another user
+    /// than the impersonated one.
+    ImpersonationIgnored => "make every proxy on the way to the target pass all Impersonate \
+        headers; without them, the target applies the rights of the wrong user",
     /// The target knows the user, but the user has no rights there.
     NoRights => "on the target, bind a Role or ClusterRole to a subject of kind User with exactly \
         this name; kind ServiceAccount names the target's own accounts",

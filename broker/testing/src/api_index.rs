@@ -16,13 +16,17 @@ pub(super) struct ApiResource {
     pub(super) verbs: &'static [&'static str],
 }
 
-/// Routes for `/version`, `/readyz` and the discovery documents of `resources`.
-pub(super) fn routes<S>(resources: &'static [ApiResource]) -> Router<S>
+/// The newest release that the embedded servers behave like, as `1.<minor>`.
+pub(super) const NEWEST_MINOR: u16 = 36;
+
+/// Routes for `/version` of release 1.`minor`, `/readyz` and the discovery documents of
+/// `resources`.
+pub(super) fn routes<S>(resources: &'static [ApiResource], minor: u16) -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
 {
     let mut router = Router::new()
-        .route("/version", get(async || Json(version())))
+        .route("/version", get(move || async move { Json(version(minor)) }))
         .route("/readyz", get(async || "ok"))
         .route("/api", get(async || Json(core_versions())))
         .route("/apis", get(move || async { Json(groups(resources)) }));
@@ -46,11 +50,11 @@ where
     router
 }
 
-fn version() -> Value {
+fn version(minor: u16) -> Value {
     json!({
         "major": "1",
-        "minor": "36",
-        "gitVersion": "v1.36.0+keyferry-embedded",
+        "minor": minor.to_string(),
+        "gitVersion": format!("v1.{minor}.0+keyferry-embedded"),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "2026-01-01T00:00:00Z",

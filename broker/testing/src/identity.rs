@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::http::{HeaderMap, header};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Extra key under which an apiserver names the token (`JTI=<jti>`).
 pub(super) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
@@ -11,14 +11,20 @@ pub(super) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-
 pub(super) const AUTHENTICATED: &str = "system:authenticated";
 
 /// `UserInfo` of authentication.k8s.io/v1.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct UserInfo {
-    pub(super) username: String,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct UserInfo {
+    /// The name.
+    pub username: String,
+    /// The UID; empty if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) uid: String,
-    pub(super) groups: Vec<String>,
+    pub uid: String,
+    /// The groups, with those that the server adds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// Further values by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) extra: BTreeMap<String, Vec<String>>,
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {

@@ -6,6 +6,8 @@
 
 pub mod clock;
 pub mod hub;
+#[cfg(feature = "matrix")]
+pub mod impersonation_matrix;
 pub mod pki;
 pub mod target;
 
@@ -24,8 +26,12 @@ pub use hub::Fault;
 pub use hub::{
     DiscoveryAccess, EmbeddedHub, Grant, HubOptions, KeyAlgorithm, PodBinding, Route, Subject,
 };
+pub use identity::UserInfo;
 pub use pki::{Authority, ServerIdentity};
-pub use target::{EmbeddedTarget, Fetch, FetchedDocument, Outcome, SeenRequest, TargetOptions};
+pub use target::{
+    EmbeddedTarget, Fetch, FetchedDocument, Outcome, RbacError, RbacPolicy, SeenRequest,
+    TargetOptions, TokenCase, TokenRefused, TokenVerifier,
+};
 
 /// Why an embedded server could not be started or asked for something.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +55,9 @@ pub enum EmbeddedError {
     /// The client for discovery could not be built from the given CA.
     #[error("could not build the discovery client from the given CA")]
     DiscoveryClient(#[source] reqwest::Error),
+    /// The target's roles and bindings cannot be read.
+    #[error(transparent)]
+    Rbac(#[from] RbacError),
     /// The hub has no such ServiceAccount.
     #[error("the embedded hub has no ServiceAccount {namespace}/{name}")]
     NoServiceAccount {
@@ -77,5 +86,5 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cfg(all(test, feature = "faults"))]
+#[cfg(all(test, feature = "faults", feature = "matrix"))]
 mod tests;

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// A refusal. Its message is public and never contains a token.
 #[derive(Debug)]
@@ -13,6 +13,7 @@ pub(super) struct ApiError {
     message: String,
     details: Option<Box<Value>>,
     retry_after: Option<u64>,
+    plain_text: bool,
 }
 
 impl ApiError {
@@ -30,6 +31,21 @@ impl ApiError {
 
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message.into())
+    }
+
+    /// 403 with the `details` of its `Status`.
+    pub(super) fn forbidden_with(message: String, details: Map<String, Value>) -> Self {
+        let mut error = Self::forbidden(message);
+        error.details = Some(Box::new(Value::Object(details)));
+        error
+    }
+
+    /// 500 as plain text, as kube-apiserver reports what it did not expect of a request.
+    pub(super) fn unexpected(path_and_query: &str, fault: &str) -> Self {
+        let mut error = Self::internal();
+        error.message = format!("Internal Server Error: {path_and_query:?}: {fault}\n");
+        error.plain_text = true;
+        error
     }
 
     pub(super) fn unsupported_media_type() -> Self {
@@ -126,12 +142,16 @@ impl ApiError {
             message,
             details: None,
             retry_after: None,
+            plain_text: false,
         }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
+        if self.plain_text {
+            return (self.code, self.message).into_response();
+        }
         let mut response = (self.code, Json(self.to_status())).into_response();
         if let Some(seconds) = self.retry_after {
             response

@@ -1,9 +1,19 @@
 //! The embedded target: a server that authenticates bearer tokens like a kube-apiserver with one
-//! JWT authenticator in its AuthenticationConfiguration, and reports why it refused.
+//! JWT authenticator in its AuthenticationConfiguration, and reports why it refused. It authorizes
+//! by RBAC objects and impersonates as kube-apiserver does.
 
+mod filters;
+mod forbidden;
+mod impersonation;
+mod impersonation_headers;
 mod keys;
 mod provider;
+mod rbac;
+mod rbac_file;
+mod request_attributes;
+mod reviews;
 mod routes;
+mod user_name;
 mod verify;
 
 use std::fmt;
@@ -18,7 +28,11 @@ use super::hub::{kubeconfig_document, random_token};
 use super::pki::Authority;
 use super::server::{Bound, Running};
 use super::{EmbeddedError, locked};
+use crate::api_index::NEWEST_MINOR;
+use crate::identity::{AUTHENTICATED, UserInfo};
 use provider::Provider;
+pub use rbac::RbacPolicy;
+pub use rbac_file::RbacError;
 
 /// What the target trusts: one JWT authenticator with fixed rules.
 #[derive(Clone)]
@@ -39,6 +53,16 @@ pub struct TargetOptions {
     pub authority: Option<Authority>,
     /// The clock for `exp`, `nbf` and key expiry.
     pub clock: Clock,
+    /// Its roles and bindings; without any, every authenticated user may read everything.
+    pub rbac: Option<RbacPolicy>,
+    /// The release that it behaves like, as the second part of its version. From 36 on, it
+    /// knows constrained impersonation.
+    pub minor: u16,
+    /// Ignores every `Impersonate-` header, like a target behind a proxy that drops them.
+    pub ignores_impersonation: bool,
+    /// Replaces `audience`, `username_prefix` and `allowed_subjects`, for a target with an
+    /// AuthenticationConfiguration of its own.
+    pub verifier: Option<TokenVerifier>,
 }
 
 impl TargetOptions {
@@ -60,9 +84,37 @@ impl TargetOptions {
             allowed_subjects: Vec::new(),
             authority: None,
             clock: clock::system(),
+            rbac: None,
+            minor: NEWEST_MINOR,
+            ignores_impersonation: false,
+            verifier: None,
         }
     }
 }
+
+/// A token of the target's issuer that a [`TokenVerifier`] decides about.
+#[derive(Clone, Copy)]
+pub struct TokenCase<'a> {
+    /// The token.
+    pub token: &'a str,
+    /// The issuer's key set as last read; none if it could not be read.
+    pub key_set: Option<&'a [u8]>,
+    /// The time by the target's clock.
+    pub now: Timestamp,
+}
+
+/// A [`TokenVerifier`] refuses a token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct TokenRefused {
+    /// The text that kube-apiserver would log.
+    pub cause: String,
+}
+
+/// Verifies a token in the place of the target's own rules, and returns its user without
+/// `system:authenticated`.
+pub type TokenVerifier =
+    Arc<dyn Fn(&TokenCase<'_>) -> Result<UserInfo, TokenRefused> + Send + Sync>;
 
 /// A document that the target reads from the issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +177,9 @@ struct TargetState {
     url: String,
     options: TargetOptions,
     admin_token: SecretString,
+    /// The tokens that the target itself knows, and their users.
+    own_users: Mutex<Vec<(SecretString, UserInfo)>>,
+    rbac: Mutex<Arc<RbacPolicy>>,
     provider: Provider,
     seen: Mutex<Vec<SeenRequest>>,
 }
@@ -140,11 +195,23 @@ impl EmbeddedTarget {
             Some(authority) => authority.clone(),
             None => Authority::new("keyferry embedded target CA")?,
         };
+        let rbac = match &options.rbac {
+            Some(policy) => policy.clone(),
+            None => RbacPolicy::every_user_may_read()?,
+        };
+        let admin_token = random_token()?;
+        let admin = UserInfo {
+            username: "kubernetes-admin".to_owned(),
+            groups: vec!["system:masters".to_owned(), AUTHENTICATED.to_owned()],
+            ..UserInfo::default()
+        };
         let bound = Bound::loopback()?;
         let state = Arc::new(TargetState {
             url: bound.url(),
             provider: Provider::new(&options)?,
-            admin_token: random_token()?,
+            own_users: Mutex::new(vec![(admin_token.clone(), admin)]),
+            admin_token,
+            rbac: Mutex::new(Arc::new(rbac)),
             options,
             seen: Mutex::default(),
         });
@@ -182,6 +249,32 @@ impl EmbeddedTarget {
         &self.state.admin_token
     }
 
+    /// Returns a token of a user that the target itself knows, such as one of its own
+    /// ServiceAccounts. `user` is exactly what the target sees, with all groups.
+    ///
+    /// # Errors
+    /// When no random bytes can be made.
+    pub fn add_own_user(&self, user: UserInfo) -> Result<SecretString, EmbeddedError> {
+        let token = random_token()?;
+        locked(&self.state.own_users).push((token.clone(), user));
+        Ok(token)
+    }
+
+    /// Adds the roles and bindings of a YAML text to those of the target.
+    ///
+    /// # Errors
+    /// [`RbacError`]: nothing is added.
+    pub fn add_rbac(&self, text: &str) -> Result<(), RbacError> {
+        let mut policy = locked(&self.state.rbac);
+        *policy = Arc::new(policy.with(text)?);
+        Ok(())
+    }
+
+    /// Replaces all roles and bindings.
+    pub fn set_rbac(&self, policy: RbacPolicy) {
+        *locked(&self.state.rbac) = Arc::new(policy);
+    }
+
     /// A kubeconfig for this target with the given token in it. Holds a secret.
     #[must_use]
     pub fn kubeconfig_for(&self, token: &SecretString) -> SecretString {
@@ -215,6 +308,10 @@ impl EmbeddedTarget {
 impl TargetState {
     fn now(&self) -> Timestamp {
         (self.options.clock)()
+    }
+
+    fn rbac(&self) -> Arc<RbacPolicy> {
+        Arc::clone(&locked(&self.rbac))
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod faults;
 mod hub;
+mod impersonation;
 mod target;
 mod watching;
 

@@ -117,7 +117,10 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
         (Some(1), &json!(["prefix"]), &json!("IdentityUnexpected"))
     );
     let (code, text) = ask(&["whoami", "--as", "apps:deployer"]).await?;
-    assert!(code == Some(1) && text.contains("403"), "{text}");
+    assert!(
+        code == Some(1) && text.contains("ImpersonationDenied"),
+        "{text}"
+    );
     let impersonator = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "impersonator" },
         "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["deployer"], "verbs": ["impersonate"] }],

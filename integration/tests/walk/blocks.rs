@@ -1,6 +1,6 @@
 //! Runs the blocks of commands in the README and the documents unchanged.
 
-use keyferry_integration::documents::{CommandBlock, Run, command_blocks, documents};
+use keyferry_integration::documents::{CommandBlock, Run, command_blocks, documents, repository};
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::on_hub::RECONCILER;
 
@@ -73,6 +73,7 @@ pub(crate) async fn blocks_of_the_documents(place: Here) -> TestResult {
 async fn prepare(shell: &Shell) -> TestResult {
     let folder = shell.folder();
     std::fs::create_dir_all(folder.join("apps"))?;
+    std::os::unix::fs::symlink(repository().join("examples"), folder.join("examples"))?;
     std::fs::write(
         folder.join("apps/kustomization.yaml"),
         "resources: [config.yaml]\n",

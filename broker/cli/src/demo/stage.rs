@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keyferry_api::config::Overrides;
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
 use keyferry_hub::client::HubAccess;
 use keyferry_hub::https_client::HttpsClientBuilder;
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_server::serve::{ServeError, ServeOptions, Server};
 use keyferry_testing::{
-    Authority, DiscoveryAccess, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions,
+    Authority, DiscoveryAccess, EmbeddedHub, EmbeddedTarget, HubOptions, RbacPolicy, TargetOptions,
 };
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
@@ -18,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::DemoError;
+use super::auth_file::AuthFile;
 
 /// The hub's issuer. No server has this name: the target reads the keys from Keyferry.
 const ISSUER: &str = "https://hub.example.internal";
@@ -26,8 +29,41 @@ const AUDIENCE: &str = "https://prod.example.com";
 const CALLER_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 const READY: Duration = Duration::from_secs(15);
 
+/// The choices of the user.
+pub(super) struct StageOptions {
+    /// The AuthenticationConfiguration of the target; without one, it has fixed rules.
+    pub(super) auth_file: Option<AuthFile>,
+    /// The target's roles and bindings; without any, the demo grants what it needs.
+    pub(super) rbac: Option<RbacPolicy>,
+    /// The ServiceAccount that uses the target.
+    pub(super) workload: ServiceAccount,
+    /// The user that it impersonates there.
+    pub(super) impersonated: ImpersonatedUser,
+}
+
+impl StageOptions {
+    fn issuer(&self) -> &str {
+        self.auth_file.as_ref().map_or(ISSUER, |file| &file.issuer)
+    }
+
+    fn audience(&self) -> &str {
+        self.auth_file
+            .as_ref()
+            .map_or(AUDIENCE, |file| &file.audience)
+    }
+
+    /// A namespace that has no access.
+    fn other_namespace(&self) -> &'static str {
+        match self.workload.namespace.as_str() {
+            "tenant-b" => "tenant-c",
+            _ => "tenant-b",
+        }
+    }
+}
+
 /// Everything that runs during the demo.
 pub(super) struct Stage {
+    pub(super) options: StageOptions,
     pub(super) hub: EmbeddedHub,
     pub(super) target: EmbeddedTarget,
     pub(super) caller: SecretString,
@@ -46,14 +82,14 @@ struct Ports {
 }
 
 impl Stage {
-    pub(super) async fn start() -> Result<Self, DemoError> {
+    pub(super) async fn start(options: StageOptions) -> Result<Self, DemoError> {
         let folder = tempfile::Builder::new()
             .prefix("keyferry-demo-")
             .tempdir()?;
         let (ports, kept) = free_ports()?;
         let authority = Authority::new("keyferry demo CA")?;
-        let hub = start_hub().await?;
-        let target = start_target(&ports, &authority).await?;
+        let hub = start_hub(&options).await?;
+        let target = start_target(&options, &ports, &authority).await?;
         hub.add_secret(
             "keyferry-system",
             "prod-ca",
@@ -64,17 +100,20 @@ impl Stage {
         write(&folder, "tls.crt", &serving.certificate_pem)?;
         write(&folder, "tls.key", serving.key_pem.expose_secret())?;
         write(&folder, "hub.kubeconfig", hub.kubeconfig().expose_secret())?;
-        let caller = hub.token("tenant-a", "reconciler", "keyferry.dev", CALLER_LIFETIME)?;
-        let intruder = hub.token("tenant-b", "reconciler", "keyferry.dev", CALLER_LIFETIME)?;
+        let ServiceAccount { namespace, name } = &options.workload;
+        let token =
+            |namespace: &str| hub.token(namespace, name.as_str(), "keyferry.dev", CALLER_LIFETIME);
+        let caller = token(namespace.as_str())?;
+        let intruder = token(options.other_namespace())?;
         write(&folder, "caller.token", caller.expose_secret())?;
         write(&folder, "intruder.token", intruder.expose_secret())?;
         write(
             &folder,
             "config.yaml",
-            &configuration(folder.path(), &ports, target.url()),
+            &configuration(folder.path(), &ports, target.url(), &options),
         )?;
 
-        let options = ServeOptions {
+        let serve = ServeOptions {
             config: folder.path().join("config.yaml"),
             hub: HubAccess {
                 kubeconfig: Some(folder.path().join("hub.kubeconfig")),
@@ -86,7 +125,7 @@ impl Stage {
         };
         // The ports stay bound until now, so that the hub and the target could not take them.
         drop(kept);
-        let server = Server::bind(options).await?;
+        let server = Server::bind(serve).await?;
         let (stop, stopped) = oneshot::channel();
         let mut server = tokio::spawn(server.run(async move {
             let _ = stopped.await;
@@ -100,6 +139,7 @@ impl Stage {
             }),
         }
         Ok(Self {
+            options,
             hub,
             target,
             caller,
@@ -120,6 +160,17 @@ impl Stage {
         format!("https://127.0.0.1:{}", self.ports.discovery)
     }
 
+    /// The name of the access, `NAMESPACE/NAME`.
+    pub(super) fn access(&self) -> String {
+        format!("{}/prod", self.options.workload.namespace)
+    }
+
+    /// The ServiceAccount that has no access, `NAMESPACE/NAME`.
+    pub(super) fn intruder_name(&self) -> String {
+        let namespace = self.options.other_namespace();
+        format!("{namespace}/{}", self.options.workload.name)
+    }
+
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -136,19 +187,20 @@ impl Stage {
     }
 }
 
-async fn start_hub() -> Result<EmbeddedHub, DemoError> {
+async fn start_hub(stage: &StageOptions) -> Result<EmbeddedHub, DemoError> {
     let options = HubOptions {
-        issuer: Some(ISSUER.to_owned()),
+        issuer: Some(stage.issuer().to_owned()),
         // This is Kubernetes' default, with which a target cannot read the keys from the hub
         // itself.
         discovery_access: DiscoveryAccess::Authenticated,
         ..HubOptions::default()
     };
     let hub = EmbeddedHub::start(options).await?;
+    let ServiceAccount { namespace, name } = &stage.workload;
     for (namespace, account) in [
         ("keyferry-system", "keyferry-canary"),
-        ("tenant-a", "reconciler"),
-        ("tenant-b", "reconciler"),
+        (namespace.as_str(), name.as_str()),
+        (stage.other_namespace(), name.as_str()),
     ] {
         hub.add_namespace(namespace, &[]);
         hub.add_service_account(namespace, account);
@@ -156,18 +208,28 @@ async fn start_hub() -> Result<EmbeddedHub, DemoError> {
     Ok(hub)
 }
 
-async fn start_target(ports: &Ports, authority: &Authority) -> Result<EmbeddedTarget, DemoError> {
-    let mut options = TargetOptions::new(ISSUER, AUDIENCE, "hub:", authority.ca_pem());
+async fn start_target(
+    stage: &StageOptions,
+    ports: &Ports,
+    authority: &Authority,
+) -> Result<EmbeddedTarget, DemoError> {
+    let (issuer, audience) = (stage.issuer(), stage.audience());
+    let mut options = TargetOptions::new(issuer, audience, "hub:", authority.ca_pem());
     options.discovery_url = Some(format!(
         "https://127.0.0.1:{}/.well-known/openid-configuration",
         ports.discovery
     ));
-    options.allowed_subjects = vec!["system:serviceaccount:tenant-a:reconciler".to_owned()];
+    let ServiceAccount { namespace, name } = &stage.workload;
+    options.allowed_subjects = vec![format!("system:serviceaccount:{namespace}:{name}")];
+    options.verifier = stage.auth_file.as_ref().map(AuthFile::verifier);
+    options.rbac = stage.rbac.clone();
     Ok(EmbeddedTarget::start(options).await?)
 }
 
-fn configuration(folder: &Path, ports: &Ports, target_url: &str) -> String {
+fn configuration(folder: &Path, ports: &Ports, target_url: &str, stage: &StageOptions) -> String {
     let folder = folder.display();
+    let audience = stage.audience();
+    let ServiceAccount { namespace, name } = &stage.workload;
     let Ports {
         discovery,
         api,
@@ -197,20 +259,20 @@ spec:
   address: {target_url}
   certSecretRef:
     name: prod-ca
-  audience: {AUDIENCE}
+  audience: {audience:?}
   allow:
-    - namespaces: [tenant-a]
-      serviceAccounts: [reconciler]
+    - namespaces: [{namespace}]
+      serviceAccounts: [{name}]
 ---
 apiVersion: keyferry.dev/v1alpha1
 kind: TargetAccess
 metadata:
   name: prod
-  namespace: tenant-a
+  namespace: {namespace}
 spec:
   targetClusterRef:
     name: prod
-  serviceAccountName: reconciler
+  serviceAccountName: {name}
 "
     )
 }

@@ -1,15 +1,16 @@
 //! The steps of the demo. They show what each side sends, decoded and without signatures.
 
+use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
 use keyferry_hub::https_client::HttpsClientBuilder;
 use keyferry_keys::jwt::UnverifiedJwt;
-use keyferry_testing::FetchedDocument;
+use keyferry_testing::{FetchedDocument, Outcome};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::DemoError;
 use super::screen::Screen;
 use super::stage::Stage;
+use super::{DemoError, impersonation};
 
 /// Runs all steps once.
 pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
@@ -17,11 +18,15 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
         1,
         "The hub issues the workload a token that only Keyferry accepts.",
     )?;
-    screen.wire("TokenRequest for ServiceAccount tenant-a/reconciler")?;
+    let workload = &stage.options.workload;
+    screen.wire(&format!("TokenRequest for ServiceAccount {workload}"))?;
     show_token(screen, &stage.caller)?;
 
     screen.step(2, "The workload exchanges it at Keyferry (RFC 8693).")?;
-    screen.wire("POST /v1/token  audience=tenant-a/prod  subject_token=(the token above)")?;
+    let access = stage.access();
+    screen.wire(&format!(
+        "POST /v1/token  audience={access}  subject_token=(the token above)"
+    ))?;
     let (status, answer) = exchange(stage, &stage.caller).await?;
     let token = answer["access_token"]
         .as_str()
@@ -38,7 +43,7 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
         3,
         "The target authenticates the workload with keys that it reads from Keyferry, not from the hub.",
     )?;
-    let user = self_subject_review(stage, &token).await?;
+    let reviewed = self_subject_review(stage, &token, None).await?;
     for fetch in stage.target.fetches() {
         let what = match fetch.document {
             FetchedDocument::Discovery => "provider metadata",
@@ -51,19 +56,26 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
         screen.wire(&format!("target -> Keyferry  GET {path}  ({what})"))?;
     }
     screen.wire("workload -> target  POST /apis/authentication.k8s.io/v1/selfsubjectreviews")?;
-    screen.outcome("201 the target sees this user:")?;
-    screen.facts(&[
-        ("username", text(&user["username"])),
-        ("groups", list(&user["groups"])),
-    ])?;
+    let user_name = match reviewed {
+        Ok(user) => {
+            show_user(screen, &user)?;
+            text(&user["username"])
+        }
+        Err(NoUser { status, message }) => {
+            let cause = last_refusal(stage).unwrap_or(message);
+            screen.refusal(&format!("{status} {cause}"))?;
+            return Err(DemoError::Refused(cause));
+        }
+    };
 
     screen.step(
         4,
         "Another tenant asks for the same access and gets nothing.",
     )?;
-    screen.wire(
-        "POST /v1/token  audience=tenant-a/prod  subject_token=(a token of tenant-b/reconciler)",
-    )?;
+    screen.wire(&format!(
+        "POST /v1/token  audience={access}  subject_token=(a token of {})",
+        stage.intruder_name()
+    ))?;
     let (status, answer) = exchange(stage, &stage.intruder).await?;
     screen.refusal(&format!(
         "{status} {}: {}",
@@ -78,7 +90,33 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
     screen.refusal(&format!(
         "{status} from the hub: the audience is the target's"
     ))?;
+
+    screen.step(
+        6,
+        "The workload acts as another user only if the target's RBAC allows it.",
+    )?;
+    impersonation::play(stage, screen, &token, &user_name).await
+}
+
+pub(super) fn show_user(screen: &Screen, user: &Value) -> Result<(), DemoError> {
+    screen.outcome("201 the target sees this user:")?;
+    screen.facts(&[
+        ("username", text(&user["username"])),
+        ("groups", list(&user["groups"])),
+    ])?;
     Ok(())
+}
+
+/// The cause that the target would log for the last token that it refused.
+fn last_refusal(stage: &Stage) -> Option<String> {
+    let requests = stage.target.requests();
+    requests
+        .into_iter()
+        .rev()
+        .find_map(|request| match request.outcome {
+            Outcome::Rejected { cause } => Some(cause),
+            Outcome::Accepted { .. } => None,
+        })
 }
 
 /// Suggests commands to try while the demo runs.
@@ -95,13 +133,14 @@ pub(super) fn try_next(stage: &Stage, screen: &Screen) -> Result<(), DemoError> 
         "keyferry targets --config {}",
         file("config.yaml")
     ))?;
-    screen.command(&format!("keyferry token tenant-a/prod {server}"))?;
-    screen.command(&format!("keyferry kubeconfig tenant-a/prod {server}"))?;
+    let access = stage.access();
+    screen.command(&format!("keyferry token {access} {server}"))?;
+    screen.command(&format!("keyferry kubeconfig {access} {server}"))?;
     screen.command(&format!(
-        "keyferry exec tenant-a/prod {server} -- kubectl auth whoami"
+        "keyferry exec {access} {server} -- kubectl auth whoami"
     ))?;
     screen.command(&format!(
-        "keyferry token tenant-a/prod --config {} --kubeconfig {}",
+        "keyferry token {access} --config {} --kubeconfig {}",
         file("config.yaml"),
         file("hub.kubeconfig")
     ))?;
@@ -138,7 +177,7 @@ async fn exchange(stage: &Stage, subject: &SecretString) -> Result<(u16, Value),
     let form = url::form_urlencoded::Serializer::new(String::new())
         .append_pair("grant_type", GRANT_TYPE)
         .append_pair("subject_token_type", TOKEN_TYPE_JWT)
-        .append_pair("audience", "tenant-a/prod")
+        .append_pair("audience", &stage.access())
         .append_pair("subject_token", subject.expose_secret())
         .finish();
     let request = stage.http.post(format!("{}/v1/token", stage.api_url()));
@@ -162,24 +201,32 @@ async fn exchange(stage: &Stage, subject: &SecretString) -> Result<(u16, Value),
     ))
 }
 
-async fn self_subject_review(stage: &Stage, token: &SecretString) -> Result<Value, DemoError> {
-    let (status, mut answer) = review(
-        stage.target.ca_pem(),
-        stage.target.url(),
-        token,
-        "the target",
-    )
-    .await?;
-    if status == 201 {
-        Ok(answer["status"]["userInfo"].take())
-    } else {
-        Err(DemoError::Unexpected("the target refused the token"))
-    }
+/// Why the target did not return a user.
+pub(super) struct NoUser {
+    pub(super) status: u16,
+    pub(super) message: String,
+}
+
+/// Asks the target who the token's bearer is, or who it is when it impersonates.
+pub(super) async fn self_subject_review(
+    stage: &Stage,
+    token: &SecretString,
+    impersonated: Option<&ImpersonatedUser>,
+) -> Result<Result<Value, NoUser>, DemoError> {
+    let (ca_pem, url) = (stage.target.ca_pem(), stage.target.url());
+    let (status, mut answer) = review(ca_pem, url, token, "the target", impersonated).await?;
+    Ok(match status {
+        201 => Ok(answer["status"]["userInfo"].take()),
+        _ => Err(NoUser {
+            status,
+            message: text(&answer["message"]),
+        }),
+    })
 }
 
 async fn hub_status(stage: &Stage, token: &SecretString) -> Result<u16, DemoError> {
     Ok(
-        review(stage.hub.ca_pem(), stage.hub.url(), token, "the hub")
+        review(stage.hub.ca_pem(), stage.hub.url(), token, "the hub", None)
             .await?
             .0,
     )
@@ -190,18 +237,23 @@ async fn review(
     url: &str,
     token: &SecretString,
     server: &'static str,
+    impersonated: Option<&ImpersonatedUser>,
 ) -> Result<(u16, Value), DemoError> {
     let failed = |_| DemoError::Call(server);
     let http = HttpsClientBuilder::new(std::time::Duration::from_secs(10))
         .trusting_only(ca_pem.as_bytes())
         .and_then(HttpsClientBuilder::build)
         .map_err(|_| DemoError::Call(server))?;
-    let request = http
+    let mut request = http
         .post(format!(
             "{url}/apis/authentication.k8s.io/v1/selfsubjectreviews"
         ))
         .bearer_auth(token.expose_secret())
         .json(&json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" }));
+    let headers = impersonated.map(ImpersonatedUser::headers);
+    for (name, value) in headers.into_iter().flatten() {
+        request = request.header(name, value.as_bytes());
+    }
     let answer = request.send().await.map_err(failed)?;
     let status = answer.status().as_u16();
     Ok((status, answer.json().await.unwrap_or_default()))

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use keyferry_hub::regular_file::{self, FileError};
-use keyferry_kube_authn::doctor::Asked;
 use keyferry_kube_authn::rights::{ManifestKind, NeededRight, Served, defined, kind_of, needs};
 use serde_json::{Value, json};
 
-use super::target_calls::{TargetCallError, TargetCalls};
+use super::impersonated_user::ImpersonatedUser;
+use super::target_calls::{AccessError, TargetCallError, TargetCalls};
 
 const MAX_FILES: usize = 10_000;
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -23,6 +23,8 @@ pub struct Applied {
     pub missing: Vec<NeededRight>,
     /// Questions that could not be asked, and why.
     pub unknown: Vec<String>,
+    /// Why the target refuses the impersonation itself, which leaves every question open.
+    pub denied: Option<String>,
 }
 
 /// Objects read from files, and files that would have to be built first.
@@ -167,7 +169,7 @@ pub async fn ask(
     calls: &TargetCalls,
     objects: &[Value],
     default_namespace: &str,
-    user: Option<&str>,
+    user: Option<&ImpersonatedUser>,
 ) -> Applied {
     let mut kinds: BTreeMap<ManifestKind, Result<Served, ServedProblem>> = defined(objects)
         .into_iter()
@@ -199,11 +201,16 @@ pub async fn ask(
             "verb": need.verb, "group": need.group, "resource": need.resource, "name": need.name,
             "namespace": need.namespace.as_deref().unwrap_or_default(),
         });
-        match calls.allowed(&attributes, user).await {
-            Asked::Yes(_) => applied.allowed.push(need),
-            Asked::No(_) => applied.missing.push(need),
-            Asked::Unknown(why) => applied.unknown.push(why),
-            Asked::NotAsked | Asked::NothingYet(_) => {}
+        match calls.access(&attributes, user).await {
+            Ok(true) => applied.allowed.push(need),
+            Ok(false) => applied.missing.push(need),
+            Err(AccessError::Impersonation(why)) => {
+                applied.denied = Some(why);
+                break;
+            }
+            Err(AccessError::Unknown(why)) => applied
+                .unknown
+                .push(format!("{} {}: {why}", need.verb, need.resource)),
         }
     }
     applied.unknown.sort();

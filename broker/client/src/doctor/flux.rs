@@ -9,6 +9,7 @@ use keyferry_kube_authn::doctor::FluxReady;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::impersonated_user::ImpersonatedUser;
 use super::plan::{Plan, TokenOrder, problem};
 use super::start::{hub_client, read_secret};
 use super::{TargetAddress, inventory};
@@ -105,7 +106,10 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
                 ..plan
             };
         };
-        plan.impersonate = Some((namespace.to_string(), account.to_string()));
+        plan.impersonate = Some(ImpersonatedUser::service_account(
+            namespace.as_str(),
+            account.as_str(),
+        ));
     }
     plan.inventory = inventory::objects(&object);
     plan.flux = ready(&object);

@@ -20,7 +20,7 @@ use super::target_calls::TargetCalls;
 pub struct Answered {
     /// The bearer's `userInfo`.
     pub user: Result<Value, Identity>,
-    /// The `userInfo` as the impersonated ServiceAccount, where one is named.
+    /// The `userInfo` as the impersonated user, where one is named.
     pub impersonated: Option<Result<Value, Identity>>,
     /// The prediction from the AuthenticationConfiguration.
     pub predicted: Option<Prediction>,
@@ -70,8 +70,8 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, Id
     let calls = calls(plan).await?;
     let clock = SystemClock::start();
     let user = calls.review(None).await;
-    let impersonated = match (plan.impersonated_user(), &user) {
-        (Some(name), Ok(_)) => Some(calls.review(Some(&name)).await),
+    let impersonated = match (&plan.impersonate, &user) {
+        (Some(wanted), Ok(_)) => Some(calls.review(Some(wanted)).await),
         _ => None,
     };
     let predicted = match auth_config {
@@ -88,8 +88,13 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, Id
     {
         problems.push(Problem { cause, detail });
     }
-    if let (Some(wanted), Some(Ok(answer))) = (plan.impersonated_user(), &impersonated) {
-        problems.extend(ignored(&wanted, username(answer)));
+    match (&plan.impersonate, &impersonated) {
+        (Some(wanted), Some(Ok(answer))) => problems.extend(wanted.ignored(answer)),
+        (Some(_), Some(Err(Identity::Forbidden(message)))) => problems.push(Problem {
+            cause: Code::ImpersonationDenied.into(),
+            detail: message.clone(),
+        }),
+        _ => {}
     }
     if let Some(file) = auth_config {
         let minor = Minor::ALL.into_iter().next_back().unwrap_or(Minor::V1_36);
@@ -132,15 +137,6 @@ pub async fn calls(plan: &Plan) -> Result<TargetCalls, IdentityError> {
 
 fn username(user: &Value) -> &str {
     user["username"].as_str().unwrap_or_default()
-}
-
-/// Reports that the target ignored impersonation and answered as another user.
-pub fn ignored(wanted: &str, answered: &str) -> Option<Problem> {
-    let detail = format!("the target answers as {answered:?} where {wanted:?} is impersonated");
-    (wanted != answered).then(|| Problem {
-        cause: Code::ImpersonationIgnored.into(),
-        detail,
-    })
 }
 
 async fn prediction(
@@ -207,7 +203,7 @@ impl Answered {
     fn unlike_predicted(&self) -> Option<Vec<&'static str>> {
         match (self.predicted.as_ref()?, &self.user) {
             (Prediction::Undetermined(..), _)
-            | (_, Err(Identity::Failed(_) | Identity::NotAsked)) => None,
+            | (_, Err(Identity::Failed(_) | Identity::Forbidden(_) | Identity::NotAsked)) => None,
             (Prediction::Accepted(user), Ok(answer)) => {
                 let predicted = serde_json::to_value(user).unwrap_or_default();
                 let mut differences = Vec::new();
@@ -242,7 +238,8 @@ mod tests {
     use keyferry_kube_authn::doctor::{Identity, Prediction};
     use serde_json::json;
 
-    use super::{Answered, ignored};
+    use super::Answered;
+    use crate::doctor::impersonated_user::ImpersonatedUser;
 
     #[test]
     fn what_the_target_adds_is_no_difference() {
@@ -265,11 +262,10 @@ mod tests {
         assert_eq!(answered.differences(), Some(vec![]));
         answered.predicted = None;
         assert_eq!(answered.differences(), None);
-        answered.problems = ignored("system:serviceaccount:apps:x", "hub:a")
-            .into_iter()
-            .collect();
+        let wanted = ImpersonatedUser::service_account("apps", "x");
+        let problem = wanted.ignored(&json!({ "username": "hub:a" }));
+        answered.problems = problem.into_iter().collect();
         assert_eq!(answered.differences(), Some(vec!["impersonated"]));
-        assert_eq!(ignored("hub:a", "hub:a"), None);
     }
 }
 
@@ -279,15 +275,37 @@ mod embedded_tests {
     use std::time::Duration;
 
     use keyferry_kube_authn::Code;
+    use keyferry_kube_authn::doctor::Asked;
     use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
     use secrecy::ExposeSecret;
 
-    use super::super::TargetAddress;
+    use super::super::impersonated_user::ImpersonatedUser;
+    use super::super::{Means, TargetAddress, gather};
     use super::*;
 
-    /// What a target with this prefix answers to a token of its hub. The embedded target ignores
-    /// impersonation, like one behind a proxy that drops the header.
-    async fn asked(prefix: &str, hub_name: Option<&str>, impersonate: bool) -> Answered {
+    /// RBAC objects that let the bearer impersonate apps/deployer.
+    const GRANT: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: impersonate, namespace: apps}
+rules:
+- {apiGroups: [''], resources: [serviceaccounts], resourceNames: [deployer], verbs: [impersonate]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: impersonate, namespace: apps}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: impersonate}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: 'hub:system:serviceaccount:ci:deployer'}
+";
+
+    /// What the target answers to a token of its hub.
+    async fn asked(case: Case<'_>) -> Answered {
+        let (_hub, _target, plan) = world(case).await;
+        ask(&plan, None).await.unwrap()
+    }
+
+    async fn world(case: Case<'_>) -> (EmbeddedHub, EmbeddedTarget, Plan) {
         let ca = Authority::new("a CA of a test").unwrap();
         let hub = EmbeddedHub::start(HubOptions {
             discovery_ca: Some(ca.clone()),
@@ -299,9 +317,11 @@ mod embedded_tests {
         let target = EmbeddedTarget::start(TargetOptions {
             discovery_url: Some(hub.discovery_url()),
             allowed_subjects: vec!["system:serviceaccount:ci:deployer".to_owned()],
-            ..TargetOptions::new(hub.issuer(), "target-a", prefix, ca.ca_pem())
+            ignores_impersonation: case.ignores_impersonation,
+            ..TargetOptions::new(hub.issuer(), "target-a", case.prefix, ca.ca_pem())
         });
         let target = target.await.unwrap();
+        target.add_rbac(case.rbac).unwrap();
         let token = hub
             .token("ci", "deployer", "target-a", Duration::from_secs(3600))
             .unwrap();
@@ -312,11 +332,32 @@ mod embedded_tests {
                 ..TargetAddress::default()
             }),
             held: TokenEvidence::Token(token.expose_secret().as_bytes().to_vec()),
-            hub_name: hub_name.map(str::to_owned),
-            impersonate: impersonate.then(|| ("apps".to_owned(), "deployer".to_owned())),
+            hub_name: case.hub_name.map(str::to_owned),
+            impersonate: case.impersonate,
             ..Plan::named("flags")
         };
-        ask(&plan, None).await.unwrap()
+        (hub, target, plan)
+    }
+
+    /// A target, and what is asked of it.
+    struct Case<'a> {
+        prefix: &'a str,
+        hub_name: Option<&'a str>,
+        impersonate: Option<ImpersonatedUser>,
+        ignores_impersonation: bool,
+        rbac: &'a str,
+    }
+
+    impl Default for Case<'_> {
+        fn default() -> Self {
+            Self {
+                prefix: "hub:",
+                hub_name: Some("hub"),
+                impersonate: None,
+                ignores_impersonation: false,
+                rbac: GRANT,
+            }
+        }
     }
 
     fn causes(answered: &Answered) -> Vec<&'static str> {
@@ -329,14 +370,19 @@ mod embedded_tests {
 
     #[tokio::test]
     async fn a_name_without_the_hubs_prefix_is_a_difference() {
-        let sound = asked("hub:", Some("hub"), false).await;
+        let sound = asked(Case::default()).await;
         assert_eq!((causes(&sound), sound.differences()), (vec![], None));
         for (prefix, hub_name, cause) in [
             ("", None, "EmptyPrefix"),
             ("", Some("hub"), "EmptyPrefix"),
             ("other:", Some("hub"), "IdentityUnexpected"),
         ] {
-            let answered = asked(prefix, hub_name, false).await;
+            let answered = asked(Case {
+                prefix,
+                hub_name,
+                ..Case::default()
+            })
+            .await;
             assert_eq!(
                 (causes(&answered), answered.differences()),
                 (vec![cause], Some(vec!["prefix"])),
@@ -347,8 +393,64 @@ mod embedded_tests {
 
     #[tokio::test]
     async fn a_target_that_ignores_impersonation_is_found_out() {
-        let answered = asked("hub:", Some("hub"), true).await;
+        let answered = asked(Case {
+            impersonate: Some(ImpersonatedUser::service_account("apps", "deployer")),
+            ignores_impersonation: true,
+            ..Case::default()
+        })
+        .await;
         assert_eq!(causes(&answered), [Code::ImpersonationIgnored.name()]);
         assert_eq!(answered.differences(), Some(vec!["impersonated"]));
+    }
+
+    #[tokio::test]
+    async fn an_allowed_user_is_impersonated_and_another_is_denied() {
+        let asked_as = async |user: ImpersonatedUser| {
+            asked(Case {
+                impersonate: Some(user),
+                ..Case::default()
+            })
+            .await
+        };
+        let deployer = ImpersonatedUser::service_account("apps", "deployer");
+        let answered = asked_as(deployer.clone()).await;
+        assert!(causes(&answered).is_empty());
+        let user = answered.impersonated.unwrap().unwrap();
+        assert_eq!(user["username"], "system:serviceaccount:apps:deployer");
+        assert_eq!(user["groups"][1], "system:serviceaccounts:apps");
+        for denied in [
+            ImpersonatedUser::named("jane"),
+            ImpersonatedUser {
+                groups: vec!["system:masters".to_owned()],
+                ..deployer
+            },
+        ] {
+            let answered = asked_as(denied).await;
+            assert_eq!(causes(&answered), [Code::ImpersonationDenied.name()]);
+            assert!(answered.problems[0].detail.contains("cannot impersonate"));
+        }
+    }
+
+    #[tokio::test]
+    async fn doctor_accepts_both_forms_of_the_right_to_impersonate() {
+        let narrow = GRANT
+            .replace("apiGroups: ['']", "apiGroups: [authentication.k8s.io]")
+            .replace(
+                "verbs: [impersonate]",
+                "verbs: ['impersonate:serviceaccount']",
+            );
+        assert!(narrow.contains("impersonate:serviceaccount"));
+        for (rbac, allowed) in [(GRANT, true), (&narrow, true), ("", false)] {
+            let (_hub, _target, plan) = world(Case {
+                impersonate: Some(ImpersonatedUser::service_account("apps", "deployer")),
+                rbac,
+                ..Case::default()
+            })
+            .await;
+            let evidence = gather(plan, &Means::default()).await.unwrap();
+            let found = evidence.target.impersonation;
+            assert_eq!(matches!(found, Asked::Yes(_)), allowed, "{found:?}");
+            assert_eq!(matches!(found, Asked::No(_)), !allowed, "{found:?}");
+        }
     }
 }

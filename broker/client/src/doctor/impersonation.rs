@@ -5,6 +5,7 @@ use keyferry_kube_authn::doctor::{Asked, Identity};
 use keyferry_kube_authn::{Minor, impersonation, rights};
 use serde_json::{Value, json};
 
+use super::impersonated_user::ImpersonatedUser;
 use super::target_calls::TargetCalls;
 
 /// What is asked about.
@@ -84,8 +85,8 @@ impl ImpersonationQuestion<'_> {
     /// Whether the target answers a review as the ServiceAccount, which proves that the right
     /// counts.
     async fn is_impersonated(&self, calls: &TargetCalls) -> bool {
-        let user = format!("system:serviceaccount:{}:{}", self.namespace, self.name);
-        calls.who(Some(&user)).await == Identity::Known(user)
+        let user = ImpersonatedUser::service_account(self.namespace, self.name);
+        calls.who(Some(&user)).await == Identity::Known(user.name)
     }
 
     /// The attributes of the second check: for the needed rights, or else for what Flux does, on

@@ -13,6 +13,7 @@ use keyferry_kube_authn::token::Token;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+use super::impersonated_user::ImpersonatedUser;
 use super::listed::{ListError, ListedTargets};
 use super::{TargetAddress, found_kubeconfig, secret_of};
 use crate::checked_mint;
@@ -56,8 +57,8 @@ pub struct Plan {
     pub target: Option<TargetAddress>,
     /// The target's own issuers, if stated.
     pub own_issuers: Vec<String>,
-    /// The ServiceAccount to impersonate at the target, as namespace and name.
-    pub impersonate: Option<(String, String)>,
+    /// The user to impersonate at the target.
+    pub impersonate: Option<ImpersonatedUser>,
     /// The objects that the Kustomization of the start has applied.
     pub inventory: Option<Vec<Value>>,
     /// Whether a tenant can have written the target. If so, nothing is sent there before it is
@@ -172,13 +173,6 @@ impl Plan {
         };
         Token::read(bytes).ok().filter(Token::is_signed)?;
         secret_of(&self.held)
-    }
-
-    /// Returns the user name that Flux impersonates.
-    pub fn impersonated_user(&self) -> Option<String> {
-        self.impersonate
-            .as_ref()
-            .map(|(namespace, name)| format!("system:serviceaccount:{namespace}:{name}"))
     }
 
     pub(super) fn evidence(&self, file: Option<&[u8]>) -> Evidence {

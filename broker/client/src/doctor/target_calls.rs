@@ -12,12 +12,15 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use super::fetch::{ConnectionTo, bounded, exchange, fault};
+use super::impersonated_user::ImpersonatedUser;
 use super::target_metrics::active_configuration;
 use super::{DoctorError, TargetAddress};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The largest metrics response that is read: more than a large apiserver has.
 const MAX_METRICS_BYTES: usize = 128 << 20;
+/// The longest message of a refusal that is repeated.
+const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// A client for one target with an optional token.
 pub struct TargetCalls {
@@ -50,9 +53,23 @@ pub enum TargetCallError {
     /// The target answered with an unexpected status.
     #[error("the target answers with status {0}")]
     Status(u16),
+    /// The target forbids the request.
+    #[error("the target answers with status 403: {0}")]
+    Forbidden(String),
     /// The body is not JSON.
     #[error("the target's answer is not JSON")]
     NotJson,
+}
+
+/// Why an access review has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The bearer may not send it as the impersonated user.
+    #[error("impersonating is not allowed: {0}")]
+    Impersonation(String),
+    /// The review could not be sent, or its response cannot be read.
+    #[error("{0}")]
+    Unknown(String),
 }
 
 impl TargetCalls {
@@ -131,7 +148,7 @@ impl TargetCalls {
     }
 
     /// Asks which user the bearer is at the target, or would be when impersonating.
-    pub async fn who(&self, impersonated: Option<&str>) -> Identity {
+    pub async fn who(&self, impersonated: Option<&ImpersonatedUser>) -> Identity {
         match self.review(impersonated).await {
             Ok(user) => Identity::Known(user["username"].as_str().unwrap_or_default().to_owned()),
             Err(identity) => identity,
@@ -142,7 +159,7 @@ impl TargetCalls {
     ///
     /// # Errors
     /// What is known about the identity in spite of the failure.
-    pub async fn review(&self, impersonated: Option<&str>) -> Result<Value, Identity> {
+    pub async fn review(&self, impersonated: Option<&ImpersonatedUser>) -> Result<Value, Identity> {
         let review =
             json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -153,12 +170,32 @@ impl TargetCalls {
             Err(Fetched::Response(HttpResponse { status: 403, .. })) if impersonated.is_none() => {
                 Err(Identity::Known(String::new()))
             }
+            Err(Fetched::Response(HttpResponse { status: 403, body })) => {
+                Err(Identity::Forbidden(forbidden_message(&body)))
+            }
             Err(other) => Err(Identity::Failed(unexpected(other).to_string())),
         }
     }
 
     /// Asks by SelfSubjectAccessReview whether an operation is allowed.
-    pub async fn allowed(&self, attributes: &Value, impersonated: Option<&str>) -> Asked {
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn access(
+        &self,
+        attributes: &Value,
+        impersonated: Option<&ImpersonatedUser>,
+    ) -> Result<bool, AccessError> {
+        self.reviewed(&json!({ "resourceAttributes": attributes }), impersonated)
+            .await
+    }
+
+    /// Asks as [`Self::access`] does, and describes the answer in words.
+    pub async fn allowed(
+        &self,
+        attributes: &Value,
+        impersonated: Option<&ImpersonatedUser>,
+    ) -> Asked {
         let text = |name: &str| {
             attributes
                 .get(name)
@@ -174,37 +211,35 @@ impl TargetCalls {
             name => format!(" {name}"),
         };
         let what = format!("{} {}{name}{place}", text("verb"), text("resource"));
-        self.access(
-            what,
-            &json!({ "resourceAttributes": attributes }),
-            impersonated,
-        )
-        .await
+        asked(what, self.access(attributes, impersonated).await)
     }
 
     /// Asks by SelfSubjectAccessReview whether a verb is allowed on a path that is no resource.
     pub async fn allowed_path(&self, verb: &str, path: &str) -> Asked {
-        let attributes = json!({ "verb": verb, "path": path });
-        let spec = json!({ "nonResourceAttributes": attributes });
-        self.access(format!("{verb} {path}"), &spec, None).await
+        let spec = json!({ "nonResourceAttributes": { "verb": verb, "path": path } });
+        asked(format!("{verb} {path}"), self.reviewed(&spec, None).await)
     }
 
-    /// Sends a SelfSubjectAccessReview. `what` describes it.
-    async fn access(&self, what: String, spec: &Value, impersonated: Option<&str>) -> Asked {
+    /// Sends a SelfSubjectAccessReview.
+    async fn reviewed(
+        &self,
+        spec: &Value,
+        impersonated: Option<&ImpersonatedUser>,
+    ) -> Result<bool, AccessError> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec,
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         match self.post_review(path, &review, impersonated).await {
-            Ok(answer) => match answer["status"]["allowed"].as_bool() {
-                Some(true) => Asked::Yes(what),
-                Some(false) => Asked::No(format!("{what} is not allowed")),
-                None => Asked::Unknown(format!("{what}: the answer cannot be read")),
-            },
-            Err(Fetched::Response(HttpResponse { status: 403, .. })) => {
-                Asked::No(format!("{what}: impersonating is not allowed"))
+            Ok(answer) => answer["status"]["allowed"]
+                .as_bool()
+                .ok_or_else(|| AccessError::Unknown("the answer cannot be read".to_owned())),
+            Err(Fetched::Response(HttpResponse { status: 403, body }))
+                if impersonated.is_some() =>
+            {
+                Err(AccessError::Impersonation(forbidden_message(&body)))
             }
-            Err(other) => Asked::Unknown(format!("{what}: {}", unexpected(other))),
+            Err(other) => Err(AccessError::Unknown(unexpected(other).to_string())),
         }
     }
 
@@ -214,7 +249,7 @@ impl TargetCalls {
         &self,
         needs: &[Value],
         namespace: Option<&str>,
-        impersonated: Option<&str>,
+        impersonated: Option<&ImpersonatedUser>,
     ) -> Asked {
         for need in needs {
             let asked = self.allowed(need, impersonated).await;
@@ -304,7 +339,7 @@ impl TargetCalls {
         &self,
         path: &str,
         review: &Value,
-        impersonated: Option<&str>,
+        impersonated: Option<&ImpersonatedUser>,
     ) -> Result<Value, Fetched> {
         let request = self.client.post(self.path(path)).json(review);
         match self.exchange(self.with_token(request, impersonated)).await {
@@ -323,16 +358,21 @@ impl TargetCalls {
     fn with_token(
         &self,
         request: reqwest::RequestBuilder,
-        impersonated: Option<&str>,
+        impersonated: Option<&ImpersonatedUser>,
     ) -> reqwest::RequestBuilder {
-        let request = match &self.token {
+        let mut request = match &self.token {
             Some(token) => request.bearer_auth(token.expose_secret()),
             None => request,
         };
-        match impersonated {
-            Some(user) => request.header("Impersonate-User", user),
-            None => request,
+        for (name, value) in impersonated
+            .map(ImpersonatedUser::headers)
+            .into_iter()
+            .flatten()
+        {
+            // As bytes, because a user name can have characters beyond ASCII.
+            request = request.header(name, value.as_bytes());
         }
+        request
     }
 
     fn path(&self, path: &str) -> String {
@@ -360,8 +400,28 @@ fn unexpected(fetched: Fetched) -> TargetCallError {
     match fetched {
         Fetched::NotTried => TargetCallError::NotAsked,
         Fetched::Unreachable(how) | Fetched::Untrusted(how) => TargetCallError::Connection(how),
+        Fetched::Response(HttpResponse { status: 403, body }) => {
+            TargetCallError::Forbidden(forbidden_message(&body))
+        }
         Fetched::Response(HttpResponse { status, .. }) => TargetCallError::Status(status),
     }
+}
+
+/// Describes the answer of a review in words.
+fn asked(what: String, answer: Result<bool, AccessError>) -> Asked {
+    match answer {
+        Ok(true) => Asked::Yes(what),
+        Ok(false) => Asked::No(format!("{what} is not allowed")),
+        Err(error) => Asked::Unknown(format!("{what}: {error}")),
+    }
+}
+
+/// The message of a 403, which says what the bearer may not do. It is of limited length, because
+/// the target writes it.
+fn forbidden_message(body: &[u8]) -> String {
+    let status: Value = serde_json::from_slice(body).unwrap_or_default();
+    let message = status["message"].as_str().unwrap_or("it gives no reason");
+    message.chars().take(MAX_MESSAGE_CHARS).collect()
 }
 
 #[cfg(test)]

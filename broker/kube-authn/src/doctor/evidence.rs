@@ -87,6 +87,9 @@ pub enum Identity {
     Refused,
     /// The target knows the bearer by this name; empty if it does not return the name.
     Known(String),
+    /// The target knows the bearer, who may not impersonate the requested user; the text is the
+    /// target's message.
+    Forbidden(String),
     /// The target gave another response, or none.
     Failed(String),
 }

@@ -299,14 +299,17 @@ pub(super) fn authentication(evidence: &Evidence, seen: &ParsedToken) -> Finding
     let known = match (&evidence.target.identity, &evidence.target.review) {
         (Identity::Known(name), _) => name,
         // The target did not name the bearer, but a TokenReview by another user did.
-        (Identity::NotAsked | Identity::Failed(_), Some(Review::Authenticated(name))) => name,
+        (
+            Identity::NotAsked | Identity::Failed(_) | Identity::Forbidden(_),
+            Some(Review::Authenticated(name)),
+        ) => name,
         (Identity::Refused, _) => {
             return Finding::broken(hop, Code::TokenRefused, "the target answers 401");
         }
         (Identity::NotAsked, _) => {
             return Finding::open(hop, "there is no target address or no token");
         }
-        (Identity::Failed(how), _) => return Finding::open(hop, how),
+        (Identity::Failed(how) | Identity::Forbidden(how), _) => return Finding::open(hop, how),
     };
     if let Some((cause, detail)) = name_fault(known, seen.subject(), evidence.hub_name.as_deref()) {
         return Finding::broken(hop, cause, detail);
@@ -316,7 +319,7 @@ pub(super) fn authentication(evidence: &Evidence, seen: &ParsedToken) -> Finding
             hop,
             "the target accepts the bearer, but does not return a username",
         ),
-        Identity::Failed(how) => Finding::open(hop, how),
+        Identity::Failed(how) | Identity::Forbidden(how) => Finding::open(hop, how),
         Identity::NotAsked => Finding::open(hop, "there is no target address or no token"),
         _ => Finding::well(hop, known),
     }

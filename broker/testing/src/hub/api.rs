@@ -22,7 +22,7 @@ type Answer = Result<Response, ApiError>;
 
 pub(super) fn router(hub: Arc<HubState>) -> Router {
     let router = Router::new()
-        .merge(api_index::routes(SERVED))
+        .merge(api_index::routes(SERVED, api_index::NEWEST_MINOR))
         .route("/api/v1/namespaces", get(list_namespaces))
         .route("/api/v1/namespaces/{name}", get(one_namespace))
         .route("/api/v1/serviceaccounts", get(list_all_service_accounts))

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::{CACHE_CONTROL, HeaderMap};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::jws::Jws;
 
@@ -20,6 +20,12 @@ impl CachedKeys {
             keys,
             fresh_until: Some(fresh_until),
         }
+    }
+
+    /// Returns the key set as a document; `None` if it was never read.
+    pub(super) fn document(&self) -> Option<Vec<u8>> {
+        self.fresh_until?;
+        serde_json::to_vec(&json!({"keys": self.keys})).ok()
     }
 
     /// Whether a key with the token's kid (any key, if it names none) made its signature.

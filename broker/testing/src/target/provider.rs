@@ -136,6 +136,14 @@ impl Provider {
         Err(SignatureError::NoKey)
     }
 
+    /// Returns the key set, after a reload if it lacks the token's key and is near the end of its
+    /// freshness.
+    pub(super) async fn key_set(&self, jws: &Jws<'_>) -> Option<Vec<u8>> {
+        // What the keys decide is checked by the caller; only the reload matters here.
+        let _ = self.verify(jws).await;
+        self.known.lock().await.keys.document()
+    }
+
     async fn discover(&self) -> Option<String> {
         let read = self.read(&self.discovery_url).await;
         let found = read.and_then(|(document, _)| {
