@@ -121,7 +121,7 @@ async fn printed_rbac(it: &Federation) -> Result<String, TestError> {
         AUDIENCE,
         "--prefix=hub:",
         "--allow=tenant-a/reconciler",
-        "--bind=view",
+        "--bind=reader",
         "--kubernetes=1.36",
         "--flux-service-account",
         ACCOUNT,
