@@ -2,6 +2,7 @@
 //! tool or of our own small client. Clients in other languages are in [`installed`].
 
 mod build;
+mod distribution;
 pub mod installed;
 mod module;
 
@@ -10,6 +11,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use tokio::process::Command;
+
+pub use distribution::Distribution;
 
 /// A minor version of Kubernetes for which tests run a real kube-apiserver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +79,8 @@ pub enum Part {
     ArgoCd,
     /// Our small program on the library that reads ClusterProfiles.
     ClusterInventory,
+    /// Our small program on the code with which a distribution reads its configuration.
+    Distribution(Distribution),
     /// Our small program on the authenticator of kube-apiserver.
     Oracle(OracleRelease),
 }
@@ -165,6 +170,7 @@ impl Part {
             Self::SourceController => "source-controller",
             Self::ArgoCd => "argocd",
             Self::ClusterInventory => "cluster-inventory",
+            Self::Distribution(distribution) => distribution.binary(),
             Self::Oracle(_) => "oracle",
         }
     }
@@ -185,6 +191,7 @@ impl Part {
             Self::SourceController => "v1.9.3",
             Self::ArgoCd => "v3.3.0",
             Self::ClusterInventory => "v0.1.3",
+            Self::Distribution(distribution) => distribution.version(),
             Self::Oracle(release) => release.version(),
         }
     }
@@ -204,6 +211,7 @@ impl Part {
             Self::SourceController => "source-controller",
             Self::ArgoCd => "argocd",
             Self::ClusterInventory => "cluster-inventory",
+            Self::Distribution(distribution) => distribution.directory(),
             Self::Oracle(release) => release.directory(),
         }
     }
@@ -228,6 +236,7 @@ impl Part {
                 | Self::Oracle(_)
                 | Self::ArgoCd
                 | Self::ClusterInventory
+                | Self::Distribution(_)
         )
     }
 
@@ -254,7 +263,8 @@ impl Part {
             | Self::OlderGoVerifiers
             | Self::PrometheusRules
             | Self::ArgoCd
-            | Self::ClusterInventory => ".",
+            | Self::ClusterInventory
+            | Self::Distribution(_) => ".",
         }
     }
 
@@ -281,6 +291,7 @@ impl Part {
             Self::KustomizeController => 180,
             Self::SourceController => 160,
             Self::ArgoCd => 100,
+            Self::Distribution(distribution) => distribution.expected_seconds(),
         }
     }
 

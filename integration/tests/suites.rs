@@ -21,6 +21,7 @@ mod deliveries;
 mod denials;
 mod differential;
 mod discovery;
+mod distributions;
 mod doctor;
 mod exec_clients;
 mod export;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         .suite("clients", clients::suite())
         .suite("walking_path", walking_path::suite())
         .suite("consumers", consumers::suite())
+        .suite("distributions", distributions::suite())
         .suite("admission_latency", admission_policies::latency())
         .suite("long_rotation", rotation::long::suite())
         .main()

@@ -138,9 +138,9 @@ enum Format {
     K3s,
     /// RKE2.
     Rke2,
-    /// Talos 1.14 and newer.
+    /// Talos 1.14 and newer, with a document KubeAPIServerConfig.
     Talos,
-    /// Talos before 1.14.
+    /// Talos without a document KubeAPIServerConfig, as before 1.14.
     TalosLegacy,
     /// kind.
     Kind,

@@ -12,6 +12,9 @@ use tokio::time::timeout;
 
 use super::{Part, PartError};
 
+/// Lets Go download the newer release of itself that a go.mod asks for, and use its own otherwise.
+pub(super) const TOOLCHAIN: &str = "auto";
+
 const PROGRESS: Duration = Duration::from_secs(30);
 
 /// The path of the binary in the cache: `<cache>/<directory>-<first 16 hex digits of sha256 of
@@ -111,6 +114,7 @@ async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartErr
         .args(["-n", "19", "go", "build", "-trimpath"])
         .current_dir(manifest)
         .env("CGO_ENABLED", "0")
+        .env("GOTOOLCHAIN", TOOLCHAIN)
         .args(part.modfile().map(|file| format!("-modfile={file}")))
         .args(["-ldflags", &part.linker_flags(), "-o"])
         .arg(&unfinished)

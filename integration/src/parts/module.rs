@@ -6,6 +6,7 @@ use std::process::Stdio;
 use serde_json::Value;
 use tokio::process::Command;
 
+use super::build::TOOLCHAIN;
 use super::{Part, PartError};
 
 /// Asks Go for the folder. Go downloads the module if necessary and checks it against go.sum.
@@ -17,6 +18,7 @@ pub(super) async fn folder(manifest: &Path, part: Part) -> Result<PathBuf, PartE
     };
     let output = Command::new("go")
         .current_dir(manifest)
+        .env("GOTOOLCHAIN", TOOLCHAIN)
         .args(["mod", "download", "-json", part.module()])
         .stdin(Stdio::null())
         .kill_on_drop(true)

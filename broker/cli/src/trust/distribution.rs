@@ -219,13 +219,17 @@ fn kubeadm(file: &str, minor: Minor) -> Result<Vec<OutputSection>, YamlError> {
 
 fn rancher(file: &str, name: &str) -> Result<Vec<OutputSection>, YamlError> {
     let folder = format!("/etc/rancher/{name}/keyferry");
-    let mut drop_in = json!({
-        "kube-apiserver-arg+": [format!("authentication-config={folder}/{FILE}")],
-    });
-    if name == "rke2" {
-        // In rke2, kube-apiserver is a Pod, which sees only mounted folders of the node.
-        drop_in["kube-apiserver-extra-mount+"] = json!([format!("{folder}:{folder}:ro")]);
-    }
+    let drop_in = if name == "rke2" {
+        // In rke2, kube-apiserver is a Pod. If an argument names a file of the node, rke2 also
+        // mounts this file, and the Pod keeps the old one after a rename. So the Pod has another
+        // path.
+        json!({
+            "kube-apiserver-arg+": [format!("authentication-config={FOLDER}/{FILE}")],
+            "kube-apiserver-extra-mount+": [format!("{folder}:{FOLDER}:ro")],
+        })
+    } else {
+        json!({ "kube-apiserver-arg+": [format!("authentication-config={folder}/{FILE}")] })
+    };
     let first = format!(
         "Write this as /etc/rancher/{name}/config.yaml.d/90-keyferry.yaml on every server, and \
          restart {name} on one after the other."
@@ -249,19 +253,20 @@ fn talos(file: &str, minor: Minor, merged: bool) -> Result<OutputSection, Distri
     if minor < Minor::V1_32 {
         return Err(DistributionError::Talos(minor));
     }
-    let first = "Talos 1.14 and newer: patch the machine configuration of the control plane nodes \
-        with this document. It replaces the";
+    let first = "Talos 1.14 and newer, for a machine configuration with a document \
+        KubeAPIServerConfig: patch the control plane nodes with";
+    let second = "this document. Without KubeAPIServerConfig Talos ignores it: use talos-legacy. \
+        It replaces the authentication";
     // A merged file states its own anonymous section.
-    let (second, anonymous) = if merged {
+    let (third, anonymous) = if merged {
         (
-            "authentication configuration that is there, so it needs an anonymous section to keep \
-             anonymous probes working.",
+            "configuration that is there, so it needs an anonymous section to keep anonymous \
+             probes working.",
             "",
         )
     } else {
         (
-            "authentication configuration that is there, so the anonymous section repeats Talos's \
-             own default.",
+            "configuration that is there, so the anonymous section repeats Talos's own default.",
             TALOS_ANONYMOUS,
         )
     };
@@ -269,15 +274,16 @@ fn talos(file: &str, minor: Minor, merged: bool) -> Result<OutputSection, Distri
     let text = format!(
         "apiVersion: v1alpha1\nkind: KubeAuthenticationConfig\nconfiguration:\n{configuration}"
     );
-    Ok(OutputSection::new([first, second], text))
+    Ok(OutputSection::new([first, second, third], text))
 }
 
 /// Text, because Talos's documents write permissions as `0o644`, which no serialiser does.
 fn talos_legacy(file: &str) -> OutputSection {
     let about = [
-        "Talos before 1.14: patch the machine configuration of the control plane nodes, and only \
-         theirs, with this.",
-        "A change of the file needs another patch; nodes may have to be rebooted for it.",
+        "Talos before 1.14, and newer for a machine configuration without KubeAPIServerConfig: \
+         patch the control plane nodes, and",
+        "only these, with this. A change of the file needs another patch; nodes may have to be \
+         rebooted for it.",
     ];
     let folder = "/var/lib/keyferry";
     let text = format!(
@@ -290,6 +296,8 @@ fn talos_legacy(file: &str) -> OutputSection {
 }
 
 fn kind(file: &str) -> Result<Vec<OutputSection>, YamlError> {
+    // Without apiVersion, kind 0.33 and newer write the arguments as a list where kubeadm wants
+    // one.
     let patch = json!({ "kind": "ClusterConfiguration", "apiServer": mapped_arguments() });
     let cluster = json!({
         "kind": "Cluster",
@@ -304,11 +312,7 @@ fn kind(file: &str) -> Result<Vec<OutputSection>, YamlError> {
             "kubeadmConfigPatches": [yaml_document(&patch)?],
         }],
     });
-    let about = [
-        "Create the cluster with kind create cluster --config and this. A release of kind that \
-         writes kubeadm v1beta4 wants extraArgs",
-        "as a list of name and value.",
-    ];
+    let about = ["Create the cluster with kind create cluster --config and this."];
     Ok(vec![
         OutputSection::new(
             ["Write this document as ./keyferry/authentication.yaml, beside the file below."],

@@ -308,6 +308,24 @@ fn flux_gets_what_it_needs_and_the_users_no_role() {
     );
 }
 
+/// Rke2 mounts each existing file that an argument names, and such a mount hides a renamed file.
+#[test]
+fn rke2_gives_the_pod_a_path_that_the_node_does_not_have() {
+    let text = printed(&[&HUB[..8], &["--format=rke2"]].concat())
+        .unwrap()
+        .text;
+    assert!(text.contains("Write this document as /etc/rancher/rke2/keyferry/authentication.yaml"));
+    let drop_in: serde_json::Value =
+        serde_saphyr::from_str(text.rsplit("\n---\n").next().unwrap()).unwrap();
+    assert_eq!(
+        drop_in,
+        json!({
+            "kube-apiserver-arg+": ["authentication-config=/etc/kubernetes/keyferry/authentication.yaml"],
+            "kube-apiserver-extra-mount+": ["/etc/rancher/rke2/keyferry:/etc/kubernetes/keyferry:ro"],
+        })
+    );
+}
+
 #[test]
 fn from_1_36_flux_impersonates_by_the_constrained_right_alone() {
     let (text, documents) = for_flux(&["--kubernetes=1.36"]);
