@@ -53,7 +53,10 @@ pub(crate) async fn kubeconfig_is_honoured_as_kubectl_does(world: Arc<World>) ->
         keyferry(&world, &minted, &[("KUBECONFIG", &list)]).await?,
     )?)?;
     let stanza = [&["kubeconfig", "tenant-a/a", "--exec"], &through[..]].concat();
-    let stanza = succeeded(keyferry(&world, &stanza, &[("KUBECONFIG", &list)]).await?)?;
+    let printed = keyferry(&world, &stanza, &[("KUBECONFIG", &list)]).await?;
+    assert_eq!(printed.code, Some(0), "{}", printed.stderr);
+    assert!(printed.stderr.contains("kuberc"), "{}", printed.stderr);
+    let stanza = printed.stdout;
     assert!(
         stanza.contains(&file) && stanza.contains("--context"),
         "{stanza}"

@@ -134,6 +134,58 @@ const TENANT: &[Step] = &[
     fails(1, "keyferry token tenant-a/prodd $SERVER", &["request id"]),
 ];
 
+/// A target's admin makes the mistakes of everyday in the file, and one command names each.
+const MISTAKES: &[Step] = &[
+    fails(
+        1,
+        "sed '/audiences:/{n;s#- .*#- https://wrong.example.com#}' authentication.yaml > audience.yaml
+         keyferry verify --auth-config audience.yaml --target-token-file direct.token",
+        &["AudienceDiffers", "https://wrong.example.com"],
+    ),
+    fails(
+        1,
+        "sed '/ url: /s#\"$#/\"#' authentication.yaml > slash.yaml
+         keyferry lint --network slash.yaml",
+        &["DiscoveryIssuerDiffers", "https://hub.keyferry.test/"],
+    ),
+    fails(
+        1,
+        "sed '/certificateAuthority: |/,/END CERTIFICATE/d' authentication.yaml > authority.yaml
+         keyferry lint --network authority.yaml",
+        &["DiscoveryUntrusted"],
+    ),
+    fails(
+        1,
+        "sed 's/prefix: \"hub:\"/prefix: \"\"/' authentication.yaml > prefix.yaml
+         keyferry lint prefix.yaml",
+        &["EmptyPrefix"],
+    ),
+    fails(
+        1,
+        "sed '/discoveryURL:/s#/.well-known.*#/nothing\"#' authentication.yaml > place.yaml
+         keyferry lint --network place.yaml",
+        &["404"],
+    ),
+    fails(
+        1,
+        "sed 's/^    claimMappings:/    prefix: \"hub:\"\\n    claimMappings:/' authentication.yaml > field.yaml
+         keyferry lint field.yaml",
+        &["UnknownField", "claimMappings.username.prefix"],
+    ),
+    fails(
+        1,
+        "keyferry verify --auth-config authentication.yaml --target-token-file direct.token --at \
+         2036-01-01T00:00:00Z",
+        &["TokenExpired"],
+    ),
+    fails(
+        1,
+        "keyferry trust prod $CONFIG --issuer https://hub.keyferry.test --discovery-ca ca.crt --diff \
+         prefix.yaml",
+        &["claimMappings.username.prefix"],
+    ),
+];
+
 async fn walk(
     shell: &Shell,
     steps: &[Step],
@@ -195,7 +247,7 @@ pub(crate) async fn with_objects_on_the_hub(place: Here) -> TestResult {
         .shell("objects", &place.world.broker, "tenant-a")
         .await?;
     let mut wrong = Vec::new();
-    for steps in [OFFLINE, ADMINS, TENANT, OBJECTS] {
+    for steps in [OFFLINE, ADMINS, TENANT, MISTAKES, OBJECTS] {
         wrong.extend(walk(&shell, steps, &replacements(&shell)).await?);
     }
     if wrong.is_empty() {
@@ -247,7 +299,7 @@ pub(crate) async fn with_a_configuration_file(place: Here) -> TestResult {
         ("tenant-c", "tenant-b"),
     ]
     .map(|(from, to)| (from, to.to_owned()));
-    for steps in [OFFLINE, ADMINS, TENANT] {
+    for steps in [OFFLINE, ADMINS, TENANT, MISTAKES] {
         wrong.extend(
             walk(
                 &shell,
