@@ -1,13 +1,14 @@
 //! Where Keyferry's objects are: on the hub, or in its configuration file.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keyferry_api::config::{Configuration, ObjectSource, Overrides};
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::status::{TargetAccessStatus, TargetClusterStatus};
 use keyferry_client::objects_of_hub::{access_value, target_statuses, target_value};
 use keyferry_hub::client::HubClient;
+use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file;
 use serde_json::Value;
 
@@ -92,7 +93,8 @@ pub(super) async fn ready_target(
     client: &HubClient,
     target: &ObjectName,
 ) -> Result<TargetClusterStatus, CommandError> {
-    let started = Instant::now();
+    let clock = SystemClock::start();
+    let started = clock.now().mono;
     loop {
         let object = target_value(client, target).await?;
         let status: Option<TargetClusterStatus> = object.as_ref().and_then(current);
@@ -101,7 +103,7 @@ pub(super) async fn ready_target(
             Some(status) => not_ready(&status.conditions).unwrap_or_default(),
             None => "Keyferry has written no status about its current spec".to_owned(),
         };
-        if started.elapsed() > STATUS_PATIENCE {
+        if clock.now().mono.saturating_sub(started) > STATUS_PATIENCE {
             return Err(CommandError::with_fix(
                 format!(
                     "waiting for TargetCluster {target}: it is not Ready after {} s: {why}",
@@ -124,7 +126,8 @@ pub(super) async fn ready_access(
     access: &AccessName,
     patience: Duration,
 ) -> Result<Value, CommandError> {
-    let started = Instant::now();
+    let clock = SystemClock::start();
+    let started = clock.now().mono;
     let mut printed = String::new();
     loop {
         let object = access_value(client, access).await?;
@@ -134,7 +137,7 @@ pub(super) async fn ready_access(
             (Some(status), _) => status.summary.clone().unwrap_or_default(),
             (None, _) => "no status about its current spec yet".to_owned(),
         };
-        if started.elapsed() > patience {
+        if clock.now().mono.saturating_sub(started) > patience {
             return Err(CommandError::with_fix(
                 format!(
                     "waiting for TargetAccess {access}: it is not Ready after {} s: {why}",

@@ -2,7 +2,7 @@
 //! holds, or the time is over.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keyferry_api::name::AccessName;
 use keyferry_api::status::TargetClusterStatus;
@@ -11,6 +11,7 @@ use keyferry_client::doctor::flux::from_config_map;
 use keyferry_client::doctor::plan::Permission;
 use keyferry_client::doctor::start::{from_access, from_secret};
 use keyferry_client::doctor::{Means, gather};
+use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_kube_authn::doctor::{Hop, Mode, Report, ReportedHop, Status, examine};
 use serde_json::Value;
 
@@ -95,11 +96,12 @@ impl Proof {
             self.access,
             self.patience.as_secs()
         ));
-        let started = Instant::now();
+        let clock = SystemClock::start();
+        let started = clock.now().mono;
         let mut printed = String::new();
         loop {
             let report = self.diagnose().await?;
-            let over = started.elapsed() > self.patience;
+            let over = clock.now().mono.saturating_sub(started) > self.patience;
             if is_proven(&report) || over {
                 return Ok(self.end(&report));
             }
