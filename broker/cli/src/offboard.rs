@@ -8,7 +8,7 @@ use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_client::objects_of_hub::target_value;
 use keyferry_client::onboarding::apply::path;
 use keyferry_client::onboarding::objects::{allowed_in, applied_again, disallow};
-use keyferry_client::onboarding::users::{self, Use};
+use keyferry_client::onboarding::users::{self, Use, text};
 use keyferry_hub::client::HubClient;
 use keyferry_hub::ports::HubError;
 use serde_json::Value;
@@ -109,8 +109,8 @@ async fn target(args: &TargetArgs) -> Result<(), CommandError> {
     match target_value(&client, &name).await? {
         None => ui::note(&format!("TargetCluster {name} is gone")),
         Some(_) => ui::note(&format!(
-            "TargetCluster {name} is being deleted: no token is issued for it any more, and it goes \
-             once the delivered tokens have expired"
+            "TargetCluster {name} is being deleted: no token is issued for it any more, and it \
+             goes once the delivered tokens have expired"
         )),
     }
     print_rest(&existing, &name)
@@ -277,8 +277,9 @@ fn print_rest(existing: &Value, name: &ObjectName) -> Result<(), CommandError> {
         issuer => format!("issuer.url {issuer}"),
     };
     let mut rest = format!(
-        "left to do at the target: remove the entry with {issuer} from its AuthenticationConfiguration, and the \
-         RBAC of the hub's users. Until then it accepts tokens that were issued before, until they expire"
+        "left to do at the target: remove the entry with {issuer} from its \
+         AuthenticationConfiguration, and the RBAC of the hub's users. Until then it accepts \
+         tokens that were issued before, until they expire"
     );
     if let Some(secret) = existing
         .pointer("/spec/certSecretRef/name")
@@ -289,19 +290,12 @@ fn print_rest(existing: &Value, name: &ObjectName) -> Result<(), CommandError> {
             namespace => namespace,
         };
         rest.push_str(&format!(
-            "\nleft to do on the hub, once TargetCluster {name} is gone: kubectl delete secret {secret} -n \
-             {namespace}"
+            "\nleft to do on the hub, once TargetCluster {name} is gone: kubectl delete secret \
+             {secret} -n {namespace}"
         ));
     }
     ui::result(&ui::plain(&rest))
         .map_err(|error| CommandError::new(format!("writing to standard output: {error}")))
-}
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

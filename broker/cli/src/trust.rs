@@ -262,13 +262,15 @@ pub(super) struct TargetPart {
     pub(super) notes: Vec<String>,
 }
 
-/// Returns what a TargetCluster needs at the target, all values from the configuration or the hub.
+/// Returns what a TargetCluster needs at the target, from the configuration or the hub. `issuer` is
+/// the hub's, if neither states it.
 ///
 /// # Errors
 /// What is missing or cannot be read.
 pub(super) async fn for_target(
     target: &ObjectName,
     config: Option<PathBuf>,
+    issuer: Option<String>,
     discovery_ca: Option<PathBuf>,
     shape: ShapeArgs,
     hub: HubArgs,
@@ -276,7 +278,7 @@ pub(super) async fn for_target(
     let args = TrustArgs {
         target: Some(target.to_string()),
         config,
-        issuer: None,
+        issuer,
         discovery_url: None,
         discovery_ca,
         audience: None,

@@ -288,6 +288,25 @@ const OBJECTS: &[Step] = &[
     ),
 ];
 
+/// The steps of onboarding that a file changes: its objects are shown to be added, and a target
+/// that it has is shown its part.
+const FILE: &[Step] = &[
+    fails(
+        3,
+        "keyferry onboard target extra --target-kubeconfig target.kubeconfig $CONFIG",
+        &["== add to config.yaml", "kind: TargetCluster", "NOT PROVEN"],
+    ),
+    fails(
+        3,
+        "keyferry onboard target prod --target-kubeconfig target.kubeconfig $CONFIG",
+        &[
+            "== on the control plane nodes of the target",
+            "https://hub.keyferry.test",
+            "nothing was written",
+        ],
+    ),
+];
+
 /// The same steps with a configuration file, as in `examples/in-cluster`.
 pub(crate) async fn with_a_configuration_file(place: Here) -> TestResult {
     let shell = place.shell("file", &place.by_file, "tenant-b").await?;
@@ -299,7 +318,7 @@ pub(crate) async fn with_a_configuration_file(place: Here) -> TestResult {
         ("tenant-c", "tenant-b"),
     ]
     .map(|(from, to)| (from, to.to_owned()));
-    for steps in [OFFLINE, ADMINS, TENANT, MISTAKES] {
+    for steps in [OFFLINE, ADMINS, TENANT, MISTAKES, FILE] {
         wrong.extend(
             walk(
                 &shell,

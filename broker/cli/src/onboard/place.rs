@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keyferry_api::config::{Configuration, ObjectSource, Overrides};
+use keyferry_api::config::{Configuration, ObjectSource, Overrides, TokenIssuer};
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::status::{TargetAccessStatus, TargetClusterStatus};
 use keyferry_client::objects_of_hub::{access_value, target_statuses, target_value};
@@ -75,6 +75,18 @@ impl Place {
         self.file
             .as_ref()
             .is_some_and(|(_, configuration)| configuration.policy.targets.contains_key(target))
+    }
+
+    /// Whether the target must trust the hub's issuer and the file does not state it.
+    pub(super) fn lacks_issuer_of(&self, target: &ObjectName) -> bool {
+        self.file.as_ref().is_some_and(|(_, configuration)| {
+            configuration.server.hub_issuer.is_none()
+                && configuration
+                    .policy
+                    .targets
+                    .get(target)
+                    .is_some_and(|target| target.issuer == TokenIssuer::Hub)
+        })
     }
 
     /// Whether the file has this TargetAccess.

@@ -80,8 +80,9 @@ pub(super) struct Proof {
 pub(super) fn untried(access: &AccessName) -> ExitCode {
     let (namespace, name) = (&access.namespace, &access.name);
     incomplete(&format!(
-        "TargetAccess {access} is Ready, but what it delivers cannot be tried here; next: kubectl get \
-         targetaccess {name} -n {namespace}, whose column TARGET-OK shows what the target made of a token"
+        "TargetAccess {access} is Ready, but what it delivers cannot be tried here; next: kubectl \
+         get targetaccess {name} -n {namespace}, whose column TARGET-OK shows what the target made \
+         of a token"
     ))
 }
 
@@ -160,8 +161,8 @@ impl Proof {
         } else {
             let code = doctor::exit_code(report.verdict).max(1);
             let end = format!(
-                "NOT PROVEN: the hops above do not all hold for a token of {namespace}/{name}\nnext: \
-                 keyferry doctor targetaccess/{name} -n {namespace}"
+                "NOT PROVEN: the hops above do not all hold for a token of \
+                 {namespace}/{name}\nnext: keyferry doctor targetaccess/{name} -n {namespace}"
             );
             (code, end)
         };

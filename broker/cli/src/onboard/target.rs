@@ -2,16 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use keyferry_api::audience::Audience;
-use keyferry_api::config::DeliveryType;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_api::status::TargetClusterStatus;
-use keyferry_client::configuration_source::ConfigurationSource;
-use keyferry_client::direct::Direct;
 use keyferry_client::doctor::Means;
 use keyferry_client::objects_of_hub::target_value;
 use keyferry_client::onboarding::objects::{self, Tenant};
@@ -22,13 +18,12 @@ use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
-use super::place::{Place, ready_access, ready_target};
-use super::proof::{Proof, TokenSource, untried};
-use super::tenant_flags::delivery;
-use super::write::{WriteArgs, Writing, print, show, write_all};
+use super::guided_args::GuidedArgs;
+use super::place::{Place, ready_target};
+use super::write::{Writing, print, show, write_all};
 use crate::command_error::CommandError;
-use crate::trust::{self, ShapeArgs, TargetPart, lifetime, service_account};
-use crate::{HUB, HubArgs, TARGET, doctor, local_file, target_way, ui};
+use crate::trust::{TargetPart, service_account};
+use crate::{TARGET, doctor, local_file, ui};
 
 #[derive(Args)]
 pub(super) struct TargetArgs {
@@ -52,34 +47,12 @@ pub(super) struct TargetArgs {
     /// federation.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service_account)]
     tenant: Option<ServiceAccount>,
-    /// What the tenant's TargetAccess delivers, like FluxConfigMap: without it, tokens on request;
-    /// may be given again.
-    #[arg(long, value_name = "TYPE", value_parser = delivery)]
-    delivery: Vec<DeliveryType>,
     /// Tokens for this target are signed by a managed issuer of its own, not by the hub.
     #[arg(long)]
     managed_issuer: bool,
     #[command(flatten)]
-    shape: ShapeArgs,
-    /// CA certificates of the server of the discovery document.
-    #[arg(long, value_name = "FILE", help_heading = TARGET)]
-    discovery_ca: Option<PathBuf>,
-    #[command(flatten)]
-    write: WriteArgs,
-    /// How long to wait until the target has loaded its file: without it, 10m.
-    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
-    timeout: Option<Duration>,
-    /// Keyferry's configuration file: where it holds the objects, they are shown to be added there.
-    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Keyferry's own namespace on the hub.
-    #[arg(long, value_name = "NAMESPACE", help_heading = HUB)]
-    keyferry_namespace: Option<String>,
-    #[command(flatten)]
-    hub: HubArgs,
+    guided: GuidedArgs,
 }
-
-pub(super) const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(super) async fn run(args: &TargetArgs) -> Result<ExitCode, CommandError> {
     let name = ObjectName::new(args.name.as_str())
@@ -89,22 +62,17 @@ pub(super) async fn run(args: &TargetArgs) -> Result<ExitCode, CommandError> {
         context: args.target_context.clone(),
         ..HubAccess::default()
     };
-    let hub = args.hub.access().description().await?;
+    let hub = args.guided.hub.access().description().await?;
     ui::note(&format!("hub: {hub}"));
-    let client = args.hub.client().await?;
+    let client = args.guided.hub.client().await?;
     let facts = target_facts::read(&target_access).await?;
     ui::note(&described(&facts));
     refuse_collision(args, &client, &facts).await?;
-    let place = Place::find(
-        args.config.as_deref(),
-        args.keyferry_namespace.as_deref(),
-        &client,
-    )
-    .await?;
+    let place = args.guided.place(&client).await?;
 
     let on_hub = hub_objects(args, &name, &facts, &place, &client).await?;
     show("on the hub", &on_hub.written)?;
-    let writing = args.write.writing();
+    let writing = args.guided.write.writing();
     write_all(&client, &on_hub.written, writing).await?;
     if let Some(file) = place.file().filter(|_| !on_hub.for_file.is_empty()) {
         show(&format!("add to {}", file.display()), &on_hub.for_file)?;
@@ -126,7 +94,10 @@ pub(super) async fn run(args: &TargetArgs) -> Result<ExitCode, CommandError> {
         ));
     }
 
-    let part = target_part(args, &name, &facts).await?;
+    let part = args
+        .guided
+        .target_part(&name, facts.minor, &place, &client)
+        .await?;
     show_target_part(&part, &target_access.description().await?)?;
     if !part.rbac.is_empty() && writing != Writing::ShownOnly {
         let target = HubClient::new(target_access.config().await?)?;
@@ -219,7 +190,7 @@ async fn hub_objects(
         account: account.clone(),
         target: name.clone(),
         access: name.clone(),
-        deliveries: args.delivery.clone(),
+        deliveries: args.guided.delivery.clone(),
         author: None,
     });
     let mut changed = false;
@@ -299,23 +270,6 @@ fn refuse_another(existing: &Value, wanted: &Value) -> Result<(), CommandError> 
     ))
 }
 
-async fn target_part(
-    args: &TargetArgs,
-    name: &ObjectName,
-    facts: &TargetFacts,
-) -> Result<TargetPart, CommandError> {
-    let mut shape = args.shape.clone();
-    shape.minor = shape.minor.or(facts.minor);
-    trust::for_target(
-        name,
-        args.config.clone(),
-        args.discovery_ca.clone(),
-        shape,
-        args.hub.clone(),
-    )
-    .await
-}
-
 /// Shows what the target needs: its file, which only its nodes can have, and RBAC.
 pub(super) fn show_target_part(part: &TargetPart, place: &str) -> Result<(), CommandError> {
     for note in &part.notes {
@@ -339,7 +293,6 @@ async fn prove(
     target: Option<TargetClusterStatus>,
     client: &HubClient,
 ) -> Result<ExitCode, CommandError> {
-    let patience = args.timeout.unwrap_or(PATIENCE);
     let access = match &args.tenant {
         Some(account) => Some(AccessName {
             namespace: account.namespace.clone(),
@@ -358,36 +311,15 @@ async fn prove(
              tenant NAMESPACE --service-account NAME --target {name} --apply"
         )));
     };
-    let mut source = Some(TokenSource::OnRequest);
-    if place.file().is_none() {
-        let object = ready_access(client, &access, patience).await?;
-        source = TokenSource::of_access(&object);
-    }
-    let Some(source) = source else {
-        return Ok(untried(&access));
+    let means = Means {
+        minor: facts.minor,
+        target_kubeconfig: Some(args.target_kubeconfig.clone()),
+        target_context: args.target_context.clone(),
+        ..Means::default()
     };
-    let proof = Proof {
-        direct: Direct {
-            source: ConfigurationSource::named(args.config.clone()),
-            hub: args.hub.access(),
-        },
-        access,
-        source,
-        target,
-        discovery_ca: args
-            .discovery_ca
-            .as_deref()
-            .map(target_way::file)
-            .transpose()?,
-        means: Means {
-            minor: facts.minor,
-            target_kubeconfig: Some(args.target_kubeconfig.clone()),
-            target_context: args.target_context.clone(),
-            ..Means::default()
-        },
-        patience,
-    };
-    proof.run().await
+    args.guided
+        .prove(access, target, means, place, client)
+        .await
 }
 
 #[cfg(test)]

@@ -1,16 +1,11 @@
 //! `keyferry onboard tenant`: lets a ServiceAccount of a tenant's namespace use a target, and
 //! proves that it can.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
-use keyferry_api::config::DeliveryType;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_client::configuration_source::ConfigurationSource;
-use keyferry_client::direct::Direct;
 use keyferry_client::doctor::Means;
 use keyferry_client::objects_of_hub::target_value;
 use keyferry_client::onboarding::objects::{Author, Tenant, allow, applied_again};
@@ -18,14 +13,13 @@ use keyferry_client::onboarding::target_facts::listed_release;
 use keyferry_hub::client::HubClient;
 use serde_json::Value;
 
-use super::place::{Place, ready_access, ready_target};
-use super::proof::{Proof, TokenSource, untried};
-use super::target::{PATIENCE, incomplete, show_target_part};
-use super::tenant_flags::{author, delivery};
-use super::write::{WriteArgs, Writing, show, write_all};
+use super::guided_args::GuidedArgs;
+use super::place::{Place, ready_target};
+use super::target::{incomplete, show_target_part};
+use super::tenant_flags::author;
+use super::write::{Writing, show, write_all};
 use crate::command_error::CommandError;
-use crate::trust::{self, ShapeArgs, lifetime};
-use crate::{HUB, HubArgs, TARGET, target_way, ui};
+use crate::ui;
 
 #[derive(Args)]
 pub(super) struct TenantArgs {
@@ -41,47 +35,22 @@ pub(super) struct TenantArgs {
     /// The name of the TargetAccess: without it, that of the target.
     #[arg(long, value_name = "NAME")]
     access: Option<String>,
-    /// What the tenant's TargetAccess delivers, like FluxConfigMap: without it, tokens on request;
-    /// may be given again.
-    #[arg(long, value_name = "TYPE", value_parser = delivery)]
-    delivery: Vec<DeliveryType>,
     /// Who is to write the TargetAccess from now on, as a user name, group:NAME or
     /// system:serviceaccount:NAMESPACE:NAME: a Role gives the rights that the admission policy
     /// keyferry-author demands.
     #[arg(long, value_name = "USER", value_parser = author)]
     author: Option<Author>,
     #[command(flatten)]
-    shape: ShapeArgs,
-    /// CA certificates of the server of the discovery document.
-    #[arg(long, value_name = "FILE", help_heading = TARGET)]
-    discovery_ca: Option<PathBuf>,
-    #[command(flatten)]
-    write: WriteArgs,
-    /// How long to wait until the target has loaded its file: without it, 10m.
-    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
-    timeout: Option<Duration>,
-    /// Keyferry's configuration file: where it holds the objects, they are shown to be added there.
-    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Keyferry's own namespace on the hub.
-    #[arg(long, value_name = "NAMESPACE", help_heading = HUB)]
-    keyferry_namespace: Option<String>,
-    #[command(flatten)]
-    hub: HubArgs,
+    guided: GuidedArgs,
 }
 
 pub(super) async fn run(args: &TenantArgs) -> Result<ExitCode, CommandError> {
     let tenant = tenant(args)?;
     let access = tenant.access_name();
-    let hub = args.hub.access().description().await?;
+    let hub = args.guided.hub.access().description().await?;
     ui::note(&format!("hub: {hub}"));
-    let client = args.hub.client().await?;
-    let place = Place::find(
-        args.config.as_deref(),
-        args.keyferry_namespace.as_deref(),
-        &client,
-    )
-    .await?;
+    let client = args.guided.hub.client().await?;
+    let place = args.guided.place(&client).await?;
     let changed = changed_target(&tenant, &place, &client).await?;
     let mut written: Vec<Value> = changed.iter().cloned().collect();
     let mut for_file = Vec::new();
@@ -94,7 +63,7 @@ pub(super) async fn run(args: &TenantArgs) -> Result<ExitCode, CommandError> {
         }
     }
     show("on the hub", &written)?;
-    let writing = args.write.writing();
+    let writing = args.guided.write.writing();
     write_all(&client, &written, writing).await?;
     if let Some(file) = place.file().filter(|_| !for_file.is_empty()) {
         show(&format!("add to {}", file.display()), &for_file)?;
@@ -113,34 +82,11 @@ pub(super) async fn run(args: &TenantArgs) -> Result<ExitCode, CommandError> {
         None => Some(ready_target(&client, &tenant.target).await?),
     };
     if changed.is_some() {
-        show_new_file(args, &tenant).await?;
+        show_new_file(args, &tenant, &place, &client).await?;
     }
-    let patience = args.timeout.unwrap_or(PATIENCE);
-    let mut source = Some(TokenSource::OnRequest);
-    if place.file().is_none() {
-        let object = ready_access(&client, &access, patience).await?;
-        source = TokenSource::of_access(&object);
-    }
-    let Some(source) = source else {
-        return Ok(untried(&access));
-    };
-    let proof = Proof {
-        direct: Direct {
-            source: ConfigurationSource::named(args.config.clone()),
-            hub: args.hub.access(),
-        },
-        access,
-        source,
-        target,
-        discovery_ca: args
-            .discovery_ca
-            .as_deref()
-            .map(target_way::file)
-            .transpose()?,
-        means: Means::default(),
-        patience,
-    };
-    proof.run().await
+    args.guided
+        .prove(access, target, Means::default(), &place, &client)
+        .await
 }
 
 fn tenant(args: &TenantArgs) -> Result<Tenant, CommandError> {
@@ -161,7 +107,7 @@ fn tenant(args: &TenantArgs) -> Result<Tenant, CommandError> {
             None => target.clone(),
         },
         target,
-        deliveries: args.delivery.clone(),
+        deliveries: args.guided.delivery.clone(),
         author: args.author.clone(),
     })
 }
@@ -192,25 +138,23 @@ async fn changed_target(
 }
 
 /// The target's file admits ServiceAccounts by name, so a new one needs a new file.
-async fn show_new_file(args: &TenantArgs, tenant: &Tenant) -> Result<(), CommandError> {
-    let client = args.hub.client().await?;
-    let source = ConfigurationSource::named(args.config.clone());
-    let release = listed_release(&args.hub.access(), &source, &tenant.target).await;
-    let mut shape = args.shape.clone();
-    shape.minor = shape.minor.or(release);
-    let part = trust::for_target(
-        &tenant.target,
-        args.config.clone(),
-        args.discovery_ca.clone(),
-        shape,
-        args.hub.clone(),
-    )
-    .await?;
+async fn show_new_file(
+    args: &TenantArgs,
+    tenant: &Tenant,
+    place: &Place,
+    client: &HubClient,
+) -> Result<(), CommandError> {
+    let source = args.guided.source();
+    let release = listed_release(&args.guided.hub.access(), &source, &tenant.target).await;
+    let part = args
+        .guided
+        .target_part(&tenant.target, release, place, client)
+        .await?;
     ui::note(&format!(
         "the target's file must name {}: write the new one there",
         tenant.account
     ));
-    let address = target_value(&client, &tenant.target)
+    let address = target_value(client, &tenant.target)
         .await?
         .and_then(|object| Some(object.pointer("/spec/address")?.as_str()?.to_owned()))
         .unwrap_or_default();

@@ -186,14 +186,14 @@ fn legacy(name: &str, users: &[Value], flux: &ServiceAccount) -> [Value; 2] {
 fn constrained(name: &str, users: &[Value], flux: &ServiceAccount) -> [Value; 4] {
     let on = format!("{name}-impersonate-on");
     let name = format!("{name}-impersonate-{}-constrained", flux.name);
-    let whom = json!([{
+    let account_rules = json!([{
         "apiGroups": [impersonation::GROUP],
         "resources": ["serviceaccounts"],
         "resourceNames": [flux.name.as_str()],
         "verbs": [impersonation::VERB],
     }]);
     let requests = impersonation::REQUESTS.map(impersonation::on_verb);
-    let what = json!([
+    let request_rules = json!([
         { "apiGroups": ["*"], "resources": ["*"], "verbs": requests },
         {
             "nonResourceURLs": impersonation::DISCOVERY_PATHS,
@@ -202,9 +202,9 @@ fn constrained(name: &str, users: &[Value], flux: &ServiceAccount) -> [Value; 4]
         { "nonResourceURLs": ["/livez/ping"], "verbs": [impersonation::on_verb("head")] },
     ]);
     [
-        role(flux, &name, &whom),
+        role(flux, &name, &account_rules),
         role_binding(flux, &name, users),
-        cluster_role(&on, &what),
+        cluster_role(&on, &request_rules),
         cluster_role_binding(&on, &on, users),
     ]
 }

@@ -5,6 +5,8 @@ use keyferry_hub::client::{ApplyTerms, Conflicts, HubClient, Persistence};
 use keyferry_hub::ports::HubError;
 use serde_json::Value;
 
+use super::users::text;
+
 /// The field manager of these commands.
 const MANAGER: &str = "keyferry-onboard";
 
@@ -62,12 +64,7 @@ pub enum ApplyError {
 
 /// Names an object for a person: `TargetCluster prod`, `Role keyferry-author in tenant-a`.
 pub fn title(object: &Value) -> String {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
+    let text = |pointer| text(object, pointer);
     let place = match text("/metadata/namespace") {
         "" => String::new(),
         namespace => format!(" in {namespace}"),
@@ -147,8 +144,8 @@ fn is_left_alone(object: &Value) -> bool {
     )
 }
 
-/// Returns the path of an object in the API; `None` for a kind that is never written here, or a name
-/// that would lead elsewhere.
+/// Returns the path of an object in the API; `None` for a kind that is never written here, or a
+/// name that would lead elsewhere.
 pub fn path(object: &Value) -> Option<String> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let (group, plural, namespaced) = match (text("/apiVersion")?, text("/kind")?) {

@@ -141,7 +141,8 @@ fn refers(object: &Value, one: &Use) -> bool {
     })
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+/// Returns the text at a JSON pointer; empty if there is none.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
         .pointer(pointer)
         .and_then(Value::as_str)
