@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::http_client::plain_client;
 use crate::parts::{Part, PartError, Parts};
 use crate::ports::free_port;
-use crate::process::{Process, ProcessError, ProcessSpec, tail_of_file};
+use crate::process::{Process, ProcessError, ProcessSpec, larger_heap, tail_of_file};
 use crate::readiness::{NotReady, wait_until_ready};
 use crate::rest::RestError;
 
@@ -91,7 +91,7 @@ impl Etcd {
                 "--unsafe-no-fsync".into(),
                 "--log-level=warn".into(),
             ],
-            env: Vec::new(),
+            env: vec![larger_heap()],
             log: log.clone(),
         })
         .await?;

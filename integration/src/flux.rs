@@ -19,7 +19,7 @@ use crate::control_plane::ControlPlane;
 use crate::http_client::plain_client;
 use crate::parts::{Part, PartError, Parts};
 use crate::ports::free_port;
-use crate::process::{Process, ProcessSpec};
+use crate::process::{Process, ProcessSpec, larger_heap};
 use crate::rbac::{ServiceAccountKubeconfig, service_account_kubeconfig};
 use crate::readiness::wait_until_ready;
 use crate::runner::TestError;
@@ -178,6 +178,7 @@ impl Controller<'_> {
                 env("RUNTIME_NAMESPACE", FLUX_NAMESPACE.into()),
                 env("HOME", home.clone().into()),
                 env("TMPDIR", home.into()),
+                larger_heap(),
             ],
             log: self.folder.join(format!("{name}.log")),
         })

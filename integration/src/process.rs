@@ -80,6 +80,12 @@ pub struct ProcessSpec {
     pub log: PathBuf,
 }
 
+/// The environment of control planes and controllers, which are written in Go: a larger heap takes
+/// a fifth less CPU time at their start, and a run starts more than a hundred.
+pub(crate) fn larger_heap() -> (String, OsString) {
+    ("GOGC".to_owned(), "400".into())
+}
+
 /// A running child process.
 #[derive(Debug)]
 pub struct Process {

@@ -10,7 +10,7 @@ use super::{ATTEMPTS, ControlPlane, ControlPlaneError};
 use crate::apiserver::Flags;
 use crate::controller_manager;
 use crate::parts::Part;
-use crate::process::{Process, ProcessError, ProcessSpec, Signal};
+use crate::process::{Process, ProcessError, ProcessSpec, Signal, larger_heap};
 use crate::readiness::wait_until_ready;
 
 const READY_WITHIN: Duration = Duration::from_secs(180);
@@ -160,7 +160,7 @@ impl ControlPlane {
             name: format!("{binary} {}", self.spec.name),
             program,
             args,
-            env: Vec::new(),
+            env: vec![larger_heap()],
             log,
         })
         .await?)
