@@ -123,11 +123,17 @@ impl KeyferryBinary {
             args.extend(["--kubeconfig".into(), kubeconfig.into()]);
         }
         args.extend(spec.args.iter().cloned());
+        // The targets of tests are on this host.
+        let mut env = vec![(
+            "KEYFERRY_ALLOW_TARGET_CIDR".to_owned(),
+            "127.0.0.0/8".into(),
+        )];
+        env.extend(spec.env.iter().cloned());
         let mut process = Process::spawn(&ProcessSpec {
             name: spec.name.clone(),
             program: self.path.clone(),
             args,
-            env: spec.env.clone(),
+            env,
             log: log.clone(),
         })
         .await?;

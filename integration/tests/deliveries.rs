@@ -1,6 +1,7 @@
 //! Tests the controller on a real hub: it turns TargetClusters and TargetAccesses into objects that
 //! lead to real targets.
 
+mod addresses;
 mod cluster_api;
 mod drain;
 mod faults;
@@ -131,6 +132,14 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_target_that_lets_in_anybody_is_told",
             faults::a_target_that_lets_in_anybody_is_told,
+        )
+        .test(
+            "nothing_is_sent_into_the_hubs_networks",
+            addresses::nothing_is_sent_into_the_hubs_networks,
+        )
+        .test(
+            "a_target_with_probe_off_is_never_connected_to",
+            addresses::a_target_with_probe_off_is_never_connected_to,
         )
         .test(
             "what_became_of_it_is_told_once",

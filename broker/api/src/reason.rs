@@ -163,6 +163,8 @@ reasons! {
     ServingCertificateInvalid,
     /// The object has a mistake that its schema cannot detect.
     SpecInvalid,
+    /// The server does not connect to the address that the target's or its proxy's host has.
+    TargetAddressRefused,
     /// The TargetCluster is being deleted. Nothing is minted for it, and what was delivered stays
     /// until it has expired.
     TargetDraining,

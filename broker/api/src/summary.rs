@@ -138,6 +138,9 @@ fn hindrance(reason: Reason) -> String {
             "the ServiceAccount was deleted or recreated; trying again"
         }
         Reason::SpecInvalid => "spec has a mistake: see the condition Ready",
+        Reason::TargetAddressRefused => {
+            "not delivered: Keyferry does not connect to the target's address"
+        }
         Reason::TargetDraining => {
             "its TargetCluster is being deleted; objects stay until they expire"
         }

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use ipnet::IpNet;
 use keyferry_api::config::Overrides;
 use keyferry_api::name::{NameError, Namespace};
+use keyferry_core::target_address::AddressRules;
 use keyferry_hub::config_file;
 use keyferry_hub::reload_signal::{self, ReloadSignal};
 use keyferry_server::http::listener::{Bounds, check_certificate};
@@ -35,6 +37,23 @@ pub(super) struct ServeArgs {
     /// the hub is away.
     #[arg(long, env = "KEYFERRY_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// A network in which targets and their proxies may be, although Keyferry sends nothing there by
+    /// default: loopback, link-local, the hub's Services or apiservers. Repeatable.
+    #[arg(
+        long,
+        env = "KEYFERRY_ALLOW_TARGET_CIDR",
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    allow_target_cidr: Vec<IpNet>,
+    /// A network to which Keyferry sends nothing, such as that of the hub's Pods. Repeatable.
+    #[arg(
+        long,
+        env = "KEYFERRY_REFUSE_TARGET_CIDR",
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    refuse_target_cidr: Vec<IpNet>,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -52,6 +71,8 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         config,
         state_dir,
         hub,
+        allow_target_cidr,
+        refuse_target_cidr,
         ..
     } = args;
     let options = ServeOptions {
@@ -59,6 +80,10 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         hub: hub.named(),
         state_dir,
         overrides,
+        target_addresses: AddressRules {
+            allowed: allow_target_cidr.into(),
+            refused: refuse_target_cidr.into(),
+        },
         reload_signal: hang_ups(),
     };
     let outcome = match Server::bind(options).await {

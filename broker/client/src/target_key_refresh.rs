@@ -23,7 +23,7 @@ impl TargetRefresh {
 
     /// Asks whether the target accepts this token.
     pub async fn takes(&self, token: &SecretString) -> ProbeAnswer {
-        HttpsProbe.try_token(&self.0, token).await
+        HttpsProbe::of_a_command().try_token(&self.0, token).await
     }
 
     /// Forces a key refresh by sending a token with an unknown key of the issuer. Unless the target

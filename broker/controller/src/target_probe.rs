@@ -1,19 +1,29 @@
 //! Asks a target's apiserver which identity a token has. Each probe uses its own connection, no
-//! proxy from the environment, and follows no redirect.
+//! proxy from the environment, and follows no redirect. In the server, it connects only to
+//! addresses that [`AddressRules`] allow, and to those that were checked: a second DNS answer has
+//! no effect.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use keyferry_api::foreign_text;
+use keyferry_api::reason::Reason;
 use keyferry_core::access_status::TargetIdentity;
-use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, addresses_of, read_body};
-use keyferry_hub::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
+use keyferry_core::target_address::{AddressRules, RefusedAddress};
+use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, read_body};
+use keyferry_hub::name_resolver::{NameResolver, SystemResolver};
+use keyferry_hub::ports::{HubNetworkSource, ProbeAnswer, ProbedTarget, TargetProbe};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
+use url::Url;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// The port of a SOCKS proxy whose URL names none (RFC 1928).
+const SOCKS_PORT: u16 = 1080;
 /// How many groups a status may contain.
 const MOST_GROUPS: usize = 16;
 /// How many characters of a name a status may contain.
@@ -26,8 +36,55 @@ const NO_TOKEN: &str = "it answered as if there was no token: something on the n
     removes the Authorization header";
 
 /// Probes a target over HTTPS.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HttpsProbe;
+#[derive(Clone)]
+pub struct HttpsProbe {
+    resolver: Arc<dyn NameResolver>,
+    /// `None`: any address may be connected to.
+    limits: Option<(AddressRules, Arc<dyn HubNetworkSource>)>,
+}
+
+/// Why nothing was sent.
+enum NotSent {
+    Unusable(&'static str),
+    Refused(RefusedAddress),
+}
+
+impl From<&'static str> for NotSent {
+    fn from(why: &'static str) -> Self {
+        Self::Unusable(why)
+    }
+}
+
+impl From<NotSent> for ProbeAnswer {
+    fn from(not_sent: NotSent) -> Self {
+        match not_sent {
+            NotSent::Unusable(why) => Self::Unanswered(why),
+            NotSent::Refused(kind) => Self::AddressRefused(kind),
+        }
+    }
+}
+
+impl HttpsProbe {
+    /// A probe for a command: it connects wherever the person who runs it may connect.
+    pub fn of_a_command() -> Self {
+        Self {
+            resolver: Arc::new(SystemResolver),
+            limits: None,
+        }
+    }
+
+    /// A probe for the server, which others tell where to connect.
+    pub fn within(
+        rules: AddressRules,
+        hub: Arc<dyn HubNetworkSource>,
+        resolver: Arc<dyn NameResolver>,
+    ) -> Self {
+        Self {
+            resolver,
+            limits: Some((rules, hub)),
+        }
+    }
+}
 
 impl TargetProbe for HttpsProbe {
     fn try_token<'a>(
@@ -36,16 +93,89 @@ impl TargetProbe for HttpsProbe {
         token: &'a SecretString,
     ) -> BoxFuture<'a, ProbeAnswer> {
         Box::pin(async move {
-            let asked = tokio::time::timeout(DEADLINE, ask(target, token)).await;
+            let asked = tokio::time::timeout(DEADLINE, self.ask(target, token)).await;
             asked
-                .unwrap_or(Err("it did not answer in time"))
-                .unwrap_or_else(ProbeAnswer::Unanswered)
+                .unwrap_or(Err(NotSent::Unusable("it did not answer in time")))
+                .unwrap_or_else(ProbeAnswer::from)
         })
     }
 }
 
-async fn ask(target: &ProbedTarget, token: &SecretString) -> Result<ProbeAnswer, &'static str> {
-    let (client, base) = client(target).await?;
+impl HttpsProbe {
+    async fn ask(
+        &self,
+        target: &ProbedTarget,
+        token: &SecretString,
+    ) -> Result<ProbeAnswer, NotSent> {
+        let (client, base) = self.client(target).await?;
+        Ok(send(&client, &base, token).await?)
+    }
+
+    /// Builds a client for this target only, and the URL to ask.
+    async fn client(&self, target: &ProbedTarget) -> Result<(reqwest::Client, String), NotSent> {
+        const UNUSABLE: &str = "its address, CA or proxy cannot be used";
+        // The client would ask the proxy to connect to the certificate's name instead of the
+        // address.
+        if target.proxy_url.is_some() && target.tls_server_name.is_some() {
+            return Err("it cannot be called with a tlsServerName through a proxyURL".into());
+        }
+        let mut url = Url::parse(&target.address).map_err(|_| UNUSABLE)?;
+        let proxy = target.proxy_url.as_deref().map(Url::parse).transpose();
+        let proxy = proxy.map_err(|_| UNUSABLE)?;
+        let first = proxy.as_ref().unwrap_or(&url);
+        let host = first.host_str().ok_or(UNUSABLE)?.to_owned();
+        let addresses = self.addresses(&host, first).await?;
+        if let Some((rules, hub)) = &self.limits {
+            let hub = hub.networks().await.map_err(
+                |_| "the hub's own networks could not be read, so nothing was sent to it",
+            )?;
+            let behind = proxy.as_ref().and_then(|_| url.host_str());
+            let refused = addresses
+                .iter()
+                .find_map(|address| rules.refusal(address.ip(), &hub))
+                .or_else(|| rules.refusal_behind_proxy(behind?, &hub));
+            if let Some(kind) = refused {
+                tracing::warn!(
+                    reason = %Reason::TargetAddressRefused, address = %target.address, %kind,
+                    "nothing was sent to a target"
+                );
+                return Err(NotSent::Refused(kind));
+            }
+        }
+        let mut builder = HttpsClientBuilder::new(DEADLINE).without_reuse();
+        if let Some(pem) = &target.ca_pem {
+            builder = builder
+                .trusting_only(pem.as_bytes())
+                .map_err(|_| UNUSABLE)?;
+        }
+        if let Some(proxy) = &target.proxy_url {
+            builder = builder.through(proxy).map_err(|_| UNUSABLE)?;
+        }
+        let name = target.tls_server_name.as_ref();
+        if let Some(name) = name {
+            url.set_host(Some(name)).map_err(|_| UNUSABLE)?;
+        }
+        builder = builder.resolving(name.unwrap_or(&host), &addresses);
+        let client = builder.build().map_err(|_| UNUSABLE)?;
+        Ok((client, url.as_str().trim_end_matches('/').to_owned()))
+    }
+
+    async fn addresses(&self, host: &str, url: &Url) -> Result<Vec<SocketAddr>, NotSent> {
+        let port = url.port_or_known_default().unwrap_or(SOCKS_PORT);
+        let host = host.trim_matches(['[', ']']);
+        let addresses = self.resolver.addresses(host, port).await;
+        if addresses.is_empty() {
+            return Err("its name, or its proxy's, does not resolve".into());
+        }
+        Ok(addresses)
+    }
+}
+
+async fn send(
+    client: &reqwest::Client,
+    base: &str,
+    token: &SecretString,
+) -> Result<ProbeAnswer, &'static str> {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let request = client.post(format!(
         "{base}/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -99,37 +229,6 @@ fn judged(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
         }
         _ => Err(NO_APISERVER),
     }
-}
-
-/// Builds a client for this target only, and the URL to ask.
-async fn client(target: &ProbedTarget) -> Result<(reqwest::Client, String), &'static str> {
-    const UNUSABLE: &str = "its address, CA or proxy cannot be used";
-    // The client would ask the proxy to connect to the certificate's name instead of the address.
-    if target.proxy_url.is_some() && target.tls_server_name.is_some() {
-        return Err("it cannot be called with a tlsServerName through a proxyURL");
-    }
-    let mut url = url::Url::parse(&target.address).map_err(|_| UNUSABLE)?;
-    let mut builder = HttpsClientBuilder::new(DEADLINE).without_reuse();
-    if let Some(pem) = &target.ca_pem {
-        builder = builder
-            .trusting_only(pem.as_bytes())
-            .map_err(|_| UNUSABLE)?;
-    }
-    if let Some(proxy) = &target.proxy_url {
-        builder = builder.through(proxy).map_err(|_| UNUSABLE)?;
-    }
-    if let Some(name) = &target.tls_server_name {
-        let addresses = addresses_of(&url).await;
-        if addresses.is_empty() {
-            return Err("its name does not resolve");
-        }
-        builder = builder.resolving(name, &addresses);
-        url.set_host(Some(name)).map_err(|_| UNUSABLE)?;
-    }
-    Ok((
-        builder.build().map_err(|_| UNUSABLE)?,
-        url.as_str().trim_end_matches('/').to_owned(),
-    ))
 }
 
 fn fault(error: &reqwest::Error) -> &'static str {
@@ -188,6 +287,9 @@ fn identity(body: &[u8]) -> Result<TargetIdentity, &'static str> {
         groups: groups.iter().map(short).collect(),
     })
 }
+
+#[cfg(test)]
+mod address_tests;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_api::condition::{Finding, conditions, standing};
-use keyferry_api::config::{CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
+use keyferry_api::config::{
+    CertificateSource, Generation, Probe, Record, TargetCluster, TokenIssuer,
+};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::status::TargetClusterStatus;
@@ -141,7 +143,7 @@ fn start_tries(
     let candidates = policy
         .targets
         .values()
-        .filter(|target| target.issuer == TokenIssuer::Hub);
+        .filter(|target| target.issuer == TokenIssuer::Hub && target.probe != Probe::Off);
     for target in candidates.filter(|target| readiness(parts, target).holds()) {
         let known = tried
             .get(&target.name)
@@ -352,7 +354,7 @@ async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option
     match parts.probe.try_token(&probed, token.secret()).await {
         ProbeAnswer::Accepted(_) => Some(true),
         ProbeAnswer::Refused => Some(false),
-        ProbeAnswer::Unanswered(_) => None,
+        ProbeAnswer::Unanswered(_) | ProbeAnswer::AddressRefused(_) => None,
     }
 }
 

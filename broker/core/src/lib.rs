@@ -22,3 +22,4 @@ pub mod public_cluster;
 pub mod received_kubeconfig;
 pub mod request_id;
 pub mod static_verdict;
+pub mod target_address;

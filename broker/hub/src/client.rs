@@ -86,6 +86,11 @@ impl HubClient {
         Ok(Self { client, place })
     }
 
+    /// The host and port that the client connects to; `None` through a proxy.
+    pub(crate) fn place(&self) -> Option<(&str, u16)> {
+        self.place.as_ref().map(Endpoint::address)
+    }
+
     /// Sends a GET and returns the bytes of the response.
     ///
     /// # Errors

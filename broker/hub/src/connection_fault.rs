@@ -75,6 +75,11 @@ impl Endpoint {
         })
     }
 
+    /// The host and the port.
+    pub(crate) fn address(&self) -> (&str, u16) {
+        (&self.host, self.port)
+    }
+
     /// Returns the same endpoint with another expected certificate name.
     #[must_use]
     pub fn with_server_name(self, name: &str) -> Self {

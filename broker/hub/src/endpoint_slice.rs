@@ -18,6 +18,14 @@ const MOST: usize = 16;
 pub(super) async fn addresses(config: &kube::Config) -> Result<Vec<Uri>, HubError> {
     let client =
         HubClient::new(config.clone()).map_err(|error| HubError::Unreachable(error.to_string()))?;
+    of(&client).await
+}
+
+/// As [`addresses`], with a client that exists.
+///
+/// # Errors
+/// As [`addresses`].
+pub(super) async fn of(client: &HubClient) -> Result<Vec<Uri>, HubError> {
     match client
         .get_object::<EndpointSlice>(PATH, "EndpointSlice")
         .await

@@ -17,6 +17,7 @@ use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
 use keyferry_core::delivery::{ObjectBody, ReadObject};
+use keyferry_core::target_address::{HubNetworks, RefusedAddress};
 use keyferry_keys::bound_token::MintAnswer;
 use secrecy::SecretString;
 use serde_json::Value;
@@ -325,6 +326,12 @@ impl ProbedTarget {
     }
 }
 
+/// Tells the hub's own networks.
+pub trait HubNetworkSource: Send + Sync {
+    /// Returns the hub's networks, as far as the hub names them.
+    fn networks(&self) -> BoxFuture<'_, Result<HubNetworks, HubError>>;
+}
+
 /// How a target answered a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeAnswer {
@@ -334,6 +341,9 @@ pub enum ProbeAnswer {
     Refused,
     /// The target did not answer, or not as an apiserver does.
     Unanswered(&'static str),
+    /// Nothing was sent, because the target's or its proxy's address is none that the server may
+    /// connect to.
+    AddressRefused(RefusedAddress),
 }
 
 /// Tests whether targets accept a token.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keyferry_api::config::{Configuration, Overrides};
+use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::HubAccess;
 use keyferry_hub::config_file;
 use keyferry_hub::metrics::Metrics;
@@ -40,6 +41,8 @@ pub struct ServeOptions {
     pub state_dir: Option<PathBuf>,
     /// Options that override the configuration file.
     pub overrides: Overrides,
+    /// To which addresses of targets nothing is sent.
+    pub target_addresses: AddressRules,
     /// Triggers an immediate reload.
     pub reload_signal: ReloadSignal,
 }

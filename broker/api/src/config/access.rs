@@ -167,8 +167,9 @@ impl Probe {
         ("Report", Self::Report),
         ("Require", Self::Require),
     ];
-    /// The choices in a file: only the controller delivers, so only it can require a probe.
-    const OF_A_FILE: &'static [(&'static str, Self)] =
+    /// The choices of a target, and of an access in a file: only the controller delivers, so only
+    /// there can an access require a probe.
+    pub(super) const WITHOUT_REQUIRE: &'static [(&'static str, Self)] =
         &[("Off", Self::Off), ("Report", Self::Report)];
 }
 
@@ -277,7 +278,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     };
     let deletion_policy = DeletionPolicy::read(spec.deletion_policy.as_deref(), &mut check);
     let probes = match check.origin() {
-        Origin::File => Probe::OF_A_FILE,
+        Origin::File => Probe::WITHOUT_REQUIRE,
         Origin::Hub(_) => Probe::ALL,
     };
     let probe = choice(spec.probe.as_deref(), "spec.probe", probes, &mut check);
@@ -311,7 +312,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
 }
 
 /// Reads one of a few choices; a missing value means the default.
-fn choice<T: Copy + Default>(
+pub(super) fn choice<T: Copy + Default>(
     text: Option<&str>,
     path: &str,
     choices: &[(&str, T)],

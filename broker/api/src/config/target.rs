@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::access::{Probe, choice};
 use super::allow::AllowRule;
 use super::check::Check;
 use super::document::{Document, Object};
@@ -47,6 +48,8 @@ pub struct TargetCluster {
     pub allow: Arc<[AllowRule]>,
     /// What happens to the objects delivered for it when it is deleted.
     pub deletion_policy: DeletionPolicy,
+    /// Whether the controller tries tokens at the target: `Off` or `Report`.
+    pub probe: Probe,
     /// Whether minting is suspended.
     pub suspend: bool,
 }
@@ -112,6 +115,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         token_lifetime,
         allow,
         deletion_policy,
+        probe,
         suspend,
     } = object.spec;
     let name = check.take(
@@ -159,6 +163,12 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         .filter_map(|(index, rule)| allow::read(rule, index, &mut check))
         .collect();
     let deletion_policy = DeletionPolicy::read(deletion_policy.as_deref(), &mut check);
+    let probe = choice(
+        probe.as_deref(),
+        "spec.probe",
+        Probe::WITHOUT_REQUIRE,
+        &mut check,
+    );
     if !check.clean() {
         return;
     }
@@ -187,6 +197,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         lifetime,
         allow,
         deletion_policy,
+        probe,
         suspend,
     };
     policy.targets.insert(name, target);

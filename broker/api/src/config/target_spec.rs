@@ -5,7 +5,7 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::access::DeletionPolicy;
+use super::access::{DeletionPolicy, Probe};
 use super::allow::AllowSpec;
 use super::target::TokenIssuer;
 use crate::name::ObjectName;
@@ -109,6 +109,11 @@ pub(crate) struct TargetClusterSpec {
     /// hours at most. Immediate withdraws the objects at once.
     #[schemars(extend("enum" = names(DeletionPolicy::ALL), "default" = "Drain"))]
     pub(super) deletion_policy: Option<String>,
+    /// Whether Keyferry itself sends anything to the target. Report, it tries a token of each access
+    /// there, as the access says, and one of an account without rights. Off, it never does, so
+    /// nothing is known of the target but what it fetches.
+    #[schemars(extend("enum" = names(Probe::WITHOUT_REQUIRE), "default" = "Report"))]
+    pub(super) probe: Option<String>,
     /// While it is true, nothing is minted or refreshed for this target. Delivered objects stay.
     #[serde(default)]
     pub(super) suspend: bool,

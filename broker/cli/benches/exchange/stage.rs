@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use keyferry_api::config::Overrides;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
+use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::HubAccess;
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_server::serve::{ServeError, ServeOptions, Server};
@@ -164,6 +165,7 @@ impl Stage {
             hub: ground.hub_access(),
             state_dir: None,
             overrides: Overrides::default(),
+            target_addresses: AddressRules::default(),
             reload_signal: ReloadSignal::never(),
         })
         .await?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use keyferry_api::config::Overrides;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
+use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::HubAccess;
 use keyferry_hub::https_client::HttpsClientBuilder;
 use keyferry_hub::reload_signal::ReloadSignal;
@@ -121,6 +122,7 @@ impl Stage {
             },
             state_dir: None,
             overrides: Overrides::default(),
+            target_addresses: AddressRules::default(),
             reload_signal: ReloadSignal::never(),
         };
         // The ports stay bound until now, so that the hub and the target could not take them.

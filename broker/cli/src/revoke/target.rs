@@ -163,6 +163,7 @@ impl TargetCase {
         match target.takes(&witness.token).await {
             ProbeAnswer::Accepted(_) => self.accepted = true,
             ProbeAnswer::Unanswered(why) => self.silent = Some(why),
+            ProbeAnswer::AddressRefused(kind) => self.silent = Some(kind.as_str()),
             ProbeAnswer::Refused if already_revoked => {}
             ProbeAnswer::Refused => {
                 return Err(WitnessError::NotAccepted {
@@ -189,12 +190,14 @@ impl TargetCase {
                 self.silent = Some("it accepts a token that no issuer signed");
             }
             ProbeAnswer::Unanswered(why) => self.silent = Some(why),
+            ProbeAnswer::AddressRefused(kind) => self.silent = Some(kind.as_str()),
         }
         if let Some(witness) = &self.witness {
             match target.takes(&witness.token).await {
                 ProbeAnswer::Refused => self.refused = true,
                 ProbeAnswer::Accepted(_) => self.refused = false,
                 ProbeAnswer::Unanswered(why) => self.silent = Some(why),
+                ProbeAnswer::AddressRefused(kind) => self.silent = Some(kind.as_str()),
             }
         }
     }

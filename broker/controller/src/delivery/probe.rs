@@ -10,6 +10,7 @@ use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::authorise::{self, Pair};
+use keyferry_core::target_address::RefusedAddress;
 use keyferry_hub::ports::{ProbeAnswer, ProbedTarget};
 use keyferry_hub::targets::Readiness;
 use parking_lot::{Mutex, MutexGuard};
@@ -86,6 +87,8 @@ impl Probes {
     fn note(&self, name: &AccessName, target: &TargetCluster, tried: ProbeRecord) {
         let mut known = self.known();
         match tried.answer {
+            // One answer of the target's name says nothing about the next one.
+            ProbeAnswer::AddressRefused(_) => {}
             ProbeAnswer::Unanswered(why) => {
                 let silent = (target.generation, tried.at, why);
                 known.silent.insert(target.name.clone(), silent);
@@ -107,6 +110,9 @@ impl LastProbe {
         Some(match self.answer.as_ref()? {
             ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::well("the target answered"),
             ProbeAnswer::Unanswered(why) => Finding::not(Reason::ProbeUnanswered, *why),
+            ProbeAnswer::AddressRefused(kind) => {
+                Finding::not(Reason::TargetAddressRefused, refused(*kind))
+            }
         })
     }
 
@@ -121,6 +127,9 @@ impl LastProbe {
                 "the target answered 401 to a token of this access",
             ),
             ProbeAnswer::Unanswered(why) => Finding::unknown(Reason::ProbeUnanswered, *why),
+            ProbeAnswer::AddressRefused(kind) => {
+                Finding::unknown(Reason::TargetAddressRefused, refused(*kind))
+            }
         })
     }
 
@@ -152,6 +161,9 @@ impl LastProbe {
                 Reason::ProbeUnanswered,
                 format!("the target could not be probed: {why}"),
             )),
+            Some(ProbeAnswer::AddressRefused(kind)) => {
+                Some((Reason::TargetAddressRefused, refused(*kind)))
+            }
             None => Some(self.hindered.clone().unwrap_or((
                 Reason::ProbeUnanswered,
                 "the target has not been probed yet".to_owned(),
@@ -197,6 +209,17 @@ impl Deliveries {
         };
         if round.access.probe == Probe::Off || target.suspend || round.access.suspend {
             return LastProbe::default();
+        }
+        if target.probe == Probe::Off {
+            return LastProbe {
+                hindered: Some((
+                    Reason::ProbeUnanswered,
+                    "spec.probe of the TargetCluster is Off, so no access of it can require a \
+                     probe"
+                        .to_owned(),
+                )),
+                ..LastProbe::default()
+            };
         }
         let now = self.parts.clock.now().mono;
         let last = self.probes.last(round.name);
@@ -308,6 +331,10 @@ impl Deliveries {
             .try_token(&probed, minted.token.secret())
             .await)
     }
+}
+
+fn refused(kind: RefusedAddress) -> String {
+    format!("nothing was sent to the target, because it or its proxy has {kind}")
 }
 
 /// Returns what is wrong with a username at a target. Without the hub's prefix, the hub's users

@@ -11,6 +11,7 @@ use keyferry_api::lifetime;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_controller::objects as controller_objects;
 use keyferry_controller::{canary, certificates, issuer_keys, lead, publish, renew, self_check};
+use keyferry_core::target_address::AddressRules;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
@@ -69,6 +70,7 @@ pub(super) struct Shared {
     hub: Arc<dyn Hub>,
     policy: PolicyReader,
     targets: TargetReader,
+    target_addresses: AddressRules,
 }
 
 /// The state of the task that maintains the keys of managed issuers.
@@ -259,6 +261,7 @@ impl Shared {
             clock,
             hub,
             policy: policy_reader,
+            target_addresses: options.target_addresses.clone(),
             targets: target_reader,
         })
     }

@@ -20,6 +20,8 @@ use keyferry_controller::target_status::{self, DiscoveryAuthority, TargetStatusP
 use keyferry_core::admission_policy::HubSite;
 use keyferry_hub::admission_policy::AdmissionPolicyWriter;
 use keyferry_hub::hub_facts::KubeHubFacts;
+use keyferry_hub::hub_networks::KubeHubNetworks;
+use keyferry_hub::name_resolver::{NameResolver, SystemResolver};
 use keyferry_hub::object_store::{Faults, ObjectStore};
 use keyferry_hub::objects::KubeObjects;
 use keyferry_hub::ports::{AuditSink, HubObjects, TargetProbe};
@@ -83,7 +85,15 @@ impl Shared {
         audit: Arc<dyn AuditSink>,
     ) {
         let objects: Arc<dyn HubObjects> = Arc::new(KubeObjects::new(self.client.clone()));
-        let probe: Arc<dyn TargetProbe> = Arc::new(HttpsProbe);
+        let resolver: Arc<dyn NameResolver> = Arc::new(SystemResolver);
+        let networks = KubeHubNetworks::new(
+            self.client.clone(),
+            Arc::clone(&resolver),
+            Arc::clone(&self.clock),
+        );
+        let rules = self.target_addresses.clone();
+        let probe: Arc<dyn TargetProbe> =
+            Arc::new(HttpsProbe::within(rules, Arc::new(networks), resolver));
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
         let (store, live, clock) = (
             || Arc::clone(&on_hub.store),

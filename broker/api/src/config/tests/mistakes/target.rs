@@ -291,5 +291,13 @@ fn of_a_target_as_a_whole() {
             "true or false is expected",
             "true or false",
         ),
+        // No access of a file requires a probe, and a target never does.
+        case(
+            "suspend: true\n  allow",
+            "suspend: true\n  probe: Require #here\n  allow",
+            "spec.probe",
+            "is not a valid value",
+            "use Off or Report",
+        ),
     ]);
 }

@@ -1,0 +1,272 @@
+//! The probe connects to no address that the server may not connect to, whatever names say.
+
+#![allow(clippy::unwrap_used)]
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use keyferry_core::target_address::HubNetworks;
+use keyferry_hub::ports::HubError;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+
+use super::*;
+
+const LOOPBACK: &str = "127.0.0.1";
+
+/// A resolver whose answers a test scripts: each call takes the next, and the last one stays.
+struct Scripted(Mutex<Vec<Vec<IpAddr>>>, AtomicUsize);
+
+impl NameResolver for Scripted {
+    fn addresses<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Vec<SocketAddr>> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        let answer = match host.parse() {
+            Ok(address) => vec![address],
+            Err(_) => {
+                let mut answers = self.0.lock();
+                if answers.len() > 1 {
+                    answers.remove(0)
+                } else {
+                    answers.first().cloned().unwrap_or_default()
+                }
+            }
+        };
+        Box::pin(async move {
+            let with_port = |address| SocketAddr::new(address, port);
+            answer.into_iter().map(with_port).collect()
+        })
+    }
+}
+
+fn resolver(answers: &[&[&str]]) -> Arc<Scripted> {
+    let parsed = |answer: &&[&str]| answer.iter().map(|text| text.parse().unwrap()).collect();
+    let answers = answers.iter().map(parsed).collect();
+    Arc::new(Scripted(Mutex::new(answers), AtomicUsize::new(0)))
+}
+
+/// A hub whose networks are known, or cannot be read.
+struct Hub(Option<HubNetworks>);
+
+impl HubNetworkSource for Hub {
+    fn networks(&self) -> BoxFuture<'_, Result<HubNetworks, HubError>> {
+        let networks = self.0.clone();
+        Box::pin(async move { networks.ok_or(HubError::Busy) })
+    }
+}
+
+fn hub() -> Arc<Hub> {
+    Arc::new(Hub(Some(HubNetworks {
+        services: vec!["10.96.0.0/16".parse().unwrap()],
+        apiservers: vec!["192.0.2.1".parse().unwrap()],
+    })))
+}
+
+/// A listener on this host that counts connections.
+async fn listener() -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::SeqCst);
+            drop(stream);
+        }
+    });
+    (port, count)
+}
+
+fn target(address: String, proxy: Option<String>, name: Option<&str>) -> ProbedTarget {
+    ProbedTarget {
+        address,
+        tls_server_name: name.map(str::to_owned),
+        proxy_url: proxy,
+        ca_pem: None,
+    }
+}
+
+/// Every way in which a target can name a host: as its address, with another certificate name, as
+/// a proxy, and behind a proxy that may be called.
+fn ways(host: &str, port: u16) -> [ProbedTarget; 4] {
+    let url = |scheme: &str| format!("{scheme}://{host}:{port}");
+    let elsewhere = || "https://198.51.100.7:6443".to_owned();
+    [
+        target(url("https"), None, None),
+        target(url("https"), None, Some("prod.example.test")),
+        target(elsewhere(), Some(url("http")), None),
+        target(
+            url("https"),
+            Some("http://proxy.example.test:3128".to_owned()),
+            None,
+        ),
+    ]
+}
+
+const FORMS: [&str; 66] = [
+    "127.0.0.1",
+    "127.0.0.2",
+    "127.1",
+    "127.0.1",
+    "127.255.255.254",
+    "0x7f.0.0.1",
+    "0x7f000001",
+    "0177.0.0.1",
+    "017700000001",
+    "2130706433",
+    "127.0.0.1.",
+    "[::1]",
+    "[0:0:0:0:0:0:0:1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "[::127.0.0.1]",
+    "[::ffff:0:127.0.0.1]",
+    "[64:ff9b::7f00:1]",
+    "[64:ff9b:1::7f00:1]",
+    "[2002:7f00:1::]",
+    "[2001:0:1:2:3:4:80ff:fffe]",
+    "[2001:db8::5efe:127.0.0.1]",
+    "%31%32%37.0.0.1",
+    "①②⑦.0.0.1",
+    "127。0。0。1",
+    "0.0.0.0",
+    "0",
+    "0.0.0.1",
+    "[::]",
+    "[::ffff:0.0.0.0]",
+    "169.254.169.254",
+    "169.254.170.2",
+    "0xa9fea9fe",
+    "2852039166",
+    "0251.0376.0251.0376",
+    "169.254.43518",
+    "[::ffff:169.254.169.254]",
+    "[::ffff:a9fe:a9fe]",
+    "[::a9fe:a9fe]",
+    "[64:ff9b::a9fe:a9fe]",
+    "[64:ff9b:1::a9fe:a9fe]",
+    "[2002:a9fe:a9fe::1]",
+    "[2001:0:1:2:3:4:5601:5601]",
+    "[fe80::1]",
+    "[fe80::a9fe:a9fe]",
+    "[febf::1]",
+    "168.63.129.16",
+    "100.100.100.200",
+    "192.0.0.192",
+    "[fd00:ec2::254]",
+    "[fd20:ce::254]",
+    "[::ffff:168.63.129.16]",
+    "224.0.0.1",
+    "239.1.2.3",
+    "255.255.255.255",
+    "240.0.0.1",
+    "[ff02::1]",
+    "10.96.0.1",
+    "10.96.255.254",
+    "0x0a600001",
+    "[::ffff:10.96.0.1]",
+    "[64:ff9b::a60:1]",
+    "10.244.1.2",
+    "192.0.2.1",
+    "[::ffff:192.0.2.1]",
+    "0xc0000201",
+];
+
+#[tokio::test]
+async fn no_form_of_an_address_that_is_none_of_a_target_is_connected_to() {
+    let (port, count) = listener().await;
+    let rules = AddressRules {
+        refused: Arc::from(["10.244.0.0/16".parse().unwrap()]),
+        ..AddressRules::default()
+    };
+    // The proxy that may be called has an address at which nobody answers.
+    let resolver = resolver(&[&["203.0.113.1"]]);
+    let probe = HttpsProbe::within(rules, hub(), resolver);
+    for form in FORMS {
+        for (way, target) in ways(form, port).into_iter().enumerate() {
+            let answer = probe.try_token(&target, &"token".into()).await;
+            assert!(
+                matches!(answer, ProbeAnswer::AddressRefused(_)),
+                "{form}, way {way}: {answer:?}"
+            );
+        }
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn every_answer_of_a_name_is_checked_and_no_second_one_is_asked_for() {
+    let (port, count) = listener().await;
+    let probe_of =
+        |resolver: Arc<Scripted>| HttpsProbe::within(AddressRules::default(), hub(), resolver);
+    // One bad address among good ones, in any place and of either family.
+    for answer in [
+        ["127.0.0.1", "198.51.100.7"],
+        ["198.51.100.7", "127.0.0.1"],
+        ["198.51.100.7", "::1"],
+        ["2001:db8::7", "::ffff:127.0.0.1"],
+        ["198.51.100.7", "169.254.169.254"],
+        ["198.51.100.7", "10.96.0.1"],
+    ] {
+        for target in ways("prod.example.test", port).into_iter().take(3) {
+            let answer_of_probe = probe_of(resolver(&[&answer]))
+                .try_token(&target, &"token".into())
+                .await;
+            assert!(
+                matches!(answer_of_probe, ProbeAnswer::AddressRefused(_)),
+                "{answer:?}: {answer_of_probe:?}"
+            );
+        }
+    }
+    // The name leads elsewhere when it is resolved again: it is not.
+    for target in ways("prod.example.test", port).into_iter().take(3) {
+        let changing = resolver(&[&["2001:db8::7"], &[LOOPBACK]]);
+        let answer = probe_of(Arc::clone(&changing))
+            .try_token(&target, &"token".into())
+            .await;
+        assert!(matches!(answer, ProbeAnswer::Unanswered(_)), "{answer:?}");
+        assert_eq!(changing.1.load(Ordering::SeqCst), 1);
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn names_of_the_proxys_own_host_are_refused_behind_it() {
+    for host in ["localhost", "LOCALHOST", "a.localhost", "localhost."] {
+        let proxied = target(
+            format!("https://{host}:6443"),
+            Some("http://proxy.example.test:3128".to_owned()),
+            None,
+        );
+        let probe = HttpsProbe::within(
+            AddressRules::default(),
+            hub(),
+            resolver(&[&["203.0.113.1"]]),
+        );
+        let answer = probe.try_token(&proxied, &"token".into()).await;
+        assert!(
+            matches!(answer, ProbeAnswer::AddressRefused(_)),
+            "{host}: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_allowed_is_connected_to_and_only_while_the_hub_is_known() {
+    let (port, count) = listener().await;
+    let rules = AddressRules {
+        allowed: Arc::from(["127.0.0.0/8".parse().unwrap()]),
+        ..AddressRules::default()
+    };
+    let address = || target(format!("https://prod.example.test:{port}"), None, None);
+    let unknown = HttpsProbe::within(rules.clone(), Arc::new(Hub(None)), resolver(&[&[LOOPBACK]]));
+    let answer = unknown.try_token(&address(), &"token".into()).await;
+    assert!(
+        matches!(answer, ProbeAnswer::Unanswered(why) if why.contains("networks")),
+        "{answer:?}"
+    );
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+    let known = HttpsProbe::within(rules, hub(), resolver(&[&[LOOPBACK]]));
+    let answer = known.try_token(&address(), &"token".into()).await;
+    assert!(matches!(answer, ProbeAnswer::Unanswered(_)), "{answer:?}");
+    assert!(count.load(Ordering::SeqCst) > 0);
+}
