@@ -2,9 +2,13 @@
 //!
 //! The info string of a code block says how it is checked. `integration/tests/walk.rs` runs blocks
 //! with `sh run=offline` and `sh run=hub`. No test can run a block with `sh run=no`, so its
-//! commands are only parsed.
+//! commands are only parsed. A block with `text shows` behind a block that is run is compared with
+//! what that prints.
 
 use std::path::{Path, PathBuf};
+
+/// The info string of a block that shows what the commands before it print.
+const SHOWS: &str = "text shows";
 
 /// How a code block of commands is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +32,8 @@ pub struct CommandBlock {
     pub run: Option<Run>,
     /// Its text, without the fences.
     pub text: String,
+    /// What the document says that it prints: consecutive lines of it.
+    pub shows: Option<String>,
 }
 
 /// A line of shell, as one command of a pipeline.
@@ -82,7 +88,7 @@ pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
         .unwrap_or(document)
         .display()
         .to_string();
-    let mut blocks = Vec::new();
+    let mut blocks: Vec<CommandBlock> = Vec::new();
     let mut open: Option<(usize, String, Vec<&str>)> = None;
     for (index, line) in text.lines().enumerate() {
         match (line.trim_start().strip_prefix("```"), open.take()) {
@@ -93,8 +99,13 @@ pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
                     line,
                     run: run_of(&info),
                     text: dedent(&lines),
+                    shows: None,
                 };
-                if is_shell(&info)
+                if info == SHOWS {
+                    if let Some(last) = blocks.last_mut() {
+                        last.shows = Some(block.text);
+                    }
+                } else if is_shell(&info)
                     && shell_commands(&block.text)
                         .iter()
                         .any(ShellCommand::is_known)

@@ -76,8 +76,18 @@ impl FluxSpec {
 pub struct Flux {
     kustomize: Process,
     _source: Process,
-    _kubeconfigs: [ServiceAccountKubeconfig; 2],
+    kubeconfigs: [ServiceAccountKubeconfig; 2],
+    folder: PathBuf,
 }
+
+/// A further kustomize-controller for the objects of one shard. Dropping it ends it.
+#[derive(Debug)]
+pub struct FluxShard {
+    _kustomize: Process,
+}
+
+/// The label of Flux's sharding.
+const SHARD: &str = "sharding.fluxcd.io/key";
 
 impl Flux {
     /// Builds the missing controllers beforehand, because on a new machine that takes longer than a
@@ -120,8 +130,9 @@ impl Flux {
             format!("--storage-adv-addr=127.0.0.1:{storage}"),
         ];
         std::fs::create_dir_all(folder.join("storage"))?;
-        let controller = |part, flags, kubeconfig| Controller {
+        let controller = |part: Part, flags, kubeconfig| Controller {
             part,
+            name: part.binary().to_owned(),
             parts,
             folder: &folder,
             flags,
@@ -131,13 +142,45 @@ impl Flux {
         let source = controller(Part::SourceController, flags, by_source)
             .start()
             .await?;
-        let kustomize = controller(Part::KustomizeController, spec.flags(), by_kustomize)
+        let mut flags = spec.flags();
+        // The others have a controller of their own.
+        flags.push(format!("--watch-label-selector=!{SHARD}"));
+        let kustomize = controller(Part::KustomizeController, flags, by_kustomize)
             .start()
             .await?;
         Ok(Self {
             kustomize,
             _source: source,
-            _kubeconfigs: kubeconfigs,
+            kubeconfigs,
+            folder,
+        })
+    }
+
+    /// Starts a kustomize-controller with these settings for the objects with the label
+    /// `sharding.fluxcd.io/key: <shard>`, as Flux shards an installation.
+    ///
+    /// # Errors
+    /// The controller does not become ready.
+    pub async fn start_shard(
+        &self,
+        parts: &Parts,
+        shard: &str,
+        spec: &FluxSpec,
+    ) -> Result<FluxShard, TestError> {
+        let part = Part::KustomizeController;
+        let mut flags = spec.flags();
+        flags.push(format!("--watch-label-selector={SHARD}={shard}"));
+        let [_, kubeconfig] = &self.kubeconfigs;
+        let controller = Controller {
+            part,
+            name: format!("{}-{shard}", part.binary()),
+            parts,
+            folder: &self.folder,
+            flags,
+            kubeconfig,
+        };
+        Ok(FluxShard {
+            _kustomize: controller.start().await?,
         })
     }
 
@@ -150,6 +193,7 @@ impl Flux {
 /// One controller to start.
 struct Controller<'a> {
     part: Part,
+    name: String,
     parts: &'a Parts,
     folder: &'a Path,
     flags: Vec<String>,
@@ -158,7 +202,7 @@ struct Controller<'a> {
 
 impl Controller<'_> {
     async fn start(self) -> Result<Process, TestError> {
-        let name = self.part.binary();
+        let name = self.name.as_str();
         let health = format!("127.0.0.1:{}", free_port()?);
         let mut args: Vec<OsString> = vec![
             format!("--health-addr={health}").into(),

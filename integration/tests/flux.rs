@@ -3,6 +3,7 @@
 
 mod by_config_map;
 mod by_secret;
+mod lock_down;
 mod new_authority;
 mod onboarding;
 mod stage;
@@ -40,6 +41,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "onboarding_reaches_the_first_reconcile_beside_flux_alone",
             onboarding::reaches_the_first_reconcile_beside_flux_alone,
+        )
+        .test(
+            "a_locked_down_flux_acts_as_the_targets_service_account",
+            lock_down::acts_as_the_targets_service_account,
         )
         .test_alone(
             "a_config_map_with_anothers_address_gets_nowhere",

@@ -22,10 +22,12 @@ use keyferry_testing::impersonation_matrix::{
     comparable, differences, recorded, to_lines,
 };
 use keyferry_testing::{Authority, EmbeddedTarget, RbacPolicy, TargetOptions};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 type Answers = BTreeMap<String, Answer>;
+/// The rules that a SelfSubjectRulesReview gives each requestor.
+type Rules = BTreeMap<String, Vec<String>>;
 
 /// Adds the tests to the suite that owns the fleet.
 pub(crate) fn tests(suite: Suite<Fleet>) -> Suite<Fleet> {
@@ -53,8 +55,11 @@ pub(crate) fn tests(suite: Suite<Fleet>) -> Suite<Fleet> {
 async fn matches(fleet: Arc<Fleet>, target: &'static str, minor: u16) -> TestResult {
     let plane = fleet.control_plane(target)?;
     let started = Instant::now();
-    let real = comparable(minor, of_real(&plane).await?);
-    let embedded = comparable(minor, of_embedded(minor).await?);
+    let (real, real_rules) = of_real(&plane).await?;
+    let (embedded, embedded_rules) = of_embedded(minor).await?;
+    assert!(real_rules.values().any(|rules| !rules.is_empty()));
+    assert_eq!(real_rules, embedded_rules, "kubectl auth can-i --list");
+    let (real, embedded) = (comparable(minor, real), comparable(minor, embedded));
     eprintln!("1.{minor}: {} cells, {:?}", real.len(), started.elapsed());
     must_be_equal(&real, &embedded, "kube-apiserver", "the embedded target")?;
     if std::env::var_os("KEYFERRY_WRITE_COPIES").is_some_and(|value| value == "1") {
@@ -69,7 +74,7 @@ async fn matches(fleet: Arc<Fleet>, target: &'static str, minor: u16) -> TestRes
     )
 }
 
-async fn of_real(plane: &ControlPlane) -> Result<Answers, TestError> {
+async fn of_real(plane: &ControlPlane) -> Result<(Answers, Rules), TestError> {
     for namespace in NAMESPACES {
         plane.create_namespace(namespace).await?;
     }
@@ -86,7 +91,51 @@ async fn of_real(plane: &ControlPlane) -> Result<Answers, TestError> {
         .map(|requestor| token(plane, requestor, node_uid));
     let tokens = try_join_all(tokens).await?.into_iter().collect();
     let anonymous = RestClient::anonymous(&plane.url(), plane.ca_pem())?;
-    Ok(answers(anonymous.http(), &plane.url(), &tokens).await?)
+    let answers = answers(anonymous.http(), &plane.url(), &tokens).await?;
+    Ok((answers, rules(&anonymous, &plane.url(), &tokens).await?))
+}
+
+/// What `kubectl auth can-i --list` shows each requestor, without what it shows every ServiceAccount
+/// there: a real target also has roles of Kubernetes that the embedded one does without.
+async fn rules(
+    client: &RestClient,
+    server: &str,
+    tokens: &BTreeMap<String, SecretString>,
+) -> Result<Rules, TestError> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
+        "spec": { "namespace": "apps" },
+    });
+    let mut all = BTreeMap::new();
+    for (name, token) in tokens {
+        let answer = client
+            .http()
+            .post(format!(
+                "{server}/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+            ))
+            .bearer_auth(token.expose_secret())
+            .json(&review)
+            .send()
+            .await?;
+        assert_eq!(answer.status(), 201, "{name}");
+        let status = answer.json::<Value>().await?["status"].clone();
+        assert_eq!(status["incomplete"], false, "{name}: {status}");
+        assert!(status["evaluationError"].is_null(), "{name}: {status}");
+        let mut rules: Vec<String> = ["resourceRules", "nonResourceRules"]
+            .iter()
+            .filter_map(|kind| status[kind].as_array())
+            .flatten()
+            .map(described)
+            .collect();
+        rules.sort();
+        all.insert(name.clone(), rules);
+    }
+    let everybodys = all.remove("nobody").unwrap_or_default();
+    assert!(!everybodys.is_empty(), "each may ask about itself");
+    for rules in all.values_mut() {
+        rules.retain(|rule| !everybodys.contains(rule));
+    }
+    Ok(all)
 }
 
 /// Waits for the last object of each kind. The authorizer sees the objects of one kind in the order
@@ -149,7 +198,19 @@ async fn token(
     Ok((requestor.name.to_owned(), SecretString::from(token)))
 }
 
-async fn of_embedded(minor: u16) -> Result<Answers, TestError> {
+/// The parts of a rule, in one order.
+fn described(rule: &Value) -> String {
+    let parts = [
+        "verbs",
+        "apiGroups",
+        "resources",
+        "resourceNames",
+        "nonResourceURLs",
+    ];
+    parts.map(|part| rule[part].to_string()).join(" ")
+}
+
+async fn of_embedded(minor: u16) -> Result<(Answers, Rules), TestError> {
     let authority = Authority::new("keyferry impersonation CA")?;
     // No token of an issuer is sent, so its issuer is never asked.
     let issuer = "https://hub.keyferry.test";
@@ -165,7 +226,8 @@ async fn of_embedded(minor: u16) -> Result<Answers, TestError> {
         tokens.insert(requestor.name.to_owned(), token);
     }
     let anonymous = RestClient::anonymous(target.url(), target.ca_pem())?;
-    Ok(answers(anonymous.http(), target.url(), &tokens).await?)
+    let answers = answers(anonymous.http(), target.url(), &tokens).await?;
+    Ok((answers, rules(&anonymous, target.url(), &tokens).await?))
 }
 
 fn must_be_equal(left: &Answers, right: &Answers, one: &str, other: &str) -> TestResult {

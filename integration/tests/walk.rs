@@ -3,7 +3,9 @@
 
 mod blocks;
 mod commands;
+mod interrupted;
 mod onboarding;
+mod onboarding_by_file;
 mod place;
 
 use std::time::Duration;

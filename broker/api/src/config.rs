@@ -21,6 +21,7 @@ mod strict;
 mod target;
 mod target_spec;
 mod typed;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +46,7 @@ pub use stored::{
 };
 pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
 pub(crate) use target_spec::TargetClusterObject;
+pub use written::{WrittenObject, written_objects};
 
 use document::Document;
 

@@ -1,5 +1,5 @@
 //! `keyferry token` and `keyferry kubeconfig`: through a server, or directly with a configuration
-//! file or the objects of the hub.
+//! file or the objects of the hub, which may be in a file.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::client_config::Beside;
 use super::command_error::CommandError;
-use super::{HubArgs, SERVER, by_flag, only_access, ui};
+use super::{HubArgs, SERVER, by_flag, objects_argument, only_access, ui};
 
 /// Which access, and how to get at it.
 #[derive(Args)]
@@ -33,6 +33,11 @@ pub(super) struct AccessArgs {
     /// the hub. Without a server and without this file, the objects of the hub decide.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses
+    /// as `kubectl get targetclusters,targetaccesses -A -o yaml` prints them. They decide without a
+    /// server, and the hub mints with your own rights. Tokens go to the addresses of this file.
+    #[arg(short, long, visible_alias = "objects", value_name = "PATH")]
+    filename: Option<PathBuf>,
 }
 
 /// Which access, where the client may name it instead.
@@ -117,16 +122,16 @@ enum ExchangeRoute {
 
 impl AccessArgs {
     pub(super) async fn source(&self) -> Result<Source, CommandError> {
-        let route = route(&self.server, self.config.as_ref())?;
+        let direct = self.direct()?;
+        let route = route(&self.server, direct.clone())?;
         let access = match self.named.name()? {
             Some(access) => access,
             None => {
-                only_access::find(
-                    self.named.namespace.as_deref(),
-                    self.config.as_deref(),
-                    &self.server.hub.access(),
-                )
-                .await?
+                // Where a server is asked, it is the hub that lists the accesses.
+                let objects = direct.as_ref().unwrap_or(&ConfigurationSource::Hub);
+                let namespace = self.named.namespace.as_deref();
+                let hub = self.server.hub.access();
+                only_access::find(namespace, objects, &hub).await?
             }
         };
         let source = Source { access, route };
@@ -134,11 +139,23 @@ impl AccessArgs {
         Ok(source)
     }
 
+    /// Returns where the objects are, if a flag names a file.
+    fn direct(&self) -> Result<Option<ConfigurationSource>, CommandError> {
+        if self.config.is_none() && self.filename.is_none() {
+            return Ok(None);
+        }
+        objects_argument::source(self.config.as_ref(), self.filename.as_deref()).map(Some)
+    }
+
     /// Returns the access and the server flags, for operations that need a server.
     pub(super) fn through_server(&self) -> Result<(AccessName, &ServerArgs), CommandError> {
-        if self.config.is_some() {
+        let files = [
+            (self.config.is_some(), "--config"),
+            (self.filename.is_some(), "-f"),
+        ];
+        if let Some((_, flag)) = files.iter().find(|(given, _)| *given) {
             return Err(CommandError::with_fix(
-                "--config and --exec are both given",
+                format!("{flag} and --exec are both given"),
                 "the exec plugin asks a server; give --server URL",
             ));
         }
@@ -158,38 +175,43 @@ pub(super) fn source(
     server: &ServerArgs,
     config: Option<&PathBuf>,
 ) -> Result<Source, CommandError> {
-    let route = route(server, config)?;
+    let route = route(server, config.cloned().map(ConfigurationSource::File))?;
     Ok(Source { access, route })
 }
 
-/// Chooses how to reach an access: by a configuration file, else by a server from the flags or from
-/// the user's own file, else by the objects of the hub.
-fn route(server: &ServerArgs, config: Option<&PathBuf>) -> Result<ExchangeRoute, CommandError> {
-    Ok(match config {
-        Some(_) if by_flag(server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER") => {
+/// Chooses how to reach an access: by a file, else by a server from the flags or from the user's own
+/// file, else by the objects of the hub.
+fn route(
+    server: &ServerArgs,
+    file: Option<ConfigurationSource>,
+) -> Result<ExchangeRoute, CommandError> {
+    if let Some(source) = file {
+        if by_flag(server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER") {
+            let flag = match source {
+                ConfigurationSource::Objects(_) => "-f",
+                ConfigurationSource::File(_) | ConfigurationSource::Hub => "--config",
+            };
             return Err(CommandError::with_fix(
-                "both --server and --config are given",
-                "keep --server to ask a server, or --config to mint with your own rights on the \
+                format!("both --server and {flag} are given"),
+                "keep --server to ask a server, or the file to mint with your own rights on the \
                  hub",
             ));
         }
-        Some(config) => ExchangeRoute::Direct(Direct {
-            source: ConfigurationSource::File(config.clone()),
+        let hub = server.hub.access();
+        return Ok(ExchangeRoute::Direct(Direct { source, hub }));
+    }
+    Ok(match server.reach(Beside::Flags)? {
+        Some(reach) => ExchangeRoute::Server(reach.server, reach.caller),
+        None if server.names_a_caller() => {
+            return Err(CommandError::with_fix(
+                "flags or variables for a Keyferry server are given, and no server",
+                "give --server URL; or leave them out, to mint with your own rights on the hub",
+            ));
+        }
+        None => ExchangeRoute::Direct(Direct {
+            source: ConfigurationSource::Hub,
             hub: server.hub.access(),
         }),
-        None => match server.reach(Beside::Flags)? {
-            Some(reach) => ExchangeRoute::Server(reach.server, reach.caller),
-            None if server.names_a_caller() => {
-                return Err(CommandError::with_fix(
-                    "flags or variables for a Keyferry server are given, and no server",
-                    "give --server URL; or leave them out, to mint with your own rights on the hub",
-                ));
-            }
-            None => ExchangeRoute::Direct(Direct {
-                source: ConfigurationSource::Hub,
-                hub: server.hub.access(),
-            }),
-        },
     })
 }
 

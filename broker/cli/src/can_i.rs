@@ -39,6 +39,10 @@ pub(super) struct CanIArgs {
     /// inventory. Overlays are not built: pipe `kubectl kustomize DIR` into -f -.
     #[arg(short, long, value_name = "PATH")]
     filename: Option<PathBuf>,
+    /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses,
+    /// as -f of the other commands takes them; here -f has the objects to apply, as in kubectl.
+    #[arg(long, value_name = "PATH")]
+    objects: Option<PathBuf>,
     /// Namespace at the target: of what is checked; for objects without one, it is default.
     #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
     target_namespace: Option<String>,
@@ -82,7 +86,11 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
 async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> {
     let plan = args
         .way
-        .plan(args.from.as_ref(), args.namespace.as_deref(), None)
+        .plan(
+            args.from.as_ref(),
+            args.namespace.as_deref(),
+            args.objects.as_deref(),
+        )
         .await?;
     let calls = calls(&plan).await?;
     let user = user(&calls, &plan).await?;
@@ -192,10 +200,20 @@ async fn can_apply(
         (Some(start), None) => Some(start.parse::<StartArg>()?),
         (None, from) => from.clone(),
     };
+    let input = Some(std::path::Path::new("-"));
+    if path == input && args.objects.as_deref() == input {
+        return Err(CommandError::new(
+            "both -f and --objects read standard input; fix: give one of them as a file",
+        ));
+    }
     let given = path.map(objects).transpose()?;
     let mut plan = args
         .way
-        .plan(start.as_ref(), args.namespace.as_deref(), None)
+        .plan(
+            start.as_ref(),
+            args.namespace.as_deref(),
+            args.objects.as_deref(),
+        )
         .await?;
     let ManifestObjects { objects, unbuilt } = match (given, plan.inventory.take()) {
         (Some(given), _) => given,

@@ -27,6 +27,9 @@ use super::{HubArgs, serve, ui};
 
 /// The seconds that `discovery.maxAge` may have.
 const MAX_AGES: std::ops::RangeInclusive<u64> = 30..=3600;
+/// The `max-age` of the files if nothing states the server's: the shortest that a server can have,
+/// so it never exceeds that of the server.
+const UNSTATED_MAX_AGE: Duration = Duration::from_secs(*MAX_AGES.start());
 
 #[derive(Args)]
 pub(super) struct ExportArgs {
@@ -39,7 +42,7 @@ pub(super) struct ExportArgs {
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// How long targets may cache the files: discovery.maxAge of the server or less, from 30s to
-    /// 1h. Required without --config.
+    /// 1h. Without it, that of --config, or else 30s.
     #[arg(long, value_name = "DURATION", value_parser = super::trust::lifetime)]
     max_age: Option<Duration>,
     /// The https origin under which targets will reach the files, instead of publicURL.
@@ -201,11 +204,7 @@ fn checked_max_age(
 ) -> Result<Duration, CommandError> {
     match (flag, of_server) {
         (None, Some(max_age)) => Ok(max_age),
-        (None, None) => Err(CommandError::with_fix(
-            "the hub's objects do not state discovery.maxAge of the server",
-            "give --max-age DURATION, discovery.maxAge of the server (60s by default) or less; or \
-             --config FILE, the server's configuration",
-        )),
+        (None, None) => Ok(UNSTATED_MAX_AGE),
         (Some(flag), _) if !MAX_AGES.contains(&flag.as_secs()) => {
             Err(CommandError::new("--max-age must be from 30s to 1h"))
         }
@@ -258,11 +257,7 @@ mod tests {
         for out_of_bounds in [29, 3601] {
             assert_eq!(checked(seconds(out_of_bounds), None), None);
         }
-        let unknown = checked_max_age(None, None).unwrap_err();
-        assert!(
-            unknown.problem.contains("discovery.maxAge")
-                && unknown.fix.is_some_and(|fix| fix.contains("--max-age")),
-            "{unknown}"
-        );
+        // The server's is unknown, and no server has a shorter one.
+        assert_eq!(checked(None, None), seconds(30));
     }
 }

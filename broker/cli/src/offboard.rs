@@ -1,20 +1,24 @@
 //! `keyferry offboard`: says who loses what when a target or a tenant goes, and removes it in the
 //! order in which nothing is orphaned.
 
+mod in_file;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_client::objects_of_hub::target_value;
-use keyferry_client::onboarding::apply::path;
+use keyferry_client::onboarding::apply::{Cluster, Planned, path};
 use keyferry_client::onboarding::objects::{allowed_in, applied_again, disallow};
 use keyferry_client::onboarding::users::{self, Use, text};
-use keyferry_hub::client::HubClient;
+use keyferry_hub::client::{HubClient, Persistence};
 use keyferry_hub::ports::HubError;
 use serde_json::Value;
 
+use self::in_file::FileObjects;
 use super::command_error::CommandError;
-use super::onboard::{Writing, show, write_all};
+use super::onboard::{DryRun, Progress, Writing, show, write_all};
 use super::{HubArgs, ui};
 
 #[derive(Args)]
@@ -60,6 +64,12 @@ struct RemovalArgs {
     /// Remove what is shown: without it, nothing is removed.
     #[arg(long)]
     remove: bool,
+    /// Let the apiservers check what is shown, admission policies included: nothing is removed.
+    #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "remove")]
+    dry_run: Option<DryRun>,
+    /// Keyferry's configuration file: where it holds the objects, the lines to remove are shown.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Remove it although Flux objects refer to what is delivered, or may: Flux cannot prune at the
     /// target afterwards.
     #[arg(long)]
@@ -68,26 +78,45 @@ struct RemovalArgs {
     hub: HubArgs,
 }
 
-pub(super) async fn run(args: OffboardArgs) -> ExitCode {
-    let ended = match args.what {
-        What::Target(args) => target(&args).await,
-        What::Tenant(args) => tenant(&args).await,
-    };
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => ui::command_failed(&error),
+impl RemovalArgs {
+    fn writing(&self) -> Writing {
+        match (self.remove, self.dry_run) {
+            (true, _) => Writing::Applied,
+            (false, Some(DryRun::Server)) => Writing::DryRun,
+            (false, None) => Writing::ShownOnly,
+        }
     }
 }
 
-async fn target(args: &TargetArgs) -> Result<(), CommandError> {
+pub(super) async fn run(args: OffboardArgs) -> ExitCode {
+    let mut progress = Progress::default();
+    let ended = match args.what {
+        What::Target(args) => target(&args, &mut progress).await,
+        What::Tenant(args) => tenant(&args, &mut progress).await,
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let code = ui::command_failed(&error);
+            progress.report();
+            code
+        }
+    }
+}
+
+async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<(), CommandError> {
     let name = object_name("the name of the TargetCluster", &args.name)?;
+    if let Some(file) = FileObjects::named(&args.removal)? {
+        return file.target(&name);
+    }
+    let writing = args.removal.writing();
     let client = connected(&args.removal).await?;
     let existing = existing(&client, &name).await?;
     let uses = users::of_target(&client, &name, None).await?;
     print_uses(&uses, &name)?;
     let live: Vec<&Use> = uses.iter().filter(|one| !one.deleting).collect();
     refuse_flux(&args.removal, &live)?;
-    if !live.is_empty() && !args.with_accesses && args.removal.remove {
+    if !live.is_empty() && !args.with_accesses && writing != Writing::ShownOnly {
         return Err(CommandError::with_fix(
             format!(
                 "TargetCluster {name} is used by {} TargetAccess(es); nothing was removed",
@@ -96,16 +125,24 @@ async fn target(args: &TargetArgs) -> Result<(), CommandError> {
             "offboard the tenants first, or add --with-accesses",
         ));
     }
-    if !args.removal.remove {
+    let Some(persistence) = writing.persistence() else {
         ui::note("nothing was removed; add --remove");
         return print_rest(&existing, &name);
-    }
-    delete_accesses(&client, &live).await?;
+    };
+    progress.begin("deleting the TargetAccesses");
+    delete_accesses(&client, &live, persistence, progress).await?;
+    progress.begin("deleting the TargetCluster");
     let uid = text(&existing, "/metadata/uid");
     let place = path(&existing).unwrap_or_default();
-    users::delete(&client, &place, uid)
+    users::delete(&client, &place, uid, persistence)
         .await
         .map_err(|error| failed(&format!("deleting TargetCluster {name}"), &error))?;
+    if persistence == Persistence::DryRun {
+        ui::note(&format!(
+            "TargetCluster {name} would be deleted (server dry run)\nnothing was removed; add --remove"
+        ));
+        return print_rest(&existing, &name);
+    }
     match target_value(&client, &name).await? {
         None => ui::note(&format!("TargetCluster {name} is gone")),
         Some(_) => ui::note(&format!(
@@ -116,10 +153,13 @@ async fn target(args: &TargetArgs) -> Result<(), CommandError> {
     print_rest(&existing, &name)
 }
 
-async fn tenant(args: &TenantArgs) -> Result<(), CommandError> {
+async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<(), CommandError> {
     let name = object_name("--target", &args.target_cluster)?;
     let namespace = Namespace::new(args.namespace.as_str())
         .map_err(|error| CommandError::new(format!("the tenant's namespace {error}")))?;
+    if let Some(file) = FileObjects::named(&args.removal)? {
+        return file.tenant(&name, &namespace);
+    }
     let client = connected(&args.removal).await?;
     let existing = existing(&client, &name).await?;
     let uses = users::of_target(&client, &name, Some(&namespace)).await?;
@@ -133,20 +173,28 @@ async fn tenant(args: &TenantArgs) -> Result<(), CommandError> {
     }
     let narrowed = !accounts.is_empty();
     if narrowed {
-        show(
-            "on the hub, without the tenant",
-            std::slice::from_ref(&target),
-        )?;
+        show("on the hub, without the tenant", [&target])?;
     }
-    if !args.removal.remove {
+    let writing = args.removal.writing();
+    let Some(persistence) = writing.persistence() else {
+        ui::note("nothing was removed; add --remove");
+        return Ok(());
+    };
+    // The rule first: from then on no token is issued, whatever becomes of the accesses.
+    if narrowed {
+        progress.begin("removing the rule from the TargetCluster");
+        let planned = Planned {
+            object: target,
+            read: Some(existing),
+        };
+        write_all(&client, Cluster::Hub, &[planned], writing, progress).await?;
+    }
+    progress.begin("deleting the TargetAccesses");
+    delete_accesses(&client, &live, persistence, progress).await?;
+    if persistence == Persistence::DryRun {
         ui::note("nothing was removed; add --remove");
         return Ok(());
     }
-    // The rule first: from then on no token is issued, whatever becomes of the accesses.
-    if narrowed {
-        write_all(&client, &[target], Writing::Applied).await?;
-    }
-    delete_accesses(&client, &live).await?;
     ui::note(&format!(
         "next: once kubectl get targetaccesses -n {namespace} shows none, remove Keyferry's right \
          to mint there: kubectl delete rolebinding keyferry-minter -n {namespace}\nnext: write the \
@@ -227,7 +275,7 @@ fn row(one: &Use) -> Vec<String> {
 
 /// Flux prunes at the target with what is delivered, so its objects have to go first.
 fn refuse_flux(removal: &RemovalArgs, live: &[&Use]) -> Result<(), CommandError> {
-    if removal.orphan_flux || !removal.remove {
+    if removal.orphan_flux || removal.writing() == Writing::ShownOnly {
         return Ok(());
     }
     for one in live {
@@ -252,16 +300,30 @@ fn refuse_flux(removal: &RemovalArgs, live: &[&Use]) -> Result<(), CommandError>
     Ok(())
 }
 
-async fn delete_accesses(client: &HubClient, live: &[&Use]) -> Result<(), CommandError> {
+async fn delete_accesses(
+    client: &HubClient,
+    live: &[&Use],
+    persistence: Persistence,
+    progress: &mut Progress,
+) -> Result<(), CommandError> {
     for one in live {
-        users::delete_access(client, one)
+        users::delete_access(client, one, persistence)
             .await
             .map_err(|error| failed(&format!("deleting TargetAccess {}", one.access), &error))?;
         let until = one.exposure_until.as_deref().map_or_else(
             || "it delivered no token".to_owned(),
             |until| format!("a delivered token lives until {until}"),
         );
-        ui::note(&format!("TargetAccess {} deleted; {until}", one.access));
+        if persistence == Persistence::DryRun {
+            ui::note(&format!(
+                "TargetAccess {} would be deleted (server dry run); {until}",
+                one.access
+            ));
+            continue;
+        }
+        let done = format!("TargetAccess {} deleted", one.access);
+        ui::note(&format!("{done}; {until}"));
+        progress.applied(done);
     }
     Ok(())
 }
@@ -341,6 +403,10 @@ mod tests {
         assert!(refused(&["--remove"], &unknown).is_some());
         assert!(refused(&["--remove"], &free).is_none());
         assert!(refused(&["--remove", "--orphan-flux"], &used).is_none());
+        assert!(
+            refused(&["--dry-run=server"], &used).is_some(),
+            "the removal would be refused too"
+        );
         assert!(refused(&[], &used).is_none(), "nothing is removed");
     }
 

@@ -2,7 +2,9 @@
 //! before it is applied, and a federation counts as working only once a token was tried.
 
 mod guided_args;
+mod output;
 mod place;
+mod progress;
 mod proof;
 mod target;
 mod tenant;
@@ -13,7 +15,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-pub(super) use self::write::{Writing, show, write_all};
+pub(super) use self::progress::Progress;
+pub(super) use self::write::{DryRun, Writing, print, show, write_all};
 use super::ui;
 
 #[derive(Args)]
@@ -31,9 +34,14 @@ enum What {
 }
 
 pub(super) async fn run(args: OnboardArgs) -> ExitCode {
+    let mut progress = Progress::default();
     let ended = match args.what {
-        What::Target(args) => target::run(&args).await,
-        What::Tenant(args) => tenant::run(&args).await,
+        What::Target(args) => target::run(&args, &mut progress).await,
+        What::Tenant(args) => tenant::run(&args, &mut progress).await,
     };
-    ended.unwrap_or_else(|error| ui::command_failed(&error))
+    ended.unwrap_or_else(|error| {
+        let code = ui::command_failed(&error);
+        progress.report();
+        code
+    })
 }

@@ -1,10 +1,9 @@
 //! Finds the access of a command that names none: the only TargetAccess of a namespace.
 
-use std::path::Path;
-
 use keyferry_api::config::{ObjectSource, Overrides};
 use keyferry_api::name::{AccessName, Namespace};
 use keyferry_client::ClientError;
+use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::objects_of_hub::access_names;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::config_file;
@@ -17,13 +16,13 @@ const MOST: usize = 20;
 const NAME_IT: &str = "name the access, as NAMESPACE/NAME";
 
 /// Returns the only access of `namespace`, or else of the namespace of the hub's context. The
-/// accesses are those of the configuration file, if it has them, else those of the hub.
+/// accesses are those of the file, if it has them, else those of the hub.
 ///
 /// # Errors
 /// There is none or there are several, or they cannot be read.
 pub(super) async fn find(
     namespace: Option<&str>,
-    config: Option<&Path>,
+    source: &ConfigurationSource,
     hub: &HubAccess,
 ) -> Result<AccessName, CommandError> {
     let unread = |error: ClientError| {
@@ -41,15 +40,9 @@ pub(super) async fn find(
     };
     let namespace = Namespace::new(namespace)
         .map_err(|error| CommandError::with_fix(format!("the namespace {error}"), NAME_IT))?;
-    let file = config
-        .map(|path| config_file::read(path, Overrides::of_a_reader()))
-        .transpose()?;
-    let names = match file {
-        Some(file) if file.server.objects == ObjectSource::File => {
-            let all = file.policy.accesses.into_keys();
-            all.filter(|access| access.namespace == namespace).collect()
-        }
-        _ => {
+    let names = match in_file(source, &namespace)? {
+        Some(names) => names,
+        None => {
             let config = hub.config().await.map_err(|error| unread(error.into()))?;
             let client = HubClient::new(config).map_err(|error| unread(error.into()))?;
             access_names(&client, Some(&namespace))
@@ -60,6 +53,30 @@ pub(super) async fn find(
     let access = only(&namespace, names)?;
     ui::note(&format!("access: {access}, the only one of its namespace"));
     Ok(access)
+}
+
+/// Returns the accesses of a namespace in a file; `None` if they are on the hub.
+fn in_file(
+    source: &ConfigurationSource,
+    namespace: &Namespace,
+) -> Result<Option<Vec<AccessName>>, CommandError> {
+    let all = match source {
+        ConfigurationSource::Hub => return Ok(None),
+        ConfigurationSource::Objects(file) => file.access_names(),
+        ConfigurationSource::File(path) => {
+            let file = config_file::read(path, Overrides::of_a_reader())?;
+            if file.server.objects == ObjectSource::CustomResources {
+                return Ok(None);
+            }
+            file.policy.accesses.into_keys().collect()
+        }
+    };
+    let named = all.into_iter();
+    Ok(Some(
+        named
+            .filter(|access| access.namespace == *namespace)
+            .collect(),
+    ))
 }
 
 fn only(namespace: &Namespace, names: Vec<AccessName>) -> Result<AccessName, CommandError> {
@@ -91,7 +108,11 @@ fn only(namespace: &Namespace, names: Vec<AccessName>) -> Result<AccessName, Com
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::path::Path;
+
     use keyferry_api::name::{AccessName, Namespace};
+    use keyferry_client::configuration_source::ConfigurationSource;
+    use keyferry_client::objects_file::ObjectsFile;
     use keyferry_hub::client::HubAccess;
 
     use super::{find, only};
@@ -137,12 +158,32 @@ mod tests {
             access("tenant-b", "prod"),
         ];
         std::fs::write(&path, text.concat()).unwrap();
-        let hub = HubAccess::default();
-        let found = find(Some("tenant-a"), Some(&path), &hub).await.unwrap();
+        let (hub, path) = (HubAccess::default(), ConfigurationSource::File(path));
+        let found = find(Some("tenant-a"), &path, &hub).await.unwrap();
         assert_eq!(found.to_string(), "tenant-a/prod");
-        let several = find(Some("tenant-b"), Some(&path), &hub).await.unwrap_err();
+        let several = find(Some("tenant-b"), &path, &hub).await.unwrap_err();
         assert!(several.problem.ends_with("edge, prod"), "{several}");
-        let wrong = find(Some("../a"), Some(&path), &hub).await.unwrap_err();
+        let wrong = find(Some("../a"), &path, &hub).await.unwrap_err();
         assert!(wrong.problem.starts_with("the namespace"), "{wrong}");
+    }
+    #[tokio::test]
+    async fn a_file_of_objects_needs_no_hub() {
+        let access = |namespace: &str, name: &str, more: &str| {
+            format!(
+                "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata: {{name: {name}, namespace: {namespace}, \
+                 uid: u-{namespace}-{name}, generation: 1, resourceVersion: \"7\", \
+                 creationTimestamp: \"2026-01-01T00:00:00Z\"{more}}}\nspec: {{}}\n"
+            )
+        };
+        let leaving = ", deletionTimestamp: \"2026-01-02T00:00:00Z\"";
+        let text = [
+            access("tenant-a", "prod", ""),
+            access("tenant-a", "old", leaving),
+            access("tenant-b", "edge", ""),
+        ];
+        let file = ObjectsFile::read(Path::new("-"), text.concat().into_bytes()).unwrap();
+        let source = ConfigurationSource::Objects(file);
+        let found = find(Some("tenant-a"), &source, &HubAccess::default()).await;
+        assert_eq!(found.unwrap().to_string(), "tenant-a/prod");
     }
 }

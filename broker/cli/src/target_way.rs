@@ -97,7 +97,7 @@ pub(super) struct StartArgs {
     /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses
     /// as `kubectl get targetclusters,targetaccesses -A -o yaml` prints them, instead of the hub's
     /// own or --config.
-    #[arg(short, long, value_name = "PATH")]
+    #[arg(short, long, visible_alias = "objects", value_name = "PATH")]
     filename: Option<PathBuf>,
     #[command(flatten)]
     way: WayArgs,
@@ -355,7 +355,7 @@ impl WayArgs {
         match flags.iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((flag, _)) => Err(CommandError::new(format!(
-                "{flag} is for a Keyferry server, and only access/NAME without --config and -f is \
+                "{flag} is for a Keyferry server, and only access/NAME without a file is \
                  fetched from one; fix: the target's own flags are --target-token-file and \
                  --target-certificate-authority"
             ))),

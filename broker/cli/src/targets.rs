@@ -22,7 +22,7 @@ pub(super) struct TargetsArgs {
     config: Option<PathBuf>,
     /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses
     /// as `kubectl get targetclusters,targetaccesses -A -o yaml` prints them, instead of the hub.
-    #[arg(short, long, value_name = "PATH")]
+    #[arg(short, long, visible_alias = "objects", value_name = "PATH")]
     filename: Option<PathBuf>,
     /// Namespace on the hub: only accesses in it.
     #[arg(short, long)]

@@ -28,14 +28,13 @@ use keyferry_kube_authn::validate::validate;
 use serde_json::Value;
 
 pub(crate) use self::diff::DiffError;
-pub(crate) use self::distribution::DistributionError;
-use self::distribution::OutputFile;
+pub(crate) use self::distribution::{DistributionError, OutputFile};
 pub(crate) use self::inputs::CertificatesError;
 use self::inputs::KnownHub;
 pub(crate) use self::merge::MergeError;
 use self::merge::MergeProblem;
 pub(crate) use self::oidc_flags::OidcFlagsError;
-pub(crate) use self::output_dir::OutputDirError;
+pub(crate) use self::output_dir::{OutputDirError, write as write_files};
 use self::rbac::RbacPart;
 use super::command_error::CommandError;
 use super::minor::MinorArgs;
@@ -53,7 +52,13 @@ pub(super) struct TrustArgs {
     config: Option<PathBuf>,
     /// Objects from a file, or - for standard input: the TargetCluster and its status as `kubectl
     /// get targetclusters -o yaml` prints them, instead of the hub.
-    #[arg(short, long, value_name = "PATH", requires = "target")]
+    #[arg(
+        short,
+        long,
+        visible_alias = "objects",
+        value_name = "PATH",
+        requires = "target"
+    )]
     filename: Option<PathBuf>,
     /// The hub's issuer: the iss of its tokens, byte for byte.
     #[arg(long, value_name = "URL")]
@@ -93,8 +98,8 @@ pub(super) struct TrustArgs {
         ]
     )]
     diff: Option<PathBuf>,
-    /// A folder for authentication.yaml, rbac.yaml and instructions.txt, which are then not printed.
-    /// It is created if missing. A file with other content is not replaced.
+    /// A folder for the parts, which are then not printed: authentication.yaml, rbac.yaml and
+    /// instructions.txt. It is created if missing. A file with other content is not replaced.
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
     /// Replace files of --output-dir that have other content.
@@ -256,6 +261,8 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
 pub(super) struct TargetPart {
     /// The AuthenticationConfiguration in the form of the distribution, with instructions.
     pub(super) text: String,
+    /// The same in files, with the RBAC objects.
+    pub(super) files: Vec<OutputFile>,
     /// The RBAC objects at the target, in the order in which they can be applied.
     pub(super) rbac: Vec<Value>,
     /// Notes for the user.
@@ -298,8 +305,10 @@ pub(super) async fn for_target(
     let known = known_hub(&args).await?;
     let prepared = prepare(&args, known.as_ref())?;
     let (format, minor) = (args.shape.format, args.shape.minor.known()?);
+    let whole = distribution::render(format, &prepared.file, &prepared.rbac, minor, false)?;
     Ok(TargetPart {
         text: distribution::render(format, &prepared.file, &[], minor, false)?.stream(),
+        files: whole.files(),
         rbac: rbac::applied(&prepared.rbac),
         notes: prepared.notes,
     })

@@ -12,7 +12,7 @@ use keyferry_api::status::TargetClusterStatus;
 use serde_json::Value;
 
 use super::configuration_source::{Wanted, settings_in};
-use super::objects_of_hub::published_issuer;
+use super::objects_of_hub::{access_name, is_deleting, published_issuer};
 
 /// The content of a file with objects of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +107,15 @@ impl ObjectsFile {
         status
             .and_then(|status| serde_json::from_value(status.clone()).ok())
             .unwrap_or_default()
+    }
+
+    /// Returns the names of the TargetAccesses. Leaves out those that are being deleted.
+    pub fn access_names(&self) -> Vec<AccessName> {
+        let accesses = self.objects.accesses.iter();
+        accesses
+            .filter(|object| !is_deleting(object))
+            .filter_map(access_name)
+            .collect()
     }
 
     /// Returns the TargetClusters without mistakes.

@@ -43,6 +43,7 @@ struct ListMetadata {
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the objects.
+/// [`ClientError::StaleTarget`]: the server has not judged the target's current spec yet.
 pub async fn with_access(
     mut configuration: Configuration,
     client: &HubClient,
@@ -61,8 +62,6 @@ pub async fn with_access(
             .map(|access| access.target.clone());
         objects.accesses.insert(name, stored);
         if let Some(target) = target {
-            // The target's status says whether an older target has its audience: the server has
-            // seen all targets.
             let target = stored_target(client, &configuration.server, &target).await?;
             objects.targets.extend(target);
         }
@@ -85,14 +84,8 @@ pub async fn with_target(
     target: &ObjectName,
 ) -> Result<Configuration, ClientError> {
     let mut objects = StoredObjects::default();
-    if let Some((name, stored)) = stored_target(client, &configuration.server, target).await? {
-        // Only the server has seen all targets, and knows whether an older one has the audience.
-        let observed = stored.record.status.get("observedGeneration");
-        if observed.and_then(Value::as_i64) != Some(stored.record.generation) {
-            return Err(ClientError::StaleTarget(name.to_string()));
-        }
-        objects.targets.insert(name, stored);
-    }
+    let stored = stored_target(client, &configuration.server, target).await?;
+    objects.targets.extend(stored);
     Ok(with_policy(configuration, client, objects).await)
 }
 
@@ -133,15 +126,27 @@ async fn with_policy(
     configuration
 }
 
+/// Reads one TargetCluster, if it has no mistake that hides its name. Refuses a spec that the server
+/// has not judged yet.
 async fn stored_target(
     client: &HubClient,
     server: &ServerConfiguration,
     target: &ObjectName,
 ) -> Result<Option<(ObjectName, StoredTarget)>, ClientError> {
     let object = target_value(client, target).await?;
-    Ok(object
+    let read = object
         .as_ref()
-        .and_then(|object| StoredTarget::read(object, server)))
+        .and_then(|object| StoredTarget::read(object, server));
+    let Some((name, stored)) = read else {
+        return Ok(None);
+    };
+    // Only the server has seen all targets, and its status says whether an older one has the
+    // audience.
+    let observed = stored.record.status.get("observedGeneration");
+    if observed.and_then(Value::as_i64) != Some(stored.record.generation) {
+        return Err(ClientError::StaleTarget(name.to_string()));
+    }
+    Ok(Some((name, stored)))
 }
 
 /// Returns the hub's issuer from the TargetClusters' statuses, if they agree.
@@ -337,15 +342,25 @@ pub async fn access_names(
         ),
     };
     let objects = pages(client, &path, doing).await?;
-    let stays = |object: &&Value| object.pointer("/metadata/deletionTimestamp").is_none();
-    let name = |object: &Value| {
-        let namespace = object.pointer("/metadata/namespace")?.as_str()?;
-        Some(AccessName {
-            namespace: Namespace::new(namespace).ok()?,
-            name: name_of(object)?,
-        })
-    };
-    Ok(objects.iter().filter(stays).filter_map(name).collect())
+    Ok(objects
+        .iter()
+        .filter(|object| !is_deleting(object))
+        .filter_map(access_name)
+        .collect())
+}
+
+/// Whether the object is being deleted.
+pub(crate) fn is_deleting(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some()
+}
+
+/// Returns the name of a TargetAccess.
+pub(crate) fn access_name(object: &Value) -> Option<AccessName> {
+    let namespace = object.pointer("/metadata/namespace")?.as_str()?;
+    Some(AccessName {
+        namespace: Namespace::new(namespace).ok()?,
+        name: name_of(object)?,
+    })
 }
 
 fn name_of(object: &Value) -> Option<ObjectName> {
@@ -415,6 +430,7 @@ async fn read(
 mod tests {
     use std::time::Duration;
 
+    use keyferry_api::config;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -542,6 +558,39 @@ mod tests {
         stale["status"]["observedGeneration"] = json!(0);
         let stale = read(page(&[stale], "")).await.unwrap_err();
         assert!(matches!(stale, ClientError::NoSettings), "{stale}");
+    }
+
+    /// With a configuration file, the settings do not come from the status, so nothing else compares
+    /// the generations.
+    #[tokio::test]
+    async fn one_access_at_a_target_that_the_server_has_not_judged_is_refused() {
+        let access = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+            "metadata": {
+                "name": "apps", "namespace": "tenant-a", "uid": "a", "generation": 1,
+                "resourceVersion": "8", "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler" },
+        });
+        let name = AccessName::parse("tenant-a/apps").unwrap();
+        let settings = config::of_hub_objects("hub", "https://k", "keyferry-system").unwrap();
+        let mut judged = target();
+        judged["apiVersion"] = json!("keyferry.dev/v1alpha1");
+        judged["kind"] = json!("TargetCluster");
+        let mut changed = judged.clone();
+        changed["metadata"]["generation"] = json!(2);
+        for (target, is_current) in [(judged, true), (changed, false)] {
+            let client = hub(vec![access.clone(), target]).await;
+            let read = with_access(settings.clone(), &client, &name).await;
+            match read {
+                Ok(read) => assert!(is_current && read.policy.targets.len() == 1),
+                Err(error) => assert!(
+                    !is_current
+                        && matches!(&error, ClientError::StaleTarget(name) if name == "prod"),
+                    "{error}"
+                ),
+            }
+        }
     }
 
     #[tokio::test]

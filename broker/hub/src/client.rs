@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 pub use self::access::{ClientError, HubAccess};
 use crate::connection_fault::{ConnectionFault, Endpoint};
-use crate::forbidden::ForbiddenStatus;
+use crate::forbidden::{Forbidden, ForbiddenStatus, HubCaller};
 use crate::ports::HubError;
 
 /// The longest time that one call may take.
@@ -62,10 +62,13 @@ pub struct HubClient {
     client: kube::Client,
     /// Where the connections lead; `None` through a proxy.
     place: Option<Endpoint>,
+    /// Whose credentials it has, for messages.
+    caller: HubCaller,
 }
 
 impl HubClient {
-    /// Creates a client with its own connections.
+    /// Creates a client with its own connections, and with the credentials of the person who runs
+    /// the command.
     ///
     /// # Errors
     /// [`ClientError::Credentials`].
@@ -83,7 +86,20 @@ impl HubClient {
             }
         });
         let client = kube::Client::try_from(config).map_err(|_| ClientError::Credentials)?;
-        Ok(Self { client, place })
+        Ok(Self {
+            client,
+            place,
+            caller: HubCaller::User,
+        })
+    }
+
+    /// Makes it the client of Keyferry's server, so that messages name Keyferry.
+    #[must_use]
+    pub fn of_keyferry(self) -> Self {
+        Self {
+            caller: HubCaller::Keyferry,
+            ..self
+        }
     }
 
     /// The host and port that the client connects to; `None` through a proxy.
@@ -262,14 +278,14 @@ impl HubClient {
         if status.is_success() {
             Ok(bytes)
         } else {
-            Err(refusal(status, &bytes))
+            Err(refusal(status, &bytes, self.caller))
         }
     }
 
     async fn exchange(&self, request: Request<Body>) -> Result<(StatusCode, Vec<u8>), HubError> {
         let response = match self.client.send(request).await {
             Ok(response) => response,
-            Err(error) => return Err(transport_fault(&error, self.place.as_ref()).await),
+            Err(error) => return Err(transport_fault(&error, self).await),
         };
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
@@ -284,20 +300,21 @@ impl HubClient {
 
 /// Names the kind of fault without repeating the library's text, which may quote credentials of the
 /// configuration.
-async fn transport_fault(error: &kube::Error, place: Option<&Endpoint>) -> HubError {
+async fn transport_fault(error: &kube::Error, client: &HubClient) -> HubError {
     match error {
-        // Keyferry's own configuration is at fault, so this proves nothing about the hub.
-        kube::Error::Auth(_) => {
-            HubError::Unauthenticated("Keyferry's own credentials could not be read".to_owned())
-        }
+        // The caller's configuration is at fault, so this proves nothing about the hub.
+        kube::Error::Auth(_) => HubError::Unauthenticated(format!(
+            "the credentials of {} could not be read",
+            client.caller
+        )),
         kube::Error::Service(_) | kube::Error::HyperError(_) => {
-            HubError::Unreachable(ConnectionFault::of(error, place).await.text)
+            HubError::Unreachable(ConnectionFault::of(error, client.place.as_ref()).await.text)
         }
         _ => HubError::Unreachable("the request could not be sent".to_owned()),
     }
 }
 
-fn refusal(status: StatusCode, body: &[u8]) -> HubError {
+fn refusal(status: StatusCode, body: &[u8], caller: HubCaller) -> HubError {
     let mut parsed: ForbiddenStatus = serde_json::from_slice(body).unwrap_or_default();
     if parsed.message.is_empty() {
         parsed.message = format!("HTTP {}", status.as_u16());
@@ -305,7 +322,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> HubError {
     let message = foreign_text::one_line(&parsed.message, 400);
     match status.as_u16() {
         401 => HubError::Unauthenticated(message),
-        403 => HubError::Forbidden(parsed.into()),
+        403 => HubError::Forbidden(Forbidden::from(parsed).of(caller)),
         404 => HubError::NotFound(message),
         409 => HubError::Conflict(message),
         429 | 500.. => HubError::Unwell(format!("HTTP {}: {message}", status.as_u16())),

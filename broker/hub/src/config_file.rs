@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use keyferry_api::config::{
     self, ConfigError, Configuration, MAX_CONFIG_BYTES, Mistake, Overrides, ServerConfiguration,
+    WrittenObject,
 };
 use keyferry_api::reason::Reason;
 
@@ -45,6 +46,23 @@ pub enum ConfigFileError {
 /// [`ConfigFileError`].
 pub fn read(path: &Path, overrides: Overrides) -> Result<Configuration, ConfigFileError> {
     parse(path, &read_text(path)?, overrides)
+}
+
+/// Reads the file once, with its objects as they are written.
+///
+/// # Errors
+/// [`ConfigFileError`].
+pub fn read_written(
+    path: &Path,
+    overrides: Overrides,
+) -> Result<(Configuration, Vec<WrittenObject>), ConfigFileError> {
+    let text = read_text(path)?;
+    let configuration = parse(path, &text, overrides)?;
+    let written = config::written_objects(&text).map_err(|error| ConfigFileError::Mistakes {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok((configuration, written))
 }
 
 fn read_text(path: &Path) -> Result<String, ConfigFileError> {

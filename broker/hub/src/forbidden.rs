@@ -14,6 +14,27 @@ const MESSAGE_CHARACTERS: usize = 400;
 pub struct Forbidden {
     message: String,
     cause: ForbiddenCause,
+    caller: HubCaller,
+}
+
+/// Whose credentials a call to the hub has. A message about a missing right names them, because the
+/// two are fixed by different people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HubCaller {
+    /// Keyferry's server.
+    #[default]
+    Keyferry,
+    /// The person who runs a command.
+    User,
+}
+
+impl fmt::Display for HubCaller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Keyferry => "Keyferry",
+            Self::User => "your own user",
+        })
+    }
 }
 
 /// The recognised cause of a 403.
@@ -57,6 +78,17 @@ impl Forbidden {
         &self.cause
     }
 
+    /// Whose call was refused.
+    pub fn caller(&self) -> HubCaller {
+        self.caller
+    }
+
+    /// Sets whose call was refused.
+    #[must_use]
+    pub(crate) fn of(self, caller: HubCaller) -> Self {
+        Self { caller, ..self }
+    }
+
     /// Whether the ValidatingAdmissionPolicy of this name denied the request.
     pub fn is_by_policy(&self, name: &str) -> bool {
         matches!(&self.cause, ForbiddenCause::AdmissionPolicy(policy) if policy == name)
@@ -75,6 +107,7 @@ impl From<&str> for Forbidden {
         Self {
             message: foreign_text::one_line(message, MESSAGE_CHARACTERS),
             cause: cause_in(message),
+            caller: HubCaller::default(),
         }
     }
 }

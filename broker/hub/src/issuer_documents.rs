@@ -7,12 +7,15 @@ use keyferry_api::config::HubEndpoint;
 
 use super::client::{HubAccess, HubClient};
 use super::endpoint_slice;
+use crate::forbidden::HubCaller;
 use crate::ports::{EndpointAnswer, HubError, IssuerDocuments, UpstreamDocuments};
 
 /// Reads the discovery documents that the hub's apiservers serve.
 pub struct KubeIssuerDocuments {
     access: HubAccess,
     endpoints: Vec<HubEndpoint>,
+    /// Whose credentials `access` has, for messages.
+    caller: HubCaller,
 }
 
 impl KubeIssuerDocuments {
@@ -20,7 +23,20 @@ impl KubeIssuerDocuments {
     /// Otherwise it reads from the endpoints that the hub lists, if this process runs in the hub,
     /// else from the client's own address.
     pub fn new(access: HubAccess, endpoints: Vec<HubEndpoint>) -> Self {
-        Self { access, endpoints }
+        Self {
+            access,
+            endpoints,
+            caller: HubCaller::User,
+        }
+    }
+
+    /// Makes it the reader of Keyferry's server, so that messages name Keyferry.
+    #[must_use]
+    pub fn of_keyferry(self) -> Self {
+        Self {
+            caller: HubCaller::Keyferry,
+            ..self
+        }
     }
 
     async fn read_all(&self) -> Vec<EndpointAnswer> {
@@ -57,7 +73,7 @@ impl KubeIssuerDocuments {
         let mut answers = join_all(
             addresses
                 .into_iter()
-                .map(|address| read(config.clone(), address)),
+                .map(|address| read(config.clone(), address, self.caller)),
         )
         .await;
         answers.extend(silent);
@@ -73,7 +89,7 @@ impl IssuerDocuments for KubeIssuerDocuments {
 
 /// Reads both documents over a new connection. A kept-alive connection sticks to one replica, which
 /// may lag behind the others for ever.
-async fn read(mut config: kube::Config, address: Uri) -> EndpointAnswer {
+async fn read(mut config: kube::Config, address: Uri, caller: HubCaller) -> EndpointAnswer {
     let endpoint = address.to_string();
     if config.tls_server_name.is_none() && address.host() != config.cluster_url.host() {
         // Replicas have different addresses, but all present the one name that the client trusts.
@@ -85,13 +101,17 @@ async fn read(mut config: kube::Config, address: Uri) -> EndpointAnswer {
     config.cluster_url = address;
     EndpointAnswer {
         endpoint,
-        documents: documents(config).await,
+        documents: documents(config, caller).await,
     }
 }
 
-async fn documents(config: kube::Config) -> Result<UpstreamDocuments, HubError> {
+async fn documents(config: kube::Config, caller: HubCaller) -> Result<UpstreamDocuments, HubError> {
     let client =
         HubClient::new(config).map_err(|error| HubError::Unreachable(error.to_string()))?;
+    let client = match caller {
+        HubCaller::Keyferry => client.of_keyferry(),
+        HubCaller::User => client,
+    };
     let metadata = client
         .get("/.well-known/openid-configuration", "application/json")
         .await?;

@@ -42,8 +42,8 @@ pub enum HubError {
     /// 401: the hub does not recognise the credentials.
     #[error("the hub does not accept the credentials: {0}")]
     Unauthenticated(String),
-    /// 403: Keyferry itself lacks a right.
-    #[error("the hub refused Keyferry: {0}")]
+    /// 403: the account that calls, Keyferry's or a person's, lacks a right.
+    #[error("the hub refused {caller}: {0}", caller = .0.caller())]
     Forbidden(Forbidden),
     /// 404: there is no such object.
     #[error("the hub answered 404: {0}")]

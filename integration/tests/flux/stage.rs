@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::fleet::FleetError;
-use keyferry_integration::flux::{Flux, FluxSpec, KustomizationSpec, until_ready};
+use keyferry_integration::flux::{Flux, FluxShard, FluxSpec, KustomizationSpec, until_ready};
 use keyferry_integration::git_server::{GitServer, Repository};
 use keyferry_integration::parts::Minor;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
@@ -82,6 +82,18 @@ impl Stage {
         name: &str,
         tenants: &[&str],
     ) -> Result<ControlPlane, TestError> {
+        let target = self.target_without_rights(name, tenants).await?;
+        may_apply(&target, tenants).await?;
+        Ok(target)
+    }
+
+    /// Starts a further target (1.36) that accepts the reconcilers of these tenants, and has no
+    /// RBAC for them.
+    pub(crate) async fn target_without_rights(
+        &self,
+        name: &str,
+        tenants: &[&str],
+    ) -> Result<ControlPlane, TestError> {
         let trusting = TrustingTarget {
             name,
             minor: Minor::V1_36,
@@ -97,7 +109,6 @@ impl Stage {
                 .collect::<Vec<_>>(),
         };
         let target = self.ground.target(trusting).await?;
-        may_apply(&target, tenants).await?;
         until_trusted(&self.hub, &target).await?;
         Ok(target)
     }
@@ -108,6 +119,13 @@ impl Stage {
         spec: ControlPlaneSpec,
     ) -> Result<ControlPlane, TestError> {
         self.ground.control_plane(spec).await
+    }
+
+    /// Starts a kustomize-controller with these settings for the objects of one shard.
+    pub(crate) async fn shard(&self, shard: &str, spec: &FluxSpec) -> Result<FluxShard, TestError> {
+        self.flux
+            .start_shard(self.ground.parts(), shard, spec)
+            .await
     }
 
     /// The path of the binary.

@@ -22,7 +22,7 @@ pub(super) async fn commands_of_people(world: &OnHub, trust: &str, listed: &str)
     an_export_without_a_file(world).await?;
     only_one_access(world).await?;
     names_are_completed(world).await?;
-    few_rights(world, trust).await
+    few_rights(world, trust, listed).await
 }
 
 /// The output of kubectl, unchanged, says what the hub says. No hub is needed.
@@ -51,6 +51,7 @@ async fn objects_from_a_file(world: &OnHub, trust: &str, listed: &str) -> TestRe
             ok(keyferry(world, &whoami).await?)?
                 .contains("hub:system:serviceaccount:tenant-a:reconciler")
         );
+        use_a_target(world, &path, &hub).await?;
     }
     // The object has changed since Keyferry wrote its status.
     let arguments = ["get", "targetcluster", "target-a", "-o", "json"];
@@ -67,6 +68,48 @@ async fn objects_from_a_file(world: &OnHub, trust: &str, listed: &str) -> TestRe
     Ok(())
 }
 
+/// The direct forms take the access and its target from the file, and the token from the hub.
+async fn use_a_target(world: &OnHub, objects: &str, hub: &str) -> TestResult {
+    let file = ["-f", objects, "--kubeconfig", hub];
+    let token = [&["token", "tenant-a/apps"][..], &file].concat();
+    assert!(ok(keyferry(world, &token).await?)?.starts_with("eyJ"));
+    let address = world.targets[0].url();
+    let kubeconfig = [&["kubeconfig", "-n", "tenant-a"][..], &file].concat();
+    let printed = ok(keyferry(world, &kubeconfig).await?)?;
+    assert!(printed.contains(&address), "{printed}");
+    let exec = [
+        &["exec", "-n", "tenant-a"][..],
+        &file,
+        &["--", "printenv", "KUBECONFIG"],
+    ]
+    .concat();
+    assert!(ok(keyferry(world, &exec).await?)?.contains("keyferry-"));
+    let start = ["--from", "targetaccess/apps", "-n", "tenant-a"];
+    let can_i = [
+        &[
+            "can-i",
+            "create",
+            "selfsubjectreviews.authentication.k8s.io",
+        ][..],
+        &start,
+        &["--objects", objects, "--kubeconfig", hub],
+    ]
+    .concat();
+    assert!(ok(keyferry(world, &can_i).await?)?.starts_with("yes"));
+    for (command, with, wanted) in [
+        ("token", "--server", "both --server and -f are given"),
+        ("token", "--config", "both --config and -f are given"),
+        ("kubeconfig", "--exec", "-f and --exec are both given"),
+    ] {
+        let value = ["https://k.example"];
+        let value = if with == "--exec" { &[][..] } else { &value };
+        let arguments = [&[command, "tenant-a/apps", with][..], value, &file].concat();
+        let said = failed(keyferry(world, &arguments).await?)?;
+        assert!(said.contains(wanted), "{said}");
+    }
+    Ok(())
+}
+
 /// The statuses state what the file states; `max-age` is a flag.
 async fn an_export_without_a_file(world: &OnHub) -> TestResult {
     let folder = world.ground.folder();
@@ -77,12 +120,12 @@ async fn an_export_without_a_file(world: &OnHub) -> TestResult {
         shown(world.hub.admin_kubeconfig()),
     );
     let to = shown(&by_hub);
-    let said = failed(keyferry(world, &["export", &to, "--kubeconfig", &hub]).await?)?;
-    assert!(
-        said.contains("do not state discovery.maxAge") && said.contains("fix: give --max-age"),
-        "{said}"
-    );
-    assert!(!by_hub.exists(), "nothing is written");
+    let shortest = shown(&folder.join("by-hub-shortest"));
+    ok(keyferry(world, &["export", &shortest, "--kubeconfig", &hub]).await?)?;
+    let manifest = std::fs::read(folder.join("by-hub-shortest/manifest.json"))?;
+    let manifest: Value = serde_json::from_slice(&manifest)?;
+    // The server's is not stated, so it is the shortest that a server can have.
+    assert_eq!(manifest["files"][0]["cacheControl"], "public, max-age=30");
     let by_file_to = shown(&by_file);
     let with_file = [
         "export",
@@ -183,7 +226,7 @@ async fn names_are_completed(world: &OnHub) -> TestResult {
 
 /// What users of the hub can do who are not its admins: with a single right, and with the shipped
 /// roles.
-async fn few_rights(world: &OnHub, trust: &str) -> TestResult {
+async fn few_rights(world: &OnHub, trust: &str, listed: &str) -> TestResult {
     world.hub.create_namespace(PEOPLE).await?;
     let reader = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "target-reader" },
@@ -203,21 +246,28 @@ async fn few_rights(world: &OnHub, trust: &str) -> TestResult {
         let hub = user.path().display().to_string();
         let printed = ok(keyferry(world, &["trust", "target-a", "--kubeconfig", &hub]).await?)?;
         assert_eq!(printed, trust, "{role}");
-        // `targets` needs to list both kinds, and the access is a tenant's own.
-        for (arguments, what) in [
-            (&["targets"][..], "of the hub: the hub refused"),
-            (
-                &["token", "tenant-a/apps"],
-                "reading the TargetAccess on the hub",
-            ),
-        ] {
-            let arguments = [arguments, &["--kubeconfig", &hub]].concat();
-            let said = failed(keyferry(world, &arguments).await?)?;
+        // `targets` lists both kinds, which the shipped role may. To issue a token takes a right of
+        // the tenant's namespace.
+        let is_admin = role == "keyferry-platform-admin";
+        let targets = keyferry(world, &["targets", "--kubeconfig", &hub]).await?;
+        let refused = if is_admin {
+            assert_eq!(ok(targets)?, listed);
+            "reading the ServiceAccount on the hub: the hub refused your own user: "
+        } else {
+            let said = failed(targets)?;
             assert!(
-                said.contains(what) && said.contains("fix: "),
+                said.contains("of the hub: the hub refused your own user: ")
+                    && said.contains("fix: "),
                 "{role}: {said}"
             );
-        }
+            "reading the TargetAccess on the hub: the hub refused your own user: "
+        };
+        let token = ["token", "tenant-a/apps", "--kubeconfig", &hub];
+        let said = failed(keyferry(world, &token).await?)?;
+        assert!(
+            said.contains(refused) && said.contains("fix: "),
+            "{role}: {said}"
+        );
     }
     // A tenant's role reads the accesses, and never a TargetCluster: a server decides for tenants.
     let user = person(world, "tenant-a", "developer").await?;

@@ -46,21 +46,26 @@ pub(crate) async fn blocks_of_the_documents(place: Here) -> TestResult {
     if blocks.len() < 10 {
         return Err(format!("only {} blocks were found", blocks.len()).into());
     }
-    let mut wrong = Vec::new();
+    let (mut wrong, mut compared) = (Vec::new(), 0);
     for block in &blocks {
         let text = here(&block.text, &shell);
         let output = shell.run(&text).await?;
-        if !output.status.success() {
-            let said = format!(
-                "{}{}",
-                String::from_utf8_lossy(&output.stdout),
-                String::from_utf8_lossy(&output.stderr)
-            );
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let shown = block.shows.as_deref().unwrap_or_default();
+        compared += usize::from(!shown.is_empty());
+        if !output.status.success() || !said.contains(shown) {
             wrong.push(format!(
-                "{}:{} {}\n{text}\n{said}",
+                "{}:{} {}\n{text}\n{said}\nthe document shows:\n{shown}",
                 block.document, block.line, output.status
             ));
         }
+    }
+    if compared == 0 {
+        return Err("no document shows what its commands print".into());
     }
     if wrong.is_empty() {
         Ok(())

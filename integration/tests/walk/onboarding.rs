@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
@@ -11,6 +12,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::access_path;
 use serde_json::{Value, json};
 
+use super::onboarding_by_file::by_configuration_file;
 use super::place::{Here, Shell};
 
 /// A target whose apiserver reads a file without any issuer.
@@ -19,11 +21,11 @@ const TRUSTS_NOBODY: &str =
 const NODES: &str = "== on the control plane nodes of the target\n";
 
 /// A target and its tenants on the way from nothing to the first request.
-struct Journey {
-    place: Here,
-    plane: ControlPlane,
-    shell: Shell,
-    name: &'static str,
+pub(super) struct Journey {
+    pub(super) place: Here,
+    pub(super) plane: Arc<ControlPlane>,
+    pub(super) shell: Shell,
+    pub(super) name: &'static str,
 }
 
 pub(crate) async fn onboards_from_nothing(place: Here) -> TestResult {
@@ -40,7 +42,7 @@ async fn journey(place: Here, name: &'static str, minor: Minor) -> TestResult {
         authentication_config: Some(TRUSTS_NOBODY.to_owned()),
         ..ControlPlaneSpec::named(name)
     };
-    let plane = place.world.ground.control_plane(spec).await?;
+    let plane = Arc::new(place.world.ground.control_plane(spec).await?);
     // Without a controller manager, `view` and `edit` hold no rules.
     let reader = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -64,7 +66,12 @@ async fn journey(place: Here, name: &'static str, minor: Minor) -> TestResult {
     journey.a_collision_is_refused().await?;
     journey.a_target_with_its_first_tenant().await?;
     journey.another_tenant().await?;
-    journey.off_again().await
+    journey.off_again().await?;
+    // Each on one target, for time.
+    match minor {
+        Minor::V1_36 => journey.goes_on_after_an_interruption().await,
+        _ => by_configuration_file(journey.place, journey.plane).await,
+    }
 }
 
 impl Journey {
@@ -226,7 +233,7 @@ impl Journey {
     }
 
     /// Runs a command that waits for the target's admin, and is that admin.
-    async fn guided(&self, command: &str, label: &str) -> TestResult {
+    pub(super) async fn guided(&self, command: &str, label: &str) -> TestResult {
         let (out, err) = (format!("{label}.out"), format!("{label}.err"));
         let typed = format!("{command} > {out} 2> {err}");
         let folder = self.shell.folder();
@@ -267,7 +274,7 @@ impl Journey {
         Ok(())
     }
 
-    async fn run(&self, text: &str) -> Result<(Option<i32>, String), TestError> {
+    pub(super) async fn run(&self, text: &str) -> Result<(Option<i32>, String), TestError> {
         let Output {
             status,
             stdout,

@@ -201,7 +201,8 @@ impl Document {
         }
     }
 
-    fn line(&self, path: &str) -> u64 {
+    /// The line of the nearest field around `path` that is in the file; 0 for an object of the hub.
+    pub(super) fn line(&self, path: &str) -> u64 {
         let mut path = path;
         loop {
             if let Some(line) = self.lines.get(path) {

@@ -15,7 +15,9 @@ use keyferry_client::onboarding::target_facts::issuer_of_hub;
 use keyferry_hub::client::HubClient;
 use keyferry_kube_authn::Minor;
 
+use super::output::OutputArgs;
 use super::place::{Place, ready_access};
+use super::progress::Progress;
 use super::proof::{Proof, TokenSource, untried};
 use super::tenant_flags::delivery;
 use super::write::WriteArgs;
@@ -39,6 +41,8 @@ pub(super) struct GuidedArgs {
     discovery_ca: Option<PathBuf>,
     #[command(flatten)]
     pub(super) write: WriteArgs,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
     /// How long to wait until the target has loaded its file: without it, 10m.
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
     timeout: Option<Duration>,
@@ -110,12 +114,17 @@ impl GuidedArgs {
         means: Means,
         place: &Place,
         client: &HubClient,
+        progress: &mut Progress,
     ) -> Result<ExitCode, CommandError> {
         let patience = self.timeout.unwrap_or(PATIENCE);
         let source = match place.file() {
             Some(_) => Some(TokenSource::OnRequest),
-            None => TokenSource::of_access(&ready_access(client, &access, patience).await?),
+            None => {
+                progress.begin("waiting until the TargetAccess is Ready");
+                TokenSource::of_access(&ready_access(client, &access, patience).await?)
+            }
         };
+        progress.begin("trying a token at the target");
         let Some(source) = source else {
             return Ok(untried(&access));
         };

@@ -7,9 +7,9 @@ use clap::Args;
 use keyferry_api::audience::Audience;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_api::status::TargetClusterStatus;
 use keyferry_client::doctor::Means;
 use keyferry_client::objects_of_hub::target_value;
+use keyferry_client::onboarding::apply::{Cluster, Planned};
 use keyferry_client::onboarding::objects::{self, Tenant};
 use keyferry_client::onboarding::target_facts::{self, TargetFacts};
 use keyferry_client::onboarding::users;
@@ -20,9 +20,10 @@ use serde_json::{Value, json};
 
 use super::guided_args::GuidedArgs;
 use super::place::{Place, ready_target};
-use super::write::{Writing, print, show, write_all};
+use super::progress::Progress;
+use super::write::{Writing, write_all};
 use crate::command_error::CommandError;
-use crate::trust::{TargetPart, service_account};
+use crate::trust::service_account;
 use crate::{TARGET, doctor, local_file, ui};
 
 #[derive(Args)]
@@ -54,7 +55,10 @@ pub(super) struct TargetArgs {
     guided: GuidedArgs,
 }
 
-pub(super) async fn run(args: &TargetArgs) -> Result<ExitCode, CommandError> {
+pub(super) async fn run(
+    args: &TargetArgs,
+    progress: &mut Progress,
+) -> Result<ExitCode, CommandError> {
     let name = ObjectName::new(args.name.as_str())
         .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
     let target_access = HubAccess {
@@ -62,6 +66,7 @@ pub(super) async fn run(args: &TargetArgs) -> Result<ExitCode, CommandError> {
         context: args.target_context.clone(),
         ..HubAccess::default()
     };
+    progress.begin("reading the hub and the target");
     let hub = args.guided.hub.access().description().await?;
     ui::note(&format!("hub: {hub}"));
     let client = args.guided.hub.client().await?;
@@ -71,15 +76,18 @@ pub(super) async fn run(args: &TargetArgs) -> Result<ExitCode, CommandError> {
     let place = args.guided.place(&client).await?;
 
     let on_hub = hub_objects(args, &name, &facts, &place, &client).await?;
-    show("on the hub", &on_hub.written)?;
+    let output = &args.guided.output;
+    output.hub(&on_hub.written, on_hub.in_place)?;
     let writing = args.guided.write.writing();
-    write_all(&client, &on_hub.written, writing).await?;
+    progress.begin("applying the objects of the hub");
+    write_all(&client, Cluster::Hub, &on_hub.written, writing, progress).await?;
     if let Some(file) = place.file().filter(|_| !on_hub.for_file.is_empty()) {
-        show(&format!("add to {}", file.display()), &on_hub.for_file)?;
+        output.configuration(&file.display().to_string(), &on_hub.for_file)?;
         return Ok(incomplete(
             "the configuration file lacks what is shown; add it, and run this command again",
         ));
     }
+    progress.begin("waiting until the TargetCluster is Ready");
     let judged = match (writing, place.file()) {
         (Writing::Applied, None) => Some(ready_target(&client, &name).await?),
         _ => None,
@@ -94,19 +102,36 @@ pub(super) async fn run(args: &TargetArgs) -> Result<ExitCode, CommandError> {
         ));
     }
 
+    progress.begin("reading what the target needs");
     let part = args
         .guided
         .target_part(&name, facts.minor, &place, &client)
         .await?;
-    show_target_part(&part, &target_access.description().await?)?;
+    output.target(&part, &target_access.description().await?)?;
     if !part.rbac.is_empty() && writing != Writing::ShownOnly {
+        progress.begin("applying the RBAC at the target");
         let target = HubClient::new(target_access.config().await?)?;
-        write_all(&target, &part.rbac, writing).await?;
+        let rbac: Vec<Planned> = part.rbac.into_iter().map(Planned::from).collect();
+        write_all(&target, Cluster::Target, &rbac, writing, progress).await?;
     }
     if writing != Writing::Applied {
         return Ok(incomplete("nothing was written; add --apply"));
     }
-    prove(args, &name, &facts, &place, judged, &client).await
+    let means = Means {
+        minor: facts.minor,
+        target_kubeconfig: Some(args.target_kubeconfig.clone()),
+        target_context: args.target_context.clone(),
+        ..Means::default()
+    };
+    let Some(access) = tried_access(args, &name, &place, &client).await? else {
+        return Ok(incomplete(&format!(
+            "no TargetAccess leads to {name} yet, so no token was tried; next: keyferry onboard \
+             tenant NAMESPACE --service-account NAME --target {name} --apply"
+        )));
+    };
+    args.guided
+        .prove(access, judged, means, &place, &client, progress)
+        .await
 }
 
 /// Ends the command where the federation is not proven yet.
@@ -155,7 +180,9 @@ async fn refuse_collision(
 /// The objects of the hub.
 struct OnHub {
     /// Those that are written to the hub's API.
-    written: Vec<Value>,
+    written: Vec<Planned>,
+    /// Whether the TargetCluster is there and stays as it is.
+    in_place: bool,
     /// Those that belong into the configuration file, and are not there yet.
     for_file: Vec<Value>,
 }
@@ -179,11 +206,11 @@ async fn hub_objects(
         Some(_) => None,
         None => target_value(client, name).await?,
     };
-    let (mut target, secret) = match existing {
+    let (mut target, secret) = match &existing {
         None => (wanted, secret),
         Some(existing) => {
-            refuse_another(&existing, &wanted)?;
-            (objects::applied_again(&existing), None)
+            refuse_another(existing, &wanted)?;
+            (objects::applied_again(existing), None)
         }
     };
     let tenant = args.tenant.as_ref().map(|account| Tenant {
@@ -200,14 +227,14 @@ async fn hub_objects(
     if let Some(tenant) = &tenant {
         changed |= objects::allow(&mut target, &tenant.account, &tenant.deliveries);
     }
-    if !changed && let Some(metadata) = target["metadata"].as_object_mut() {
-        // Only a change has to be one of exactly this version.
-        metadata.remove("resourceVersion");
-    }
-    let mut written: Vec<Value> = secret.into_iter().collect();
+    let in_place = !changed && existing.is_some();
+    let mut written: Vec<Planned> = secret.into_iter().map(Planned::from).collect();
     let mut for_file = Vec::new();
     if place.file().is_none() {
-        written.push(target);
+        written.push(Planned {
+            object: target,
+            read: existing,
+        });
     } else if !place.file_has_target(name) {
         for_file.push(target);
     }
@@ -222,10 +249,14 @@ async fn hub_objects(
                     for_file.push(object);
                 }
             }
-            _ => written.push(object),
+            _ => written.push(object.into()),
         }
     }
-    Ok(OnHub { written, for_file })
+    Ok(OnHub {
+        written,
+        in_place,
+        for_file,
+    })
 }
 
 /// Reads the target's address and CA from its kubeconfig; never its credentials.
@@ -270,30 +301,14 @@ fn refuse_another(existing: &Value, wanted: &Value) -> Result<(), CommandError> 
     ))
 }
 
-/// Shows what the target needs: its file, which only its nodes can have, and RBAC.
-pub(super) fn show_target_part(part: &TargetPart, place: &str) -> Result<(), CommandError> {
-    for note in &part.notes {
-        ui::note(&format!("note: {note}"));
-    }
-    print(&format!(
-        "== on the control plane nodes of the target\n{}",
-        part.text.trim_end()
-    ))?;
-    if part.rbac.is_empty() {
-        return Ok(());
-    }
-    show(&format!("at the target ({place})"), &part.rbac)
-}
-
-async fn prove(
+/// Returns the TargetAccess whose token is tried: the tenant's, or any that leads to the target.
+async fn tried_access(
     args: &TargetArgs,
     name: &ObjectName,
-    facts: &TargetFacts,
     place: &Place,
-    target: Option<TargetClusterStatus>,
     client: &HubClient,
-) -> Result<ExitCode, CommandError> {
-    let access = match &args.tenant {
+) -> Result<Option<AccessName>, CommandError> {
+    Ok(match &args.tenant {
         Some(account) => Some(AccessName {
             namespace: account.namespace.clone(),
             name: name.clone(),
@@ -304,22 +319,7 @@ async fn prove(
             .into_iter()
             .find(|one| !one.deleting)
             .map(|one| one.access),
-    };
-    let Some(access) = access else {
-        return Ok(incomplete(&format!(
-            "no TargetAccess leads to {name} yet, so no token was tried; next: keyferry onboard \
-             tenant NAMESPACE --service-account NAME --target {name} --apply"
-        )));
-    };
-    let means = Means {
-        minor: facts.minor,
-        target_kubeconfig: Some(args.target_kubeconfig.clone()),
-        target_context: args.target_context.clone(),
-        ..Means::default()
-    };
-    args.guided
-        .prove(access, target, means, place, client)
-        .await
+    })
 }
 
 #[cfg(test)]

@@ -8,16 +8,17 @@ use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::doctor::Means;
 use keyferry_client::objects_of_hub::target_value;
+use keyferry_client::onboarding::apply::{Cluster, Planned};
 use keyferry_client::onboarding::objects::{Author, Tenant, allow, applied_again};
 use keyferry_client::onboarding::target_facts::listed_release;
 use keyferry_hub::client::HubClient;
-use serde_json::Value;
 
 use super::guided_args::GuidedArgs;
 use super::place::{Place, ready_target};
-use super::target::{incomplete, show_target_part};
+use super::progress::Progress;
+use super::target::incomplete;
 use super::tenant_flags::author;
-use super::write::{Writing, show, write_all};
+use super::write::{Writing, write_all};
 use crate::command_error::CommandError;
 use crate::ui;
 
@@ -44,29 +45,35 @@ pub(super) struct TenantArgs {
     guided: GuidedArgs,
 }
 
-pub(super) async fn run(args: &TenantArgs) -> Result<ExitCode, CommandError> {
+pub(super) async fn run(
+    args: &TenantArgs,
+    progress: &mut Progress,
+) -> Result<ExitCode, CommandError> {
     let tenant = tenant(args)?;
     let access = tenant.access_name();
+    progress.begin("reading the hub");
     let hub = args.guided.hub.access().description().await?;
     ui::note(&format!("hub: {hub}"));
     let client = args.guided.hub.client().await?;
     let place = args.guided.place(&client).await?;
     let changed = changed_target(&tenant, &place, &client).await?;
-    let mut written: Vec<Value> = changed.iter().cloned().collect();
+    let mut written: Vec<Planned> = changed.iter().cloned().collect();
     let mut for_file = Vec::new();
     for object in tenant.objects(&place.keyferry) {
         let in_file = place.file().is_some() && object["kind"] == "TargetAccess";
         if !in_file {
-            written.push(object);
+            written.push(object.into());
         } else if !place.file_has_access(&access) {
             for_file.push(object);
         }
     }
-    show("on the hub", &written)?;
+    let output = &args.guided.output;
+    output.hub(&written, changed.is_none())?;
     let writing = args.guided.write.writing();
-    write_all(&client, &written, writing).await?;
+    progress.begin("applying the objects of the hub");
+    write_all(&client, Cluster::Hub, &written, writing, progress).await?;
     if let Some(file) = place.file().filter(|_| !for_file.is_empty()) {
-        show(&format!("add to {}", file.display()), &for_file)?;
+        output.configuration(&file.display().to_string(), &for_file)?;
         return Ok(incomplete(&format!(
             "the configuration file lacks what is shown; add it, allow {} in its TargetCluster, \
              and run this command again",
@@ -77,15 +84,17 @@ pub(super) async fn run(args: &TenantArgs) -> Result<ExitCode, CommandError> {
         return Ok(incomplete("nothing was written; add --apply"));
     }
 
+    progress.begin("waiting until the TargetCluster is Ready");
     let target = match place.file() {
         Some(_) => None,
         None => Some(ready_target(&client, &tenant.target).await?),
     };
     if changed.is_some() {
+        progress.begin("reading what the target needs");
         show_new_file(args, &tenant, &place, &client).await?;
     }
     args.guided
-        .prove(access, target, Means::default(), &place, &client)
+        .prove(access, target, Means::default(), &place, &client, progress)
         .await
 }
 
@@ -117,7 +126,7 @@ async fn changed_target(
     tenant: &Tenant,
     place: &Place,
     client: &HubClient,
-) -> Result<Option<Value>, CommandError> {
+) -> Result<Option<Planned>, CommandError> {
     if let Some(file) = place.file() {
         if place.file_has_target(&tenant.target) {
             return Ok(None);
@@ -134,7 +143,11 @@ async fn changed_target(
         ));
     };
     let mut target = applied_again(&existing);
-    Ok(allow(&mut target, &tenant.account, &tenant.deliveries).then_some(target))
+    let changed = allow(&mut target, &tenant.account, &tenant.deliveries);
+    Ok(changed.then_some(Planned {
+        object: target,
+        read: Some(existing),
+    }))
 }
 
 /// The target's file admits ServiceAccounts by name, so a new one needs a new file.
@@ -158,5 +171,5 @@ async fn show_new_file(
         .await?
         .and_then(|object| Some(object.pointer("/spec/address")?.as_str()?.to_owned()))
         .unwrap_or_default();
-    show_target_part(&part, &address)
+    args.guided.output.target(&part, &address)
 }

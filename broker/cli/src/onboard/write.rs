@@ -1,10 +1,12 @@
 //! Shows the objects, and writes them if the user says so.
 
 use clap::{Args, ValueEnum};
-use keyferry_client::onboarding::apply::{ApplyError, apply, title};
+use keyferry_client::onboarding::apply::{Applier, ApplyError, Cluster, Planned, title};
 use keyferry_hub::client::{HubClient, Persistence};
+use keyferry_hub::ports::HubError;
 use serde_json::Value;
 
+use super::progress::Progress;
 use crate::command_error::CommandError;
 use crate::role_manifest::documents;
 use crate::ui;
@@ -21,7 +23,7 @@ pub(crate) struct WriteArgs {
 
 /// Where a dry run is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum DryRun {
+pub(crate) enum DryRun {
     /// At the apiservers.
     Server,
 }
@@ -35,6 +37,17 @@ pub(crate) enum Writing {
     DryRun,
     /// They are applied.
     Applied,
+}
+
+impl Writing {
+    /// Whether the result of a write is stored; `None` if nothing is sent.
+    pub(crate) fn persistence(self) -> Option<Persistence> {
+        match self {
+            Self::ShownOnly => None,
+            Self::DryRun => Some(Persistence::DryRun),
+            Self::Applied => Some(Persistence::Stored),
+        }
+    }
 }
 
 impl WriteArgs {
@@ -53,10 +66,13 @@ impl WriteArgs {
 ///
 /// # Errors
 /// Standard output was closed.
-pub(crate) fn show(heading: &str, objects: &[Value]) -> Result<(), CommandError> {
+pub(crate) fn show<'a>(
+    heading: &str,
+    objects: impl IntoIterator<Item = &'a Value>,
+) -> Result<(), CommandError> {
     print(&format!(
         "== {heading}\n{}",
-        documents(objects.iter().cloned())
+        documents(objects.into_iter().cloned())
     ))
 }
 
@@ -72,20 +88,37 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
 /// Applies the objects in order, or lets the apiserver check them, and reports each.
 ///
 /// # Errors
-/// The first object that is refused; those before it are written.
+/// The first object that is refused; those before it are written, and in `progress`.
 pub(crate) async fn write_all(
     client: &HubClient,
-    objects: &[Value],
+    cluster: Cluster,
+    objects: &[Planned],
     writing: Writing,
+    progress: &mut Progress,
 ) -> Result<(), CommandError> {
-    let (persistence, suffix) = match writing {
-        Writing::ShownOnly => return Ok(()),
-        Writing::DryRun => (Persistence::DryRun, " (server dry run)"),
-        Writing::Applied => (Persistence::Stored, ""),
+    let Some(persistence) = writing.persistence() else {
+        return Ok(());
     };
-    for object in objects {
-        let outcome = apply(client, object, persistence).await.map_err(fixed)?;
-        ui::note(&format!("{} {}{suffix}", title(object), outcome.describe()));
+    let suffix = match persistence {
+        Persistence::DryRun => " (server dry run)",
+        Persistence::Stored => "",
+    };
+    let applier = Applier {
+        client,
+        cluster,
+        persistence,
+    };
+    // What cannot be applied is found before the first object is written.
+    for planned in objects {
+        applier.check(&planned.object).await.map_err(fixed)?;
+    }
+    for planned in objects {
+        let outcome = applier.apply(planned).await.map_err(fixed)?;
+        let done = format!("{} {}", title(&planned.object), outcome.describe());
+        ui::note(&format!("{done}{suffix}"));
+        if writing == Writing::Applied {
+            progress.applied(done);
+        }
     }
     Ok(())
 }
@@ -96,6 +129,16 @@ fn fixed(error: ApplyError) -> CommandError {
             "make the change where that manager keeps the object, for example in Git, and run \
              this command again"
         }
+        ApplyError::Changed { .. } => "run this command again: it starts from the object as it is",
+        ApplyError::OtherRole { .. } => {
+            "if Keyferry is to have the role that is shown, delete the binding with kubectl and \
+             run this command again; to keep the binding, apply the other objects that are shown \
+             yourself"
+        }
+        ApplyError::Call {
+            error: HubError::Unreachable(_) | HubError::Unwell(_),
+            ..
+        } => "run this command again once the cluster answers",
         ApplyError::Call { .. } | ApplyError::Kind(_) => {
             "use a kubeconfig that may write this object, or have what is shown applied by \
              somebody who may"

@@ -26,9 +26,9 @@ pub(crate) enum DistributionError {
 
 /// A file of `--output-dir`.
 #[derive(Debug)]
-pub(super) struct OutputFile {
-    pub(super) name: &'static str,
-    pub(super) text: String,
+pub(crate) struct OutputFile {
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
 }
 
 /// The name of the file with the RBAC objects.

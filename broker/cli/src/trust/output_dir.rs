@@ -45,7 +45,7 @@ enum Place {
 ///
 /// # Errors
 /// [`OutputDirError`] names the file. Files that were renamed before stay.
-pub(super) fn write(
+pub(crate) fn write(
     folder: &Path,
     files: &[OutputFile],
     force: bool,

@@ -1,11 +1,17 @@
 //! Applies objects one by one, by server-side apply, and reports what became of each. Values that
 //! another manager owns are never overwritten.
+//!
+//! A change of an existing object is one of exactly the version that it was made from. Keyferry
+//! writes the status of a TargetCluster at any time, which makes a new version with the same spec.
+//! So a change is moved to the current version if the spec is still the one that was read, and
+//! refused otherwise.
 
 use keyferry_hub::client::{ApplyTerms, Conflicts, HubClient, Persistence};
 use keyferry_hub::ports::HubError;
 use serde_json::Value;
 
 use super::users::text;
+use crate::doctor::at_target;
 
 /// The field manager of these commands.
 const MANAGER: &str = "keyferry-onboard";
@@ -49,17 +55,67 @@ pub enum ApplyError {
         /// The server's message, which names the manager and the fields.
         message: String,
     },
+    /// The object's spec is no longer the one that the change was made from.
+    #[error("applying {object}: it was changed since this command read it")]
+    Changed {
+        /// Kind and name.
+        object: String,
+    },
+    /// A binding of this name binds another role, and a binding's role cannot be changed.
+    #[error(
+        "applying {object}: it exists and binds {found}, not {wanted}, and the API cannot change \
+         the role of a binding"
+    )]
+    OtherRole {
+        /// Kind, name and namespace.
+        object: String,
+        /// The role that it binds.
+        found: String,
+        /// The role that it is to bind.
+        wanted: String,
+    },
     /// The call failed.
-    #[error("applying {object}: {error}")]
+    #[error("applying {object}: {}", cluster.describe(error))]
     Call {
         /// Kind and name.
         object: String,
+        /// The cluster that was called.
+        cluster: Cluster,
         /// The error of the call.
         error: HubError,
     },
     /// No path is known for this kind.
     #[error("applying {0}: its kind is not one that this command writes")]
     Kind(String),
+}
+
+/// The cluster whose objects are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cluster {
+    /// The hub.
+    Hub,
+    /// A target.
+    Target,
+}
+
+impl Cluster {
+    fn describe(self, error: &HubError) -> String {
+        match self {
+            Self::Hub => error.to_string(),
+            Self::Target => at_target(error),
+        }
+    }
+}
+
+/// Writes to one cluster, or lets it check what would be written.
+#[derive(Clone, Copy)]
+pub struct Applier<'a> {
+    /// The client, with the rights of the user.
+    pub client: &'a HubClient,
+    /// The cluster of this client.
+    pub cluster: Cluster,
+    /// Whether the result is stored.
+    pub persistence: Persistence,
 }
 
 /// Names an object for a person: `TargetCluster prod`, `Role keyferry-author in tenant-a`.
@@ -72,51 +128,151 @@ pub fn title(object: &Value) -> String {
     format!("{} {}{place}", text("/kind"), text("/metadata/name"))
 }
 
-/// Applies one object, or tries to.
+/// An object to apply, and what it was made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The object. With a resourceVersion, it is a change of an existing one.
+    pub object: Value,
+    /// The existing object as it was read, if this is a change of it.
+    pub read: Option<Value>,
+}
+
+impl From<Value> for Planned {
+    fn from(object: Value) -> Self {
+        Self { object, read: None }
+    }
+}
+
+impl Applier<'_> {
+    /// Checks what the API would refuse in the middle: a binding of this name with another role.
+    /// Writes nothing.
+    ///
+    /// # Errors
+    /// [`ApplyError::OtherRole`], or the object cannot be read.
+    pub async fn check(&self, object: &Value) -> Result<(), ApplyError> {
+        let Some(wanted) = object.get("roleRef") else {
+            return Ok(());
+        };
+        match self.existing(object).await? {
+            Some(existing) if existing.get("roleRef") != Some(wanted) => {
+                Err(ApplyError::OtherRole {
+                    object: title(object),
+                    found: existing.get("roleRef").map_or_else(String::new, role),
+                    wanted: role(wanted),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies one object, or tries to.
+    ///
+    /// # Errors
+    /// [`ApplyError`]. The object is unchanged.
+    pub async fn apply(&self, planned: &Planned) -> Result<Outcome, ApplyError> {
+        let mut before = self.existing(&planned.object).await?;
+        if before.is_some() && is_left_alone(&planned.object) {
+            return Ok(Outcome::LeftAsItIs);
+        }
+        let mut object = on_current(planned, before.as_ref())?;
+        let mut answer = self.send(&object).await;
+        if matches!(answer, Err(HubError::Conflict(_))) && version(&object).is_some() {
+            // Either another manager owns a field, or the object got a new version just now. The
+            // API answers 409 to both, so the version decides. Only once: a second conflict is
+            // reported.
+            let current = self.existing(&planned.object).await?;
+            if version_of(current.as_ref()) != version(&object) {
+                before = current;
+                object = on_current(planned, before.as_ref())?;
+                answer = self.send(&object).await;
+            }
+        }
+        let after = match answer {
+            Ok(after) => after,
+            Err(HubError::Conflict(message)) => {
+                return Err(ApplyError::Conflict {
+                    object: title(&object),
+                    message,
+                });
+            }
+            Err(HubError::NotFound(_)) if self.persistence == Persistence::DryRun => {
+                return Ok(Outcome::NotTried);
+            }
+            Err(error) => return Err(self.failed(&object, error)),
+        };
+        Ok(match before {
+            None => Outcome::Created,
+            Some(before) if same(&before, &after) => Outcome::Unchanged,
+            Some(_) => Outcome::Changed,
+        })
+    }
+
+    async fn existing(&self, object: &Value) -> Result<Option<Value>, ApplyError> {
+        let path = path(object).ok_or_else(|| ApplyError::Kind(title(object)))?;
+        match self.client.get_object(&path, "object").await {
+            Ok(object) => Ok(Some(object)),
+            Err(HubError::NotFound(_)) => Ok(None),
+            Err(error) => Err(self.failed(object, error)),
+        }
+    }
+
+    async fn send(&self, object: &Value) -> Result<Value, HubError> {
+        let terms = ApplyTerms {
+            manager: MANAGER,
+            conflicts: Conflicts::Refuse,
+            persistence: self.persistence,
+        };
+        // An object without a path was refused when it was read.
+        let path = path(object).unwrap_or_default();
+        self.client.apply_on(&path, &terms, object, "object").await
+    }
+
+    fn failed(&self, object: &Value, error: HubError) -> ApplyError {
+        ApplyError::Call {
+            object: title(object),
+            cluster: self.cluster,
+            error,
+        }
+    }
+}
+
+fn role(reference: &Value) -> String {
+    format!("{} {}", text(reference, "/kind"), text(reference, "/name"))
+}
+
+/// Returns the object as a change of the current version.
 ///
 /// # Errors
-/// [`ApplyError`]. The object is unchanged.
-pub async fn apply(
-    client: &HubClient,
-    object: &Value,
-    persistence: Persistence,
-) -> Result<Outcome, ApplyError> {
-    let path = path(object).ok_or_else(|| ApplyError::Kind(title(object)))?;
-    let failed = |error| ApplyError::Call {
-        object: title(object),
-        error,
+/// [`ApplyError::Changed`]: the spec is another one than that which was read, so the change could
+/// undo what somebody else has done.
+fn on_current(planned: &Planned, current: Option<&Value>) -> Result<Value, ApplyError> {
+    let mut object = planned.object.clone();
+    let (Some(read), Some(_)) = (&planned.read, version(&object)) else {
+        return Ok(object);
     };
-    let before: Option<Value> = match client.get_object(&path, "object").await {
-        Ok(object) => Some(object),
-        Err(HubError::NotFound(_)) => None,
-        Err(error) => return Err(failed(error)),
-    };
-    if before.is_some() && is_left_alone(object) {
-        return Ok(Outcome::LeftAsItIs);
+    let part = |object: &Value, pointer: &str| object.pointer(pointer).cloned();
+    let same = current.is_some_and(|current| {
+        ["/metadata/uid", "/spec"]
+            .iter()
+            .all(|pointer| part(current, pointer) == part(read, pointer))
+    });
+    match version_of(current) {
+        Some(version) if same => {
+            object["metadata"]["resourceVersion"] = version.into();
+            Ok(object)
+        }
+        _ => Err(ApplyError::Changed {
+            object: title(&object),
+        }),
     }
-    let terms = ApplyTerms {
-        manager: MANAGER,
-        conflicts: Conflicts::Refuse,
-        persistence,
-    };
-    let after: Value = match client.apply_on(&path, &terms, object, "object").await {
-        Ok(after) => after,
-        Err(HubError::Conflict(message)) => {
-            return Err(ApplyError::Conflict {
-                object: title(object),
-                message,
-            });
-        }
-        Err(HubError::NotFound(_)) if persistence == Persistence::DryRun => {
-            return Ok(Outcome::NotTried);
-        }
-        Err(error) => return Err(failed(error)),
-    };
-    Ok(match before {
-        None => Outcome::Created,
-        Some(before) if same(&before, &after) => Outcome::Unchanged,
-        Some(_) => Outcome::Changed,
-    })
+}
+
+fn version(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/resourceVersion")?.as_str()
+}
+
+fn version_of(object: Option<&Value>) -> Option<&str> {
+    version(object?)
 }
 
 /// Whether an apply left everything as it was but the bookkeeping of the API.
@@ -240,5 +396,42 @@ mod tests {
         assert!(same(&before, &after));
         after["spec"]["b"] = json!(2);
         assert!(!same(&before, &after));
+    }
+
+    #[test]
+    fn a_change_moves_to_a_new_version_of_the_same_spec_only() {
+        let read = json!({
+            "kind": "TargetCluster",
+            "metadata": { "name": "prod", "uid": "u", "resourceVersion": "7" },
+            "spec": { "allow": [] },
+        });
+        let mut object = read.clone();
+        object["spec"]["allow"] = json!([{ "namespaces": ["a"] }]);
+        let planned = Planned {
+            object: object.clone(),
+            read: Some(read.clone()),
+        };
+        let version = |current: Option<&Value>| {
+            let moved = on_current(&planned, current).ok()?;
+            assert_eq!(moved["spec"], object["spec"]);
+            version(&moved).map(str::to_owned)
+        };
+        assert_eq!(version(Some(&read)).as_deref(), Some("7"));
+        let mut with_status = read.clone();
+        with_status["metadata"]["resourceVersion"] = json!("8");
+        with_status["status"] = json!({ "observedGeneration": 1 });
+        assert_eq!(version(Some(&with_status)).as_deref(), Some("8"));
+        for (pointer, value) in [
+            ("/spec/allow", json!([{ "namespaces": ["b"] }])),
+            ("/metadata/uid", json!("another")),
+        ] {
+            let mut changed = with_status.clone();
+            *changed.pointer_mut(pointer).unwrap() = value;
+            assert_eq!(version(Some(&changed)), None, "{pointer}");
+        }
+        assert_eq!(version(None), None, "it was deleted");
+        // Without a version it is no change of what was read.
+        let whole = Planned::from(json!({ "metadata": { "name": "prod" } }));
+        assert_eq!(on_current(&whole, Some(&read)).unwrap(), whole.object);
     }
 }

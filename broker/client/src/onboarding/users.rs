@@ -2,7 +2,7 @@
 
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::status::TargetAccessStatus;
-use keyferry_hub::client::HubClient;
+use keyferry_hub::client::{HubClient, Persistence};
 use keyferry_hub::ports::HubError;
 use serde_json::{Value, json};
 
@@ -64,22 +64,34 @@ pub async fn of_target(
 ///
 /// # Errors
 /// The call failed.
-pub async fn delete_access(client: &HubClient, one: &Use) -> Result<(), HubError> {
+pub async fn delete_access(
+    client: &HubClient,
+    one: &Use,
+    persistence: Persistence,
+) -> Result<(), HubError> {
     let path = format!(
         "/apis/keyferry.dev/v1alpha1/namespaces/{}/targetaccesses/{}",
         one.access.namespace, one.access.name
     );
-    delete(client, &path, &one.uid).await
+    delete(client, &path, &one.uid, persistence).await
 }
 
-/// Deletes the object at `path` if it has this UID.
+/// Deletes the object at `path` if it has this UID, or lets the hub check that.
 ///
 /// # Errors
 /// The call failed; [`HubError::Conflict`] if another object has the name by now.
-pub async fn delete(client: &HubClient, path: &str, uid: &str) -> Result<(), HubError> {
-    let options = json!({
+pub async fn delete(
+    client: &HubClient,
+    path: &str,
+    uid: &str,
+    persistence: Persistence,
+) -> Result<(), HubError> {
+    let mut options = json!({
         "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid },
     });
+    if persistence == Persistence::DryRun {
+        options["dryRun"] = json!(["All"]);
+    }
     client
         .delete::<_, Value>(path, &options, "object")
         .await

@@ -96,17 +96,17 @@ impl Shared {
         let target_reader = targets.reader();
 
         let config = options.hub.config().await?;
-        let client = HubClient::new(config.clone())?;
+        let client = HubClient::new(config.clone())?.of_keyferry();
         let watches = watch::client(config)?;
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
         let namespace = server.cluster_resource_namespace.clone();
         let secrets = Arc::new(KubeSecretStore::new(client.clone(), namespace.clone()));
         let records = KeyRecords::shared(KeyRecordStore::new(secrets, Arc::clone(&random)));
         let publisher = Publisher::new(PublisherParts {
-            source: Arc::new(KubeIssuerDocuments::new(
-                options.hub.clone(),
-                server.hub_endpoints.clone(),
-            )),
+            source: Arc::new(
+                KubeIssuerDocuments::new(options.hub.clone(), server.hub_endpoints.clone())
+                    .of_keyferry(),
+            ),
             public_url: server.public_url.clone(),
             pinned: server.hub_issuer.clone(),
             activation_delay: lifetime::activation_delay(server.max_age),

@@ -4,6 +4,7 @@
 //! aggregated ClusterRole is not evaluated; [`super::rbac_file`] refuses it.
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::request_attributes::{RequestAttributes, RequestObject, ResourcePath};
 use super::user_name::is_service_account;
@@ -104,13 +105,7 @@ impl RbacPolicy {
             return Decision::Allowed(String::new());
         }
         let mut faults = Vec::new();
-        // Cluster-wide bindings first, as the RBAC authorizer visits them.
-        let cluster_wide = self.bindings.iter().filter(|it| it.namespace.is_none());
-        let namespace = attributes.namespace();
-        let local = self.bindings.iter().filter(|binding| {
-            !namespace.is_empty() && binding.namespace.as_deref() == Some(namespace)
-        });
-        for binding in cluster_wide.chain(local) {
+        for binding in self.bindings_in(attributes.namespace()) {
             let Some(subject) = binding.subject_for(user) else {
                 continue;
             };
@@ -125,11 +120,36 @@ impl RbacPolicy {
                 Err(fault) => faults.push(fault),
             }
         }
-        Decision::NotAllowed(match faults.as_slice() {
-            [] => String::new(),
-            [fault] => format!("RBAC: {fault}"),
-            several => format!("RBAC: [{}]", several.join(", ")),
+        Decision::NotAllowed(match joined(&faults).as_str() {
+            "" => String::new(),
+            faults => format!("RBAC: {faults}"),
         })
+    }
+
+    /// Returns every rule that a binding of the whole cluster or of the namespace gives the user, in
+    /// the order in which the RBAC authorizer visits them, and what it reports of missing roles.
+    pub(super) fn rules_for(&self, user: &UserInfo, namespace: &str) -> (Vec<&PolicyRule>, String) {
+        let (mut rules, mut faults) = (Vec::new(), Vec::new());
+        for binding in self.bindings_in(namespace) {
+            if binding.subject_for(user).is_none() {
+                continue;
+            }
+            match self.rules_of(binding) {
+                Ok(granted) => rules.extend(granted),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        (rules, joined(&faults))
+    }
+
+    /// The bindings of the whole cluster first, as the RBAC authorizer visits them, then those of
+    /// the namespace.
+    fn bindings_in(&self, namespace: &str) -> impl Iterator<Item = &Binding> {
+        let cluster_wide = self.bindings.iter().filter(|it| it.namespace.is_none());
+        let local = self.bindings.iter().filter(move |binding| {
+            !namespace.is_empty() && binding.namespace.as_deref() == Some(namespace)
+        });
+        cluster_wide.chain(local)
     }
 
     fn rules_of(&self, binding: &Binding) -> Result<&[PolicyRule], String> {
@@ -143,6 +163,15 @@ impl RbacPolicy {
             .find(|role| role.namespace.as_deref() == namespace && role.name == *name)
             .map(|role| role.rules.as_slice())
             .ok_or_else(|| format!("{resource}.rbac.authorization.k8s.io {name:?} not found"))
+    }
+}
+
+/// Several errors as Go's aggregate prints them.
+fn joined(faults: &[String]) -> String {
+    match faults {
+        [] => String::new(),
+        [fault] => fault.clone(),
+        several => format!("[{}]", several.join(", ")),
     }
 }
 
@@ -205,6 +234,23 @@ impl Subject {
 }
 
 impl PolicyRule {
+    /// The rule in a SelfSubjectRulesReview, if it is about resources.
+    pub(super) fn resource_rule(&self) -> Option<Value> {
+        let mut rule = json!({
+            "verbs": self.verbs, "apiGroups": self.api_groups, "resources": self.resources,
+        });
+        if !self.resource_names.is_empty() {
+            rule["resourceNames"] = json!(self.resource_names);
+        }
+        (!self.resources.is_empty()).then_some(rule)
+    }
+
+    /// The rule in a SelfSubjectRulesReview, if it is about paths.
+    pub(super) fn path_rule(&self) -> Option<Value> {
+        let rule = || json!({ "verbs": self.verbs, "nonResourceURLs": self.non_resource_urls });
+        (!self.non_resource_urls.is_empty()).then(rule)
+    }
+
     fn allows(&self, attributes: &RequestAttributes) -> bool {
         let verb = self
             .verbs

@@ -1,4 +1,5 @@
-//! The reviews: SelfSubjectReview, TokenReview, SelfSubjectAccessReview and SubjectAccessReview.
+//! The reviews: SelfSubjectReview, TokenReview, SelfSubjectAccessReview, SelfSubjectRulesReview and
+//! SubjectAccessReview.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -115,6 +116,36 @@ pub(super) async fn own_access(
     let kind = "SelfSubjectAccessReview";
     let question: Question = spec(&headers, &body, kind)?;
     let status = access_status(&target, &user, question, kind)?;
+    Ok(created(AUTHORIZATION, kind, &status))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RulesSpec {
+    namespace: String,
+}
+
+pub(super) async fn own_rules(
+    State(target): State<Arc<TargetState>>,
+    Extension(user): Extension<UserInfo>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Reviewed {
+    let kind = "SelfSubjectRulesReview";
+    let RulesSpec { namespace } = spec(&headers, &body, kind)?;
+    if namespace.is_empty() {
+        return Err(ApiError::bad_request("no namespace on request"));
+    }
+    let rbac = target.rbac();
+    let (rules, faults) = rbac.rules_for(&user, &namespace);
+    let resources: Vec<Value> = rules.iter().filter_map(|it| it.resource_rule()).collect();
+    let paths: Vec<Value> = rules.iter().filter_map(|it| it.path_rule()).collect();
+    let mut status = json!({
+        "resourceRules": resources, "nonResourceRules": paths, "incomplete": false,
+    });
+    if !faults.is_empty() {
+        status["evaluationError"] = json!(faults);
+    }
     Ok(created(AUTHORIZATION, kind, &status))
 }
 

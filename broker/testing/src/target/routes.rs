@@ -32,6 +32,10 @@ pub(super) fn router(target: Arc<TargetState>) -> Router {
             post(reviews::own_access),
         )
         .route(
+            "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+            post(reviews::own_rules),
+        )
+        .route(
             "/apis/authorization.k8s.io/v1/subjectaccessreviews",
             post(reviews::access_of_a_user),
         )
@@ -94,6 +98,14 @@ const SERVED: &[ApiResource] = &[
         group_version: "authorization.k8s.io/v1",
         name: "selfsubjectaccessreviews",
         kind: "SelfSubjectAccessReview",
+        short_names: &[],
+        namespaced: false,
+        verbs: &["create"],
+    },
+    ApiResource {
+        group_version: "authorization.k8s.io/v1",
+        name: "selfsubjectrulesreviews",
+        kind: "SelfSubjectRulesReview",
         short_names: &[],
         namespaced: false,
         verbs: &["create"],

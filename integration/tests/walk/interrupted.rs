@@ -1,0 +1,198 @@
+//! The hub, then the target, goes away in the middle of `keyferry onboard`. Each time the command
+//! names the step, what it has done, and how it goes on; and it does go on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
+use keyferry_integration::control_plane::{ControlPlane, Whom};
+use keyferry_integration::rbac::{ServiceAccountKubeconfig, service_account_kubeconfig_at};
+use keyferry_integration::runner::{TestError, TestResult};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::onboarding::Journey;
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+impl Journey {
+    pub(super) async fn goes_on_after_an_interruption(&self) -> TestResult {
+        let hub = ChaosProxy::in_front_of(&self.place.world.hub).await?;
+        let target = ChaosProxy::in_front_of(&self.plane).await?;
+        let hub_user = admin(&self.place.world.hub, &hub.url()).await?;
+        let target_user = admin(&self.plane, &target.url()).await?;
+        let (name, tenant) = ("interrupted", "interrupted-one");
+        let command = format!(
+            "keyferry onboard target {name} --target-kubeconfig {} --tenant {tenant}/app --bind \
+             pod-reader --apply --kubeconfig {}",
+            target_user.path().display(),
+            hub_user.path().display(),
+        );
+        self.a_binding_of_another_role(&command, name, tenant)
+            .await?;
+
+        hub.add(Rule::on(Method::PATCH, "/targetaccesses/", Fault::Drop).times(1));
+        let (code, said) = self.run(&command).await?;
+        assert_eq!(code, Some(1), "{said}");
+        for wanted in [
+            format!(
+                "error: applying TargetAccess {name} in {tenant}: the hub could not be reached"
+            ),
+            "fix: run this command again once the cluster answers".to_owned(),
+            "stopped at: applying the objects of the hub".to_owned(),
+            format!("TargetCluster {name} created, Namespace {tenant} exists"),
+            format!("next: the same command, which leaves what is in place as it is: {command}"),
+        ] {
+            assert!(said.contains(&wanted), "{wanted}: {said}");
+        }
+
+        target.add(Rule::on(Method::PATCH, "/clusterrolebindings/", Fault::Drop).times(1));
+        let (code, said) = self.run(&command).await?;
+        assert_eq!(code, Some(1), "{said}");
+        for wanted in [
+            "the target could not be reached".to_owned(),
+            "stopped at: applying the RBAC at the target".to_owned(),
+            format!("TargetCluster {name} unchanged"),
+            format!("TargetAccess {name} in {tenant} created"),
+        ] {
+            assert!(said.contains(&wanted), "{wanted}: {said}");
+        }
+
+        self.guided(&command, "interrupted").await?;
+        let kubeconfig = hub_user.path().display().to_string();
+        self.another_version_while_it_is_changed(&hub, &kubeconfig, name)
+            .await?;
+        let remove = format!("keyferry offboard target {name} --with-accesses");
+        let (code, said) = self.run(&format!("{remove} --dry-run=server")).await?;
+        assert_eq!(code, Some(0), "{said}");
+        for wanted in [
+            format!("TargetAccess {tenant}/{name} would be deleted (server dry run)"),
+            format!("TargetCluster {name} would be deleted (server dry run)"),
+            "nothing was removed".to_owned(),
+        ] {
+            assert!(said.contains(&wanted), "{wanted}: {said}");
+        }
+        let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
+        let object = self.place.world.hub.admin().get(&path).await?;
+        assert!(object["metadata"]["deletionTimestamp"].is_null());
+        let (code, said) = self.run(&format!("{remove} --remove")).await?;
+        assert_eq!(code, Some(0), "{said}");
+        Ok(())
+    }
+
+    /// A new version with the same spec, as each status makes one, is no conflict. A new spec is: it
+    /// stays as somebody else has written it.
+    async fn another_version_while_it_is_changed(
+        &self,
+        hub: &ChaosProxy,
+        kubeconfig: &str,
+        name: &str,
+    ) -> TestResult {
+        let admin = self.place.world.hub.admin();
+        let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
+        for (tenant, new_spec, wanted) in [
+            (
+                "interrupted-two",
+                false,
+                format!("TargetCluster {name} configured"),
+            ),
+            (
+                "interrupted-three",
+                true,
+                format!("error: applying TargetCluster {name}: it was changed since"),
+            ),
+        ] {
+            let mut allow = admin.get(&path).await?["spec"]["allow"].clone();
+            let rules = allow.as_array_mut().ok_or("it has rules")?;
+            rules.push(json!({ "namespaces": ["anothers"], "serviceAccounts": ["app"] }));
+            let change = if new_spec {
+                json!({ "spec": { "allow": allow } })
+            } else {
+                json!({ "metadata": { "annotations": { "example.com/version": "new" } } })
+            };
+            let (release, held) = watch::channel(false);
+            hub.add(Rule::on(Method::PATCH, &path, Fault::Hold(held)).times(1));
+            let before = hub.count(&Method::PATCH, &path);
+            let command = format!(
+                "keyferry onboard tenant {tenant} --service-account app --target {name} --apply \
+                 --timeout 1s --kubeconfig {kubeconfig}"
+            );
+            let in_between = async {
+                let limit = Instant::now() + Duration::from_secs(60);
+                while hub.count(&Method::PATCH, &path) == before {
+                    if Instant::now() > limit {
+                        return Err("the TargetCluster is not written".into());
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                admin.patch(&path, &change).await?;
+                release.send_replace(true);
+                Ok::<_, TestError>(())
+            };
+            let (ended, changed) = tokio::join!(self.run(&command), in_between);
+            changed?;
+            let (code, said) = ended?;
+            // The target's file does not name the tenant, so no token is proven within a second.
+            assert_ne!(code, Some(0), "{said}");
+            assert!(said.contains(&wanted), "{wanted}: {said}");
+        }
+        let rules = admin.get(&path).await?["spec"]["allow"].to_string();
+        assert!(
+            rules.contains("interrupted-two")
+                && rules.contains("anothers")
+                && !rules.contains("interrupted-three"),
+            "{rules}"
+        );
+        Ok(())
+    }
+
+    /// The tenant's namespace has the binding of `examples/in-cluster`, whose role the API never
+    /// changes.
+    async fn a_binding_of_another_role(
+        &self,
+        command: &str,
+        name: &str,
+        tenant: &str,
+    ) -> TestResult {
+        let world = &self.place.world;
+        world.hub.create_namespace(tenant).await?;
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": { "name": "keyferry-minter", "namespace": tenant },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "keyferry-minter" },
+        });
+        let path = format!("{RBAC}/namespaces/{tenant}/rolebindings/keyferry-minter");
+        world.hub.admin().apply(&path, &binding).await?;
+        let (code, said) = self.run(command).await?;
+        assert_eq!(code, Some(1), "{said}");
+        assert!(
+            said.contains(&format!(
+                "RoleBinding keyferry-minter in {tenant}: it exists and binds Role keyferry-minter, \
+                 not ClusterRole keyferry-minter"
+            )) && said.contains("fix: if Keyferry is to have the role")
+                && said.contains("done so far: nothing"),
+            "{said}"
+        );
+        let target = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
+        assert!(!world.is_there(&target).await?, "nothing is written before");
+        world.hub.admin().delete(&path).await?;
+        Ok(())
+    }
+}
+
+/// A kubeconfig of an admin whose requests go through the proxy.
+async fn admin(
+    plane: &Arc<ControlPlane>,
+    server: &str,
+) -> Result<ServiceAccountKubeconfig, TestError> {
+    let (namespace, name) = ("default", "interrupted-admin");
+    plane.create_service_account(namespace, name).await?;
+    let user = format!("system:serviceaccount:{namespace}:{name}");
+    plane
+        .bind_user_to_cluster_role(&user, "cluster-admin")
+        .await?;
+    let rule = json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["patch"] });
+    plane.until_it_counts(Whom::User(&user), "", &rule).await?;
+    Ok(service_account_kubeconfig_at(plane, server, namespace, name, 3600).await?)
+}

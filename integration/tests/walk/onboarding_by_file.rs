@@ -1,0 +1,97 @@
+//! Onboards and offboards where the objects are in Keyferry's configuration file, and separates what
+//! belongs into it from what is applied.
+
+use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::runner::TestResult;
+
+use super::onboarding::Journey;
+use super::place::Here;
+
+/// From nothing to a proven token: the user adds what the command writes to a file.
+pub(super) async fn by_configuration_file(
+    place: Here,
+    plane: std::sync::Arc<ControlPlane>,
+) -> TestResult {
+    let (name, tenant) = ("by-file", "by-file-one");
+    let shell = place.shell(name, &place.by_file, "tenant-b").await?;
+    std::fs::copy(
+        plane.admin_kubeconfig(),
+        shell.folder().join("fresh.kubeconfig"),
+    )?;
+    let journey = Journey {
+        place,
+        plane,
+        shell,
+        name,
+    };
+    let command = format!(
+        "keyferry onboard target {name} --target-kubeconfig fresh.kubeconfig --tenant {tenant}/app \
+         --audience https://{name}.example.com --bind pod-reader --discovery-ca ca.crt --config \
+         config.yaml --apply"
+    );
+    let (code, said) = journey
+        .run(&format!("{command} --output-dir parts"))
+        .await?;
+    assert_eq!(code, Some(3), "{said}");
+    for wanted in [
+        "parts/hub.yaml: written",
+        "parts/configuration.yaml: written",
+        "NOT PROVEN: the configuration file lacks what is shown",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    let read = |file: &str| std::fs::read_to_string(journey.shell.folder().join(file));
+    let (hub, lacks) = (read("parts/hub.yaml")?, read("parts/configuration.yaml")?);
+    for (kind, in_file) in [
+        ("TargetCluster", true),
+        ("TargetAccess", true),
+        ("Secret", false),
+        ("RoleBinding", false),
+    ] {
+        let line = format!("kind: {kind}\n");
+        assert_eq!(lacks.contains(&line), in_file, "{kind}: {lacks}");
+        assert_eq!(hub.contains(&line), !in_file, "{kind}: {hub}");
+    }
+    let (code, said) = journey
+        .run("cat parts/configuration.yaml >> config.yaml")
+        .await?;
+    assert_eq!(code, Some(0), "{said}");
+    journey.guided(&command, "by-file").await?;
+
+    // What is taken away is named by its lines.
+    let (code, said) = journey
+        .run(&format!(
+            "keyferry offboard target {name} --config config.yaml"
+        ))
+        .await?;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains(&format!("{tenant}/{name}  app             yes")),
+        "{said}"
+    );
+    let (code, removed) = journey
+        .run(&format!(
+            "keyferry offboard target {name} --config config.yaml | sed -nE 's/^lines ([0-9]+) to \
+             ([0-9]+): .*/\\1,\\2d/p' > lines.sed\nsed -f lines.sed config.yaml > without.yaml\n\
+             keyferry targets --config without.yaml"
+        ))
+        .await?;
+    assert_eq!(code, Some(0), "{removed}");
+    let without = read("without.yaml")?;
+    assert!(!without.contains(tenant), "{without}");
+    assert!(removed.contains("tenant-b"), "{removed}");
+    let (code, said) = journey
+        .run(&format!(
+            "keyferry offboard tenant {tenant} --target {name} --config config.yaml --remove"
+        ))
+        .await?;
+    assert_eq!(code, Some(1), "{said}");
+    for wanted in [
+        "spec.allow of TargetCluster",
+        "nothing was removed",
+        "fix: ",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    Ok(())
+}
