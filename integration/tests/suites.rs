@@ -32,6 +32,7 @@ mod impersonation;
 mod install;
 mod lifecycle;
 mod rotation;
+mod tls;
 mod verifiers;
 mod walk;
 mod walking_path;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         .suite("conformance", conformance::suite())
         .suite("denials", denials::suite())
         .suite("lifecycle", lifecycle::suite())
+        .suite("tls", tls::suite())
         .suite("crds", crds::suite())
         .suite("clients", clients::suite())
         .suite("walking_path", walking_path::suite())

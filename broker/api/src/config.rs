@@ -10,6 +10,7 @@ mod address;
 mod allow;
 mod check;
 mod document;
+mod listener;
 mod mistake;
 mod node;
 mod object_list;
@@ -33,13 +34,14 @@ pub(crate) use access_spec::TargetAccessObject;
 pub use address::{proxy as proxy_address, server as server_address, server_name};
 pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
+pub use listener::{
+    ListenAddressError, Listener, ListenerOverrides, TlsFiles, TlsSource, TlsVersion,
+    listen_address,
+};
 pub use mistake::{ConfigError, Mistake};
 pub use object_list::ObjectList;
 pub use selector::{NamespaceSelector, selects_by};
-pub use server::{
-    HubEndpoint, Listener, ManagedIssuers, NewCallerLimits, ObjectSource, ServerConfiguration,
-    TlsFiles,
-};
+pub use server::{HubEndpoint, ManagedIssuers, NewCallerLimits, ObjectSource, ServerConfiguration};
 pub use stored::{
     Assembled, DrainingTarget, FINALIZER, Finalizers, ObjectFault, Record, StoredAccess,
     StoredObjects, StoredTarget,
@@ -165,14 +167,21 @@ pub struct Overrides {
     /// `--cluster-resource-namespace`: the namespace of the Secrets that cluster-scoped objects
     /// name.
     pub cluster_resource_namespace: Option<crate::name::Namespace>,
+    /// The flags about listeners.
+    pub listeners: ListenerOverrides,
 }
 
 impl Overrides {
-    /// Overrides for commands that only read a server's file: they accept managed issuers.
+    /// Overrides for commands that only read a server's file: they accept managed issuers, and
+    /// listeners without a certificate.
     pub fn of_a_reader() -> Self {
         Self {
             enable_managed_issuers: Some(true),
             cluster_resource_namespace: None,
+            listeners: ListenerOverrides {
+                tls_may_be_unset: true,
+                ..ListenerOverrides::default()
+            },
         }
     }
 }
@@ -187,7 +196,6 @@ pub fn of_hub_objects(
     public_url: &str,
     namespace: &str,
 ) -> Result<Configuration, ConfigError> {
-    let unused = serde_json::json!({ "tls": { "certFile": "unused", "keyFile": "unused" } });
     // JSON is YAML, so this is read with the rules of a file.
     let text = serde_json::json!({
         "apiVersion": server::API_VERSION,
@@ -195,8 +203,6 @@ pub fn of_hub_objects(
         "hubName": hub_name,
         "publicURL": public_url,
         "clusterResourceNamespace": namespace,
-        "discovery": unused,
-        "api": unused,
         "objects": "CustomResources",
     });
     read_with(&text.to_string(), Overrides::of_a_reader())

@@ -18,6 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "keys",
             "revoke",
             "admission-policies",
+            "tls",
             "export",
             "targets",
         ],
@@ -34,7 +35,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// One example of each command. A test checks that the command line accepts them.
-const EXAMPLES: [(&str, &str); 23] = [
+const EXAMPLES: [(&str, &str); 24] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -102,6 +103,10 @@ const EXAMPLES: [(&str, &str); 23] = [
         "keyferry offboard tenant tenant-a --target prod --remove",
     ),
     ("crds", "keyferry crds > crds.yaml"),
+    (
+        "tls",
+        "keyferry tls init https://keyferry.example.com > keyferry-tls.yaml",
+    ),
     ("completion", "keyferry completion bash > keyferry.bash"),
     ("explain", "keyferry explain TokenRefused"),
     ("demo", "keyferry demo --once"),

@@ -37,6 +37,7 @@ mod role_manifest;
 mod serve;
 mod target_way;
 mod targets;
+mod tls;
 mod trust;
 pub mod ui;
 mod verify;
@@ -105,6 +106,9 @@ enum Command {
     Offboard(offboard::OffboardArgs),
     /// Print the CustomResourceDefinitions that the hub needs, or their reference. Offline.
     Crds(crds::CrdsArgs),
+    /// Print a CA and the Secrets with Keyferry's serving certificates, for hubs without
+    /// cert-manager. Offline.
+    Tls(tls::TlsArgs),
     /// Print the hub's admission policies filled in for this hub, or check that they are there and
     /// refuse.
     AdmissionPolicies(admission_policies::AdmissionPoliciesArgs),
@@ -255,6 +259,7 @@ fn offline(command: &Command) -> Option<ExitCode> {
         Command::Lint(args) => Some(lint::run(args)),
         Command::Explain(args) => Some(explain::run(args)),
         Command::Crds(args) => Some(crds::run(args)),
+        Command::Tls(args) => Some(tls::run(args)),
         _ => None,
     }
 }

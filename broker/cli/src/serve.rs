@@ -1,20 +1,27 @@
 //! `keyferry serve`: runs the server, or checks its configuration.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use ipnet::IpNet;
-use keyferry_api::config::Overrides;
-use keyferry_api::name::{NameError, Namespace};
+use keyferry_api::config::{
+    ListenerOverrides, Overrides, ServerConfiguration, TlsSource, listen_address,
+};
+use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_core::target_address::AddressRules;
+use keyferry_hub::client::{ClientError, HubAccess};
 use keyferry_hub::config_file;
 use keyferry_hub::reload_signal::{self, ReloadSignal};
-use keyferry_server::http::listener::{Bounds, check_certificate};
-use keyferry_server::serve::{ServeOptions, Server};
+use keyferry_server::http::listener::{ServingCertificateError, check_certificate};
+use keyferry_server::serve::{ServeOptions, Server, certificate_secrets};
 use tracing_subscriber::EnvFilter;
 
 use super::{HubArgs, ui};
+
+/// Heading of the flags about listeners.
+const LISTENERS: &str = "Listeners";
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
@@ -30,6 +37,30 @@ pub(super) struct ServeArgs {
     /// clusterResourceNamespace of the file.
     #[arg(long, env = "KEYFERRY_CLUSTER_RESOURCE_NAMESPACE", value_name = "NAMESPACE", value_parser = namespace)]
     cluster_resource_namespace: Option<Namespace>,
+    /// Secret of type kubernetes.io/tls with the serving certificate of all listeners, in
+    /// Keyferry's namespace; overrides tls of the file.
+    #[arg(long, env = "KEYFERRY_TLS_SECRET", value_name = "NAME", value_parser = secret_name, help_heading = LISTENERS)]
+    tls_secret: Option<ObjectName>,
+    /// As --tls-secret, for the token API alone.
+    #[arg(long, env = "KEYFERRY_API_TLS_SECRET", value_name = "NAME", value_parser = secret_name, help_heading = LISTENERS)]
+    api_tls_secret: Option<ObjectName>,
+    /// As --tls-secret, for the published documents alone.
+    #[arg(long, env = "KEYFERRY_DISCOVERY_TLS_SECRET", value_name = "NAME", value_parser = secret_name, help_heading = LISTENERS)]
+    discovery_tls_secret: Option<ObjectName>,
+    /// Address of the token API: ip:port or :port; overrides api.address of the file. Default
+    /// :9443.
+    #[arg(long, env = "KEYFERRY_API_HTTPS_ADDR", value_name = "ADDRESS", value_parser = listen_address, help_heading = LISTENERS)]
+    api_https_addr: Option<SocketAddr>,
+    /// Address of the published documents; overrides discovery.address of the file. Default :8443.
+    #[arg(long, env = "KEYFERRY_DISCOVERY_HTTPS_ADDR", value_name = "ADDRESS", value_parser = listen_address, help_heading = LISTENERS)]
+    discovery_https_addr: Option<SocketAddr>,
+    /// Address of a plain-HTTP listener that only redirects to the published documents; overrides
+    /// discovery.httpAddress of the file. Off by default.
+    #[arg(long, env = "KEYFERRY_DISCOVERY_HTTP_ADDR", value_name = "ADDRESS", value_parser = listen_address, help_heading = LISTENERS)]
+    discovery_http_addr: Option<SocketAddr>,
+    /// Address of health and metrics; overrides health.address of the file. Default 127.0.0.1:8080.
+    #[arg(long, env = "KEYFERRY_HEALTH_ADDR", value_name = "ADDRESS", value_parser = listen_address, help_heading = LISTENERS)]
+    health_addr: Option<SocketAddr>,
     /// Only check, and exit: the configuration and the serving certificates.
     #[arg(long)]
     check: bool,
@@ -62,9 +93,19 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
     let overrides = Overrides {
         enable_managed_issuers: args.enable_keyferry_issuer,
         cluster_resource_namespace: args.cluster_resource_namespace.clone(),
+        listeners: ListenerOverrides {
+            tls_secret: args.tls_secret.clone(),
+            api_tls_secret: args.api_tls_secret.clone(),
+            discovery_tls_secret: args.discovery_tls_secret.clone(),
+            api_address: args.api_https_addr,
+            discovery_address: args.discovery_https_addr,
+            discovery_http_address: args.discovery_http_addr,
+            health_address: args.health_addr,
+            tls_may_be_unset: false,
+        },
     };
     if args.check {
-        return check(&args.config, overrides);
+        return check(&args.config, overrides, &args.hub.named()).await;
     }
     start_log();
     let ServeArgs {
@@ -105,7 +146,16 @@ fn namespace(text: &str) -> Result<Namespace, NamespaceError> {
     Ok(Namespace::new(text)?)
 }
 
-fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
+/// The argument is not the name of a Secret.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the name of the Secret {0}")]
+struct SecretNameError(#[from] NameError);
+
+fn secret_name(text: &str) -> Result<ObjectName, SecretNameError> {
+    Ok(ObjectName::new(text)?)
+}
+
+async fn check(path: &Path, overrides: Overrides, hub: &HubAccess) -> ExitCode {
     match config_file::read(path, overrides) {
         Ok(configuration) => {
             for (access, target) in configuration.policy.dangling() {
@@ -122,23 +172,8 @@ fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
                     server.public_url
                 ));
             }
-            for (listener, bounds, host) in [
-                (
-                    &server.discovery,
-                    Bounds::DOCUMENTS,
-                    Some(server.public_url.host()),
-                ),
-                (&server.api, Bounds::TOKENS, None),
-            ] {
-                match check_certificate(listener, bounds, host) {
-                    Ok(()) => {}
-                    // The file is often checked on another machine than the one that has the
-                    // certificates.
-                    Err(error) if error.absent().is_some() => {
-                        ui::note(&format!("warning: not checked: {error}"))
-                    }
-                    Err(error) => return ui::fail(&error.to_string(), None),
-                }
+            if let Err(error) = check_certificates(server, hub).await {
+                return ui::fail(&error.to_string(), None);
             }
             let policy = &configuration.policy;
             ui::finish(&format!(
@@ -150,6 +185,50 @@ fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
         }
         Err(error) => ui::fail(&error.to_string(), None),
     }
+}
+
+/// Why the serving certificates are not known to be good.
+#[derive(Debug, thiserror::Error)]
+enum CertificatesError {
+    #[error(transparent)]
+    Certificate(#[from] ServingCertificateError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+/// Checks the certificates that this machine can read, and warns of those that it cannot.
+async fn check_certificates(
+    server: &ServerConfiguration,
+    hub: &HubAccess,
+) -> Result<(), CertificatesError> {
+    let secrets = match certificate_secrets(server, hub).await {
+        Ok(secrets) => secrets,
+        Err(ClientError::NotInCluster) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let listeners = [
+        (&server.discovery, Some(server.public_url.host())),
+        (&server.api, None),
+    ];
+    for (listener, host) in listeners {
+        if let (TlsSource::Secret(name), None) = (&listener.tls, &secrets) {
+            ui::note(&format!(
+                "warning: not checked: Secret {}/{name} is on the hub; fix: give --kubeconfig FILE \
+                 to check it",
+                server.cluster_resource_namespace
+            ));
+            continue;
+        }
+        match check_certificate(listener, host, secrets.as_ref()).await {
+            Ok(()) => {}
+            // The file is often checked on another machine than the one that has the certificates.
+            Err(error) if error.is_absent() && matches!(listener.tls, TlsSource::Files(_)) => {
+                ui::note(&format!("warning: not checked: {error}"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// The default log filter. The library of the hub's client would log each failed call a second

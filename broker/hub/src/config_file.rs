@@ -96,10 +96,11 @@ fn parse(path: &Path, text: &str, overrides: Overrides) -> Result<Configuration,
 }
 
 /// Reloads the file until the task is dropped. If objects are on the hub, the file has no policy to
-/// use.
+/// use. `overrides` are those of the start.
 pub async fn follow(
     path: PathBuf,
     active: ServerConfiguration,
+    overrides: Overrides,
     policy: Option<PolicyWriter>,
     metrics: Metrics,
     mut reload_signal: ReloadSignal,
@@ -108,6 +109,7 @@ pub async fn follow(
     let overrides = Overrides {
         enable_managed_issuers: Some(active.managed_issuers.enabled),
         cluster_resource_namespace: Some(active.cluster_resource_namespace.clone()),
+        ..overrides
     };
     // The file may have changed since it was first read, so the first check reads it again.
     let mut last = None;

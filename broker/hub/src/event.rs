@@ -80,6 +80,21 @@ impl Subject {
     }
 }
 
+impl Subject {
+    /// Creates the subject for a Secret of Keyferry's namespace.
+    pub fn secret(namespace: &Namespace, name: &ObjectName, uid: &str) -> Self {
+        let namespace = namespace.to_string();
+        Self {
+            reference: ObjectReference {
+                api_version: Some("v1".to_owned()),
+                namespace: Some(namespace.clone()),
+                ..reference("Secret", name, uid)
+            },
+            namespace,
+        }
+    }
+}
+
 fn reference(kind: &str, name: &ObjectName, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("keyferry.dev/v1alpha1".to_owned()),

@@ -39,6 +39,7 @@ pub mod reload_signal;
 mod secret;
 pub mod secret_store;
 pub mod self_review;
+pub mod serving_secret;
 pub mod single_flight;
 pub mod state_directory;
 pub mod targets;

@@ -19,7 +19,7 @@ use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
 use keyferry_core::delivery::{ObjectBody, ReadObject};
 use keyferry_core::target_address::{HubNetworks, RefusedAddress};
 use keyferry_keys::bound_token::MintAnswer;
-use secrecy::SecretString;
+use secrecy::{SecretSlice, SecretString};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
@@ -157,6 +157,32 @@ pub struct CertificateEntry {
     pub legacy_key: bool,
     /// Whether the Secret also holds a client certificate or key, which is ignored.
     pub client_certificate: bool,
+}
+
+/// Reads and watches the Secrets with serving certificates, in Keyferry's namespace.
+pub trait ServingSecrets: Send + Sync {
+    /// Reads the Secret of that name.
+    fn read<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<ServingSecret, HubError>>;
+
+    /// Resolves when the Secret may have changed since that resourceVersion, or after a while.
+    /// `None`: since it was found to be absent.
+    fn changed<'a>(&'a self, name: &'a ObjectName, version: Option<&'a str>) -> BoxFuture<'a, ()>;
+}
+
+/// The content of a Secret with a serving certificate, unchecked.
+pub struct ServingSecret {
+    /// The Secret's resourceVersion.
+    pub version: String,
+    /// The Secret's UID.
+    pub uid: String,
+    /// The Secret's `type`.
+    pub kind: String,
+    /// `tls.crt`.
+    pub certificate: Option<Vec<u8>>,
+    /// `tls.key`.
+    pub key: Option<SecretSlice<u8>>,
+    /// `ca.crt`.
+    pub authority: Option<Vec<u8>>,
 }
 
 /// The data of a Secret, wiped from memory when dropped.

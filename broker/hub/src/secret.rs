@@ -15,6 +15,8 @@ use crate::ports::{HubError, SecretData};
 #[derive(Deserialize)]
 pub(crate) struct Secret {
     metadata: Metadata,
+    #[serde(rename = "type", default)]
+    kind: String,
     #[serde(default)]
     data: BTreeMap<String, SecretString>,
 }
@@ -23,12 +25,24 @@ pub(crate) struct Secret {
 #[serde(rename_all = "camelCase")]
 struct Metadata {
     resource_version: String,
+    #[serde(default)]
+    uid: String,
 }
 
 impl Secret {
     /// The resourceVersion for a compare-and-swap.
     pub(crate) fn version(&self) -> &str {
         &self.metadata.resource_version
+    }
+
+    /// The UID.
+    pub(crate) fn uid(&self) -> &str {
+        &self.metadata.uid
+    }
+
+    /// The `type`, such as `kubernetes.io/tls`.
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
     }
 
     /// Whether it has an entry of this name.

@@ -23,7 +23,8 @@ pub(super) fn describe(error: &watcher::Error) -> String {
     }
 }
 
-fn cause(error: &kube::Error) -> String {
+/// Describes why a call failed.
+pub(super) fn cause(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => answer(status),
         kube::Error::SerdeError(_) => "the hub's answer could not be read".to_owned(),
@@ -36,7 +37,7 @@ fn cause(error: &kube::Error) -> String {
 }
 
 /// The hub's own message concerns only what Keyferry asked for. It is shortened to one line.
-fn answer(status: &Status) -> String {
+pub(super) fn answer(status: &Status) -> String {
     let text = keyferry_api::foreign_text::one_line(&status.message, LONGEST);
     format!("the hub answered {}: {text}", status.code)
 }

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use rustls_pki_types::CertificateDer;
+use x509_parser::parse_x509_certificate;
 
 pub use error::CaBundleError;
 
@@ -93,6 +94,13 @@ impl CaBundle {
     /// When the first certificate expires.
     pub fn earliest_expiry(&self) -> Timestamp {
         self.earliest_expiry
+    }
+
+    /// Whether the first certificate has this public key (SubjectPublicKeyInfo, DER).
+    pub fn first_has_key(&self, public_key: &[u8]) -> bool {
+        let first = self.certificates.first();
+        let first = first.and_then(|der| parse_x509_certificate(der).ok());
+        first.is_some_and(|(_, certificate)| certificate.public_key().raw == public_key)
     }
 
     /// The number of PEM blocks that are not certificates, such as a private key. They were skipped

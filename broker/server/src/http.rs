@@ -2,6 +2,8 @@
 
 mod acceptor;
 mod bodies;
+mod certificate_reload;
+mod certificate_source;
 mod connection;
 mod connection_requests;
 pub mod discovery;
@@ -12,6 +14,7 @@ pub mod health;
 pub mod kubeconfig;
 pub mod listener;
 mod managed_issuers;
+pub mod redirect;
 pub mod refusal;
 mod serving_certificate;
 mod shares;

@@ -10,20 +10,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keyferry_api::config::{Configuration, Overrides};
+use keyferry_api::config::{Configuration, Listener, Overrides, ServerConfiguration, TlsSource};
 use keyferry_core::target_address::AddressRules;
-use keyferry_hub::client::HubAccess;
+use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_hub::config_file;
 use keyferry_hub::metrics::Metrics;
+use keyferry_hub::objects::KubeObjects;
 use keyferry_hub::ports::AuditSink;
+use keyferry_hub::random::SystemRandomness;
 use keyferry_hub::reload_signal::ReloadSignal;
+use keyferry_hub::serving_secret::KubeServingSecrets;
+use keyferry_hub::watch;
 use tokio::task::JoinSet;
 
 use self::shared::Shared;
 use crate::audit::AuditLog;
 use crate::http::health::{self, HealthParts};
-use crate::http::listener::{Bounds, DRAIN, PlainListener, TlsListener};
-use crate::http::{discovery, token_api};
+use crate::http::listener::{Bounds, CertificateSecrets, DRAIN, PlainListener, TlsListener};
+use crate::http::{discovery, redirect, token_api};
 
 pub use self::error::ServeError;
 
@@ -52,6 +56,7 @@ pub struct Server {
     configuration: Configuration,
     options: ServeOptions,
     discovery: TlsListener,
+    redirects: Option<PlainListener>,
     api: TlsListener,
     health: PlainListener,
     audit: Arc<dyn AuditSink>,
@@ -62,7 +67,7 @@ impl Server {
     /// Reads the configuration and opens the listeners.
     ///
     /// # Errors
-    /// [`ServeError`], before any request to the hub.
+    /// [`ServeError`], before any request to the hub but for the Secrets with certificates.
     pub async fn bind(options: ServeOptions) -> Result<Self, ServeError> {
         descriptors::raise();
         let configuration = config_file::read(&options.config, options.overrides.clone())?;
@@ -75,15 +80,33 @@ impl Server {
             None => Arc::new(AuditLog::standard_output()),
         };
         let metrics = Metrics::default();
-        let host = Some(server.public_url.host());
-        let discovery =
-            TlsListener::bind(&server.discovery, Bounds::DOCUMENTS, host, metrics.clone())?;
-        let api = TlsListener::bind(&server.api, Bounds::TOKENS, None, metrics.clone())?;
+        let secrets = certificate_secrets(server, &options.hub).await?;
+        let discovery = TlsListener::bind(
+            &server.discovery,
+            Bounds::DOCUMENTS,
+            Some(server.public_url.host()),
+            secrets.as_ref(),
+            metrics.clone(),
+        )
+        .await?;
+        let api = TlsListener::bind(
+            &server.api,
+            Bounds::TOKENS,
+            None,
+            secrets.as_ref(),
+            metrics.clone(),
+        )
+        .await?;
+        let redirects = server
+            .discovery_http_address
+            .map(|address| PlainListener::bind(address, Bounds::REDIRECTS, metrics.clone()));
+        let redirects = redirects.transpose()?;
         let health = PlainListener::bind(server.health_address, Bounds::HEALTH, metrics.clone())?;
         Ok(Self {
             configuration,
             options,
             discovery,
+            redirects,
             api,
             health,
             audit,
@@ -104,13 +127,15 @@ impl Server {
             configuration,
             options,
             discovery,
+            redirects,
             api,
             health,
             audit,
             metrics,
         } = self;
         let Configuration { server, policy } = configuration;
-        let mut shared = Shared::start(&server, policy, &options, metrics).await?;
+        let authority = discovery.authority();
+        let mut shared = Shared::start(&server, policy, &options, authority, metrics).await?;
         let published = shared.publisher.reader();
         let serving = Arc::new(AtomicBool::new(false));
         let stopping = Arc::new(AtomicBool::new(false));
@@ -125,16 +150,19 @@ impl Server {
             // The health listener ends after all others.
             let _ = health.serve(health::routes(health_parts)).await;
         });
-        let handles = [discovery.handle(), api.handle()];
+        let mut handles = vec![discovery.handle(), api.handle()];
         let mut listeners = JoinSet::new();
-        listeners.spawn(discovery.serve(
-            discovery::routes(
-                published.clone(),
-                shared.managed_issuers.clone(),
-                server.max_age,
-            ),
-            options.reload_signal.clone(),
-        ));
+        let documents = discovery::routes(
+            published.clone(),
+            shared.managed_issuers.clone(),
+            server.max_age,
+        );
+        if let Some(redirects) = redirects {
+            handles.push(redirects.handle());
+            let routes = redirect::routes(documents.clone(), server.public_url.clone());
+            listeners.spawn(redirects.serve(routes));
+        }
+        listeners.spawn(discovery.serve(documents, options.reload_signal.clone()));
 
         let closed = api.try_clone().map_err(ServeError::Ended)?;
         let until_open = closed.handle();
@@ -175,6 +203,35 @@ impl Server {
         while listeners.join_next().await.is_some() {}
         outcome
     }
+}
+
+/// Access to the Secrets with serving certificates, if the configuration names any: a server with
+/// files opens its listeners without the hub.
+///
+/// # Errors
+/// The hub's client cannot be made.
+pub async fn certificate_secrets(
+    server: &ServerConfiguration,
+    hub: &HubAccess,
+) -> Result<Option<CertificateSecrets>, ClientError> {
+    let from_secret = |listener: &Listener| matches!(listener.tls, TlsSource::Secret(_));
+    if !from_secret(&server.discovery) && !from_secret(&server.api) {
+        return Ok(None);
+    }
+    let config = hub.config().await?;
+    let client = HubClient::new(config.clone())?;
+    let namespace = server.cluster_resource_namespace.clone();
+    let watches = watch::client(config)?;
+    Ok(Some(CertificateSecrets {
+        secrets: Arc::new(KubeServingSecrets::new(
+            client.clone(),
+            watches,
+            namespace.clone(),
+        )),
+        namespace,
+        objects: Arc::new(KubeObjects::new(client)),
+        random: Arc::new(SystemRandomness::default()),
+    }))
 }
 
 fn listener_ended(

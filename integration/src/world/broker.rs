@@ -37,6 +37,8 @@ pub struct BrokerSpec {
     public_url: Option<String>,
     audit_file: Option<PathBuf>,
     state_dir: Option<PathBuf>,
+    args: Vec<String>,
+    discovery_tls: &'static str,
     ready_when: &'static str,
     ready_within: Duration,
 }
@@ -75,6 +77,8 @@ impl BrokerSpec {
             public_url: None,
             audit_file: None,
             state_dir: None,
+            args: Vec::new(),
+            discovery_tls: "",
             ready_when: "/readyz",
             ready_within: READY,
         }
@@ -210,6 +214,20 @@ impl BrokerSpec {
         self
     }
 
+    /// Adds a line to `discovery.tls`.
+    #[must_use]
+    pub fn with_discovery_tls(mut self, line: &'static str) -> Self {
+        self.discovery_tls = line;
+        self
+    }
+
+    /// Adds arguments to `keyferry serve`.
+    #[must_use]
+    pub fn with_args(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
+        self
+    }
+
     /// Counts it as started once it is live, whether or not it is ready.
     #[must_use]
     pub fn not_ready_yet(mut self) -> Self {
@@ -252,9 +270,10 @@ impl BrokerSpec {
         let server = format!(
             "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\n\
              publicURL: {public_url}\nmaxStaleAuthorization: {max_stale}s\n\
-             discovery:\n  address: 127.0.0.1:{discovery}\n  maxAge: {max_age}s\n  {limits_of_discovery}\n{tls}\
+             discovery:\n  address: 127.0.0.1:{discovery}\n  maxAge: {max_age}s\n  {limits_of_discovery}\n{tls}    {}\n\
              api:\n  address: 127.0.0.1:{api}\n  {limits_of_api}\n{tls}health:\n  address: 127.0.0.1:{health}\n\
              clusterResourceNamespace: {}\naudit:\n  file: {}\n{}",
+            self.discovery_tls,
             self.namespace,
             audit.display(),
             self.further,
@@ -311,6 +330,7 @@ impl Broker {
                 .state_dir
                 .iter()
                 .flat_map(|directory| ["--state-dir".into(), directory.into()])
+                .chain(spec.args.iter().map(Into::into))
                 .collect(),
             env: Vec::new(),
             ready_url: format!("http://127.0.0.1:{health}{}", spec.ready_when),
@@ -332,6 +352,20 @@ impl Broker {
         })
     }
 
+    /// Writes the configuration file and the kubeconfig without starting Keyferry. The kubeconfig is
+    /// removed with the returned value.
+    pub(super) async fn written(
+        hub: &Arc<ControlPlane>,
+        folder: &Path,
+        ca: &TestCa,
+        spec: &BrokerSpec,
+    ) -> Result<(PathBuf, ServiceAccountKubeconfig), TestError> {
+        let Files {
+            config, kubeconfig, ..
+        } = spec.files(hub, folder, ca).await?;
+        Ok((config, kubeconfig))
+    }
+
     pub(super) async fn refused_start(
         binary: &KeyferryBinary,
         hub: &Arc<ControlPlane>,
@@ -339,9 +373,7 @@ impl Broker {
         ca: &TestCa,
         spec: BrokerSpec,
     ) -> Result<Output, TestError> {
-        let Files {
-            config, kubeconfig, ..
-        } = spec.files(hub, folder, ca).await?;
+        let (config, kubeconfig) = Self::written(hub, folder, ca, &spec).await?;
         let (config, kubeconfig) = (
             config.display().to_string(),
             kubeconfig.path().display().to_string(),

@@ -1,6 +1,6 @@
 //! An etcd, a CA and a built Keyferry, for tests that start their own hubs and targets.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Broker, BrokerSpec, authentication_configuration, install, prepare_hub};
@@ -9,6 +9,7 @@ use crate::fleet::{Fleet, FleetSpec};
 use crate::keyferry_process::KeyferryBinary;
 use crate::parts::{Minor, Parts};
 use crate::pki::{SigningKeyKind, TestCa};
+use crate::rbac::ServiceAccountKubeconfig;
 use crate::runner::{Fixture, NotStarted, TestError};
 
 /// An etcd, a CA and a built Keyferry.
@@ -130,6 +131,24 @@ impl Ground {
         std::fs::create_dir_all(&folder)?;
         install(hub, spec.namespace(), &folder).await?;
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
+    }
+
+    /// Writes the configuration file and the kubeconfig of a Keyferry that is not started. The
+    /// kubeconfig is removed with the returned value.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub async fn files(
+        &self,
+        hub: &Arc<ControlPlane>,
+        spec: &BrokerSpec,
+    ) -> Result<(PathBuf, ServiceAccountKubeconfig), TestError> {
+        let folder = self
+            .fleet
+            .folder()
+            .join(format!("keyferry-{}", spec.name()));
+        std::fs::create_dir_all(&folder)?;
+        Broker::written(hub, &folder, &self.ca, spec).await
     }
 
     /// Starts a Keyferry for a hub on which it is already installed.

@@ -245,7 +245,8 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
     );
 
     let pod = &object("Deployment", "keyferry")?["spec"]["template"]["spec"];
-    let token = &pod["volumes"][3]["projected"]["sources"][0]["serviceAccountToken"];
+    // Keyferry reads the serving certificates from the hub, so their Secrets are not mounted.
+    let token = &pod["volumes"][1]["projected"]["sources"][0]["serviceAccountToken"];
     assert_eq!(
         *token,
         json!({ "path": "token", "expirationSeconds": 600, "audience": "https://hub.example.com" })
@@ -262,6 +263,30 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
     );
     assert_eq!(
         object("Role", "keyferry")?["metadata"]["namespace"],
+        "keyferry-state"
+    );
+    assert_eq!(
+        (&config["discovery"]["tls"], &config["api"]["tls"]),
+        (
+            &json!({ "minVersion": "1.2", "secretName": "keyferry-discovery-tls" }),
+            &json!({ "secretName": "own-tls" })
+        )
+    );
+    let watched = object("Role", "keyferry-tls-secrets")?;
+    assert_eq!(
+        (
+            &watched["metadata"]["namespace"],
+            &watched["rules"][0]["resourceNames"],
+            &watched["rules"][0]["verbs"]
+        ),
+        (
+            &json!("keyferry-state"),
+            &json!(["keyferry-discovery-tls", "own-tls"]),
+            &json!(["get", "watch"])
+        )
+    );
+    assert_eq!(
+        object("Certificate", "keyferry-api")?["metadata"]["namespace"],
         "keyferry-state"
     );
     let own_keys = &object("Role", "keyferry-managed-issuers")?["rules"];

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::check::Check;
 use super::document::Document;
+use super::listener::{Limits, Listener, ListenerSpec, address, limit, listener};
 use super::mistake::Mistake;
 use super::{Overrides, span};
 use crate::audience::Audience;
@@ -24,10 +25,6 @@ const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
 
 const HOUR: u64 = 3600;
 
-/// The default limit of connections per source: many times what a node's Pods need, and an eighth
-/// of the capacity of the published documents' listener.
-const CONNECTIONS: u32 = 256;
-const MOST_CONNECTIONS: u32 = 65_536;
 /// The default limit of requests a second from unknown callers: checking their signatures takes a
 /// hundredth of a core.
 const NEW_CALLERS: u32 = 100;
@@ -54,6 +51,8 @@ pub struct ServerConfiguration {
     pub hub_endpoints: Vec<HubEndpoint>,
     /// The listener of the published documents. Default `0.0.0.0:8443`.
     pub discovery: Listener,
+    /// The plain-HTTP listener that redirects to the published documents. Default none.
+    pub discovery_http_address: Option<SocketAddr>,
     /// The listener of the token API. Default `0.0.0.0:9443`.
     pub api: Listener,
     /// The rate limits for unknown callers.
@@ -113,18 +112,6 @@ pub struct ManagedIssuers {
     pub rotate_every: Duration,
 }
 
-/// The address and the certificate of a listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listener {
-    /// The socket address to listen on.
-    pub address: SocketAddr,
-    /// The serving certificate; re-read when it changes.
-    pub tls: TlsFiles,
-    /// The most connections of one source. A source is an address; on the discovery listener, the
-    /// /64 of an IPv6 address. None: no limit of its own.
-    pub connections_per_address: Option<NonZeroU32>,
-}
-
 /// Limits of the requests a second from unknown callers. A known caller has a token that the hub
 /// accepted recently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,15 +120,6 @@ pub struct NewCallerLimits {
     pub per_address: Option<NonZeroU32>,
     /// Requests a second with tokens of one namespace. None: no limit.
     pub per_namespace: Option<NonZeroU32>,
-}
-
-/// PEM files of a serving certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The certificate chain, leaf first.
-    pub certificate: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -161,7 +139,9 @@ struct Object {
     canary_service_account: Option<String>,
     #[serde(default)]
     hub: Hub,
+    #[serde(default)]
     discovery: ListenerSpec,
+    #[serde(default)]
     api: ListenerSpec,
     #[serde(default)]
     health: Health,
@@ -189,32 +169,6 @@ struct Hub {
     issuer: Option<String>,
     #[serde(default)]
     endpoints: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ListenerSpec {
-    address: Option<String>,
-    tls: Tls,
-    max_age: Option<String>,
-    #[serde(default)]
-    limits: Limits,
-}
-
-/// The limits of a listener as written; zero disables a limit.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Limits {
-    connections_per_address: Option<u32>,
-    new_callers_per_address: Option<u32>,
-    new_callers_per_namespace: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Tls {
-    cert_file: PathBuf,
-    key_file: PathBuf,
 }
 
 #[derive(Default, Deserialize)]
@@ -344,8 +298,27 @@ pub(super) fn read(
         MOST_NEW_CALLERS,
         &mut check,
     );
-    let discovery = listener(object.discovery, "discovery", 8443, &mut check);
-    let api = listener(object.api, "api", 9443, &mut check);
+    if object.api.http_address.is_some() {
+        check.wrong(
+            "api.httpAddress",
+            "is set, but the token API never speaks plain HTTP",
+            "remove it",
+        );
+    }
+    let http_address = object.discovery.http_address.as_deref();
+    let http_address = http_address.and_then(|text| {
+        let unused = SocketAddr::from(([0, 0, 0, 0], 0));
+        address(Some(text), "discovery.httpAddress", unused, &mut check)
+    });
+    let given = &overrides.listeners;
+    let discovery = listener(
+        object.discovery,
+        "discovery",
+        8443,
+        given.discovery(),
+        &mut check,
+    );
+    let api = listener(object.api, "api", 9443, given.api(), &mut check);
     let health_address = address(
         object.health.address.as_deref(),
         "health.address",
@@ -391,12 +364,13 @@ pub(super) fn read(
         hub_issuer,
         hub_endpoints: hub_endpoints?,
         discovery: discovery?,
+        discovery_http_address: given.discovery_http_address.or(http_address),
         api: api?,
         new_callers: NewCallerLimits {
             per_address: per_address?,
             per_namespace: per_namespace?,
         },
-        health_address: health_address?,
+        health_address: given.health_address.or(health_address)?,
         max_age: max_age?,
         max_stale_authorization: stale?,
         require_pod_bound: object.require_pod_bound,
@@ -434,69 +408,6 @@ fn endpoints(texts: &[String], check: &mut Check<'_>) -> Option<Vec<HubEndpoint>
         )
     };
     texts.iter().enumerate().map(read).collect()
-}
-
-fn listener(spec: ListenerSpec, path: &str, port: u16, check: &mut Check<'_>) -> Option<Listener> {
-    let address = address(
-        spec.address.as_deref(),
-        &format!("{path}.address"),
-        SocketAddr::from(([0, 0, 0, 0], port)),
-        check,
-    )?;
-    let connections = spec.limits.connections_per_address;
-    let connections = limit(
-        connections,
-        &format!("{path}.limits.connectionsPerAddress"),
-        CONNECTIONS,
-        MOST_CONNECTIONS,
-        check,
-    )?;
-    let tls = TlsFiles {
-        certificate: spec.tls.cert_file,
-        key: spec.tls.key_file,
-    };
-    Some(Listener {
-        address,
-        tls,
-        connections_per_address: connections,
-    })
-}
-
-/// Reads a limit; zero means no limit.
-fn limit(
-    value: Option<u32>,
-    path: &str,
-    default: u32,
-    most: u32,
-    check: &mut Check<'_>,
-) -> Option<Option<NonZeroU32>> {
-    let value = value.unwrap_or(default);
-    if value > most {
-        check.wrong(
-            path,
-            format!("{value} is out of range"),
-            format!("write a number from 1 to {most}, or 0 for no limit"),
-        );
-        return None;
-    }
-    Some(NonZeroU32::new(value))
-}
-
-fn address(
-    text: Option<&str>,
-    path: &str,
-    default: SocketAddr,
-    check: &mut Check<'_>,
-) -> Option<SocketAddr> {
-    match text {
-        None => Some(default),
-        Some(text) => check.take(
-            path,
-            text.parse()
-                .map_err(|_| format!("{text:?} is not an address")),
-            "write ip:port, such as 0.0.0.0:9443",
-        ),
-    }
 }
 
 fn duration(

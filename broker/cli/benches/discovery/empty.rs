@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Response;
 use axum::routing::any;
-use keyferry_api::config::{Listener, TlsFiles};
+use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_server::http::listener::{Bounds, TlsListener};
@@ -42,17 +42,19 @@ pub fn main() -> Outcome<()> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let tls = TlsFiles {
+        let tls = TlsSource::Files(TlsFiles {
             certificate: order.certificate,
             key: order.key,
-        };
+        });
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = Listener {
             address,
             tls,
+            min_version: TlsVersion::default(),
             connections_per_address: None,
         };
-        let listener = TlsListener::bind(&listener, Bounds::DOCUMENTS, None, Metrics::default())?;
+        let listener =
+            TlsListener::bind(&listener, Bounds::DOCUMENTS, None, None, Metrics::default()).await?;
         process::say(&format!("{}\n", listener.address()?))?;
         let answer = Bytes::from(vec![b'x'; order.bytes]);
         let handler = any(async move || Response::new(Body::from(answer.clone())));

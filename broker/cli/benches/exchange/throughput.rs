@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Response;
 use axum::routing::any;
-use keyferry_api::config::{Listener, TlsFiles};
+use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_server::http::listener::{Bounds, TlsListener};
@@ -227,17 +227,19 @@ async fn empty(stage: &Stage, like: &Subject, name: &'static str) -> Outcome<Sub
 }
 
 async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
-    let tls = TlsFiles {
+    let tls = TlsSource::Files(TlsFiles {
         certificate: stage.ground.file("tls.crt"),
         key: stage.ground.file("tls.key"),
-    };
+    });
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = Listener {
         address,
         tls,
+        min_version: TlsVersion::default(),
         connections_per_address: None,
     };
-    let listener = TlsListener::bind(&listener, Bounds::TOKENS, None, Metrics::default())?;
+    let listener =
+        TlsListener::bind(&listener, Bounds::TOKENS, None, None, Metrics::default()).await?;
     let address = listener.address()?;
     let answer = Bytes::from(vec![b'x'; bytes]);
     let handler = any(async move |_: Bytes| Response::new(Body::from(answer.clone())));

@@ -9,31 +9,29 @@ use std::time::Duration;
 use axum::Router;
 use axum_server::Handle;
 use axum_server::accept::{Accept, NoDelayAcceptor};
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use axum_server::tls_rustls::RustlsAcceptor;
 use hyper_util::rt::TokioTimer;
-use jiff::Timestamp;
-use keyferry_api::config::{Listener, TlsFiles};
-use keyferry_api::reason::Reason;
-use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_api::config::Listener;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
-use rustls::SupportedProtocolVersion;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tower::make::Shared;
 
 use super::acceptor::BoundedAcceptor;
+use super::certificate_reload::{CertificateReload, now};
+use super::certificate_source::CertificateSource;
 use super::connection::Times;
 use super::gate::{ConnectionLimits, Gate};
-use super::serving_certificate::{
-    Files, Requirements, ServingCertificate, ServingCertificateError,
-};
+use super::serving_certificate::{Requirements, ServingCertificate};
+
+pub use super::certificate_source::CertificateSecrets;
+pub use super::serving_certificate::ServingCertificateError;
 
 /// How many bytes a client may send over HTTP/2 before they are read. It is the protocol's default
 /// and about as much as one form. Each waiting frame costs some hundred bytes beside its content.
 const WINDOW: u32 = 65_535;
-/// How often the certificate files are checked for changes.
-const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long accepted requests get to finish at shutdown.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
@@ -56,16 +54,13 @@ pub struct Bounds {
     pub(super) each_address: bool,
     /// Bytes of a request head, or of a header list under HTTP/2.
     head: u32,
-    /// The supported TLS versions.
-    versions: &'static [&'static SupportedProtocolVersion],
     /// Whether the service receives the source of each request.
     pub(super) tells_source: bool,
     pub(super) times: Times,
 }
 
 impl Bounds {
-    /// For the token API, whose heads carry a token. Its clients are Keyferry's own or new, so TLS
-    /// 1.3 is required.
+    /// For the token API, whose heads carry a token.
     pub const TOKENS: Self = Self {
         name: "api",
         connections: 4096,
@@ -74,12 +69,11 @@ impl Bounds {
         per_source: None,
         each_address: true,
         head: 32 * 1024,
-        versions: &[&rustls::version::TLS13],
         tells_source: true,
         times: Times::USUAL,
     };
     /// For the published documents, which are public. Heads are small, and all connections together
-    /// cost some 80 MiB. Old verifiers may not support more than TLS 1.2.
+    /// cost some 80 MiB.
     pub const DOCUMENTS: Self = Self {
         name: "discovery",
         connections: 2048,
@@ -88,7 +82,6 @@ impl Bounds {
         per_source: None,
         each_address: false,
         head: 8 * 1024,
-        versions: rustls::ALL_VERSIONS,
         tells_source: false,
         times: Times::USUAL,
     };
@@ -101,7 +94,19 @@ impl Bounds {
         per_source: NonZeroU32::new(32),
         each_address: true,
         head: 8 * 1024,
-        versions: &[],
+        tells_source: false,
+        times: Times::USUAL,
+    };
+
+    /// For redirects to the published documents, over plain HTTP.
+    pub const REDIRECTS: Self = Self {
+        name: "discovery_http",
+        connections: 512,
+        handshakes: 256,
+        streams: 100,
+        per_source: NonZeroU32::new(32),
+        each_address: false,
+        head: 8 * 1024,
         tells_source: false,
         times: Times::USUAL,
     };
@@ -139,10 +144,7 @@ pub struct PlainListener {
 /// A bound TLS listener that does not serve yet.
 pub struct TlsListener {
     plain: PlainListener,
-    tls: RustlsConfig,
-    files: TlsFiles,
-    requirements: Requirements,
-    metrics: Metrics,
+    certificate: CertificateReload,
 }
 
 impl PlainListener {
@@ -180,7 +182,20 @@ impl PlainListener {
         })
     }
 
-    /// Serves these routes until the process ends.
+    /// The address on which it listens.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The handle that shuts the listener down.
+    pub fn handle(&self) -> Handle<SocketAddr> {
+        self.handle.clone()
+    }
+
+    /// Serves these routes until the handle shuts it down.
     ///
     /// # Errors
     /// The operating system's error.
@@ -230,37 +245,29 @@ impl PlainListener {
 }
 
 impl TlsListener {
-    /// Binds the address and reads the serving certificate. If `host` is known, the certificate
-    /// must be valid for it.
+    /// Reads the serving certificate and binds the address. If `host` is known, the certificate
+    /// must be valid for it. `secrets` is needed only if the certificate is in a Secret.
     ///
     /// # Errors
     /// [`ListenError`].
-    pub fn bind(
+    pub async fn bind(
         listener: &Listener,
         bounds: Bounds,
         host: Option<&str>,
+        secrets: Option<&CertificateSecrets>,
         metrics: Metrics,
     ) -> Result<Self, ListenError> {
-        let certificate = read(listener, bounds, host)?;
+        let source = CertificateSource::of(&listener.tls, secrets)?;
+        let requirements = requirements(listener, host);
+        let certificate =
+            CertificateReload::start(bounds.name, source, requirements, metrics.clone()).await?;
         let room = ConnectionLimits {
             connections: bounds.connections,
             handshakes: bounds.handshakes,
             per_source: listener.connections_per_address,
         };
-        let plain = PlainListener::with_room(listener.address, bounds, room, metrics.clone())?;
-        metrics.serving_certificate(bounds.name, certificate.not_after.as_second());
-        let (tls, files, requirements) = (
-            RustlsConfig::from_config(certificate.config),
-            listener.tls.clone(),
-            requirements(bounds, host),
-        );
-        Ok(Self {
-            plain,
-            tls,
-            files,
-            requirements,
-            metrics,
-        })
+        let plain = PlainListener::with_room(listener.address, bounds, room, metrics)?;
+        Ok(Self { plain, certificate })
     }
 
     /// Clones the listener: the same socket with its own shutdown handle. A temporary service
@@ -281,17 +288,9 @@ impl TlsListener {
             gate: Arc::clone(gate),
             handle: Handle::new(),
         };
-        let (tls, files, requirements) = (
-            self.tls.clone(),
-            self.files.clone(),
-            self.requirements.clone(),
-        );
         Ok(Self {
             plain,
-            tls,
-            files,
-            requirements,
-            metrics: self.metrics.clone(),
+            certificate: self.certificate.clone(),
         })
     }
 
@@ -300,48 +299,41 @@ impl TlsListener {
     /// # Errors
     /// The operating system's error.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.plain.socket.local_addr()
+        self.plain.address()
     }
 
     /// The handle that shuts the listener down.
     pub fn handle(&self) -> Handle<SocketAddr> {
-        self.plain.handle.clone()
+        self.plain.handle()
     }
 
-    /// Serves these routes until the handle shuts it down. The certificate files are
-    /// checked for changes every 30 seconds and on each reload signal.
+    /// `ca.crt` of the Secret that the certificate in use is from, as it was last read. It is never
+    /// there if the certificate is in files.
+    pub fn authority(&self) -> watch::Receiver<Option<Vec<u8>>> {
+        self.certificate.authority()
+    }
+
+    /// Serves these routes until the handle shuts it down. The certificate is checked for changes
+    /// when its Secret changes, every 30 seconds if it is in files, and on each reload signal.
     ///
     /// # Errors
     /// The operating system's error.
     pub async fn serve(self, routes: Router, reload_signal: ReloadSignal) -> std::io::Result<()> {
-        let Self {
-            plain,
-            tls,
-            files,
-            requirements,
-            metrics,
-        } = self;
-        let reload = Reload {
-            listener: plain.bounds.name,
-            files,
-            requirements,
-            tls: tls.clone(),
-            metrics,
-        };
-        let reload = tokio::spawn(reload.follow(reload_signal));
-        let handshake = RustlsAcceptor::new(tls)
+        let Self { plain, certificate } = self;
+        let handshake = RustlsAcceptor::new(certificate.tls())
             .handshake_timeout(plain.bounds.times.handshake)
             .acceptor(NoDelayAcceptor::new());
+        let reload = tokio::spawn(certificate.follow(reload_signal));
         let outcome = plain.serve_through(handshake, routes).await;
         reload.abort();
         outcome
     }
 }
 
-fn requirements(bounds: Bounds, host: Option<&str>) -> Requirements {
+fn requirements(listener: &Listener, host: Option<&str>) -> Requirements {
     Requirements {
         host: host.map(str::to_owned),
-        versions: bounds.versions,
+        min_version: listener.min_version,
     }
 }
 
@@ -349,73 +341,16 @@ fn requirements(bounds: Bounds, host: Option<&str>) -> Requirements {
 ///
 /// # Errors
 /// The certificate cannot be used.
-pub fn check_certificate(
+pub async fn check_certificate(
     listener: &Listener,
-    bounds: Bounds,
     host: Option<&str>,
+    secrets: Option<&CertificateSecrets>,
 ) -> Result<(), ServingCertificateError> {
-    read(listener, bounds, host).map(|_| ())
-}
-
-fn read(
-    listener: &Listener,
-    bounds: Bounds,
-    host: Option<&str>,
-) -> Result<ServingCertificate, ServingCertificateError> {
-    ServingCertificate::of(
-        &Files::read(&listener.tls)?,
-        &listener.tls,
-        &requirements(bounds, host),
-        now(),
-    )
-}
-
-fn now() -> Timestamp {
-    SystemClock::start().now().wall
-}
-
-/// Reloads the certificate of one listener when its files change. If the new certificate is
-/// invalid, the old one stays active.
-struct Reload {
-    listener: &'static str,
-    files: TlsFiles,
-    requirements: Requirements,
-    tls: RustlsConfig,
-    metrics: Metrics,
-}
-
-impl Reload {
-    async fn follow(self, mut reload_signal: ReloadSignal) {
-        let mut last = Files::read(&self.files).ok();
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
-                () = reload_signal.ordered() => {}
-            }
-            let Ok(read) = Files::read(&self.files) else {
-                continue;
-            };
-            if last.as_ref() == Some(&read) {
-                continue;
-            }
-            let checked = ServingCertificate::of(&read, &self.files, &self.requirements, now());
-            self.metrics
-                .serving_certificate_reloaded(self.listener, checked.is_ok());
-            match checked {
-                Ok(certificate) => {
-                    self.tls.reload_from_config(certificate.config);
-                    self.metrics
-                        .serving_certificate(self.listener, certificate.not_after.as_second());
-                    tracing::info!(certificate = %self.files.certificate.display(), "the serving certificate was reloaded");
-                }
-                Err(error) => tracing::error!(
-                    reason = %Reason::ServingCertificateInvalid, listener = self.listener, %error,
-                    "the changed serving certificate cannot be used; the old one stays"
-                ),
-            }
-            last = Some(read);
-        }
-    }
+    let content = CertificateSource::of(&listener.tls, secrets)?
+        .read()
+        .await
+        .content?;
+    ServingCertificate::of(&content, &requirements(listener, host), now()).map(|_| ())
 }
 
 #[cfg(test)]

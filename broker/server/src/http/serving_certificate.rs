@@ -1,35 +1,78 @@
-//! Loads the serving certificate of a listener from its files into a TLS configuration.
+//! Checks the serving certificate of a listener and turns it into a TLS configuration.
 
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use keyferry_api::config::TlsFiles;
+use keyferry_api::config::TlsVersion;
 use keyferry_api::reason::Reason;
 use keyferry_keys::serving_certificate;
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use secrecy::ExposeSecret;
 
-/// The largest file that is read. A certificate chain takes a few kilobytes.
-const MAX_BYTES: u64 = 1 << 20;
+use super::certificate_source::CertificateContent;
 
 /// A serving certificate cannot be used: what, where, and what to do about it.
-#[derive(Debug, thiserror::Error)]
-#[error("{reason}: {file}: {problem}; fix: {fix}", reason = Reason::ServingCertificateInvalid, file = file.display())]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {place}: {problem}; fix: {fix}", reason = Reason::ServingCertificateInvalid)]
 pub struct ServingCertificateError {
-    file: PathBuf,
+    place: String,
     problem: String,
     fix: String,
-    absent: bool,
+    state: SourceState,
+}
+
+/// What an error says about the source of the certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SourceState {
+    /// It was read, and its content is wrong.
+    Wrong,
+    /// It does not exist.
+    Absent,
+    /// It could not be read, so nothing is known of its content.
+    Unread,
 }
 
 impl ServingCertificateError {
-    /// The missing file, if that is the only problem: it may exist on another machine.
-    pub fn absent(&self) -> Option<&Path> {
-        self.absent.then_some(self.file.as_path())
+    pub(super) fn new(place: String, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            place,
+            problem: problem.into(),
+            fix: fix.into(),
+            state: SourceState::Wrong,
+        }
+    }
+
+    pub(super) fn absent(self) -> Self {
+        Self {
+            state: SourceState::Absent,
+            ..self
+        }
+    }
+
+    pub(super) fn unread(self) -> Self {
+        Self {
+            state: SourceState::Unread,
+            ..self
+        }
+    }
+
+    /// Whether the only problem is that the file or Secret does not exist: it may exist on another
+    /// machine.
+    pub fn is_absent(&self) -> bool {
+        self.state == SourceState::Absent
+    }
+
+    /// Whether the source could not be read, so that nothing is known of the certificate.
+    pub fn is_unread(&self) -> bool {
+        self.state == SourceState::Unread
+    }
+
+    /// The problem and the fix, without the reason code, which an Event has in a field of its own.
+    pub(super) fn message(&self) -> String {
+        format!("{}: {}; fix: {}", self.place, self.problem, self.fix)
     }
 }
 
@@ -38,15 +81,8 @@ impl ServingCertificateError {
 pub(super) struct Requirements {
     /// The host name that clients use, if known.
     pub(super) host: Option<String>,
-    /// The supported TLS versions.
-    pub(super) versions: &'static [&'static SupportedProtocolVersion],
-}
-
-/// The content of both files.
-#[derive(PartialEq, Eq)]
-pub(super) struct Files {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
+    /// The lowest TLS version that a client may use.
+    pub(super) min_version: TlsVersion,
 }
 
 /// A checked certificate that is ready to serve.
@@ -55,25 +91,19 @@ pub(super) struct ServingCertificate {
     pub(super) not_after: Timestamp,
 }
 
-impl Files {
-    /// Reads both files.
-    pub(super) fn read(files: &TlsFiles) -> Result<Self, ServingCertificateError> {
-        Ok(Self {
-            certificate: bytes(&files.certificate)?,
-            key: bytes(&files.key)?,
-        })
-    }
-}
-
 impl ServingCertificate {
-    /// Checks and loads the content of `files`.
+    /// Checks and loads what was read.
     pub(super) fn of(
-        read: &Files,
-        files: &TlsFiles,
+        read: &CertificateContent,
         requirements: &Requirements,
         now: Timestamp,
     ) -> Result<Self, ServingCertificateError> {
-        let in_certificate = |problem: &str, fix: &str| wrong(&files.certificate, problem, fix);
+        let in_certificate = |problem: &str, fix: &str| {
+            ServingCertificateError::new(read.certificate_at.clone(), problem, fix)
+        };
+        let in_key = |problem: &str, fix: &str| {
+            ServingCertificateError::new(read.key_at.clone(), problem, fix)
+        };
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read.certificate).collect();
         let chain = chain.map_err(|_| {
             in_certificate(
@@ -88,11 +118,10 @@ impl ServingCertificate {
             ));
         };
         let not_after = serving_certificate::check(leaf, requirements.host.as_deref(), now)
-            .map_err(|error| wrong(&files.certificate, error.to_string(), error.fix()))?;
+            .map_err(|error| in_certificate(&error.to_string(), &error.fix()))?;
         // The library's error is dropped, because it may describe the private key.
-        let key = PrivateKeyDer::from_pem_slice(&read.key).map_err(|_| {
-            wrong(
-                &files.key,
+        let key = PrivateKeyDer::from_pem_slice(read.key.expose_secret()).map_err(|_| {
+            in_key(
                 "it holds no private key",
                 "write the key of the certificate as PEM, unencrypted",
             )
@@ -100,7 +129,7 @@ impl ServingCertificate {
         let builder = ServerConfig::builder_with_provider(Arc::new(
             rustls::crypto::aws_lc_rs::default_provider(),
         ));
-        let builder = builder.with_protocol_versions(requirements.versions);
+        let builder = builder.with_protocol_versions(versions(requirements.min_version));
         let builder = builder.map_err(|_| {
             in_certificate(
                 "TLS cannot be set up for it",
@@ -109,13 +138,11 @@ impl ServingCertificate {
         })?;
         let config = builder.with_no_client_auth().with_single_cert(chain, key);
         let mut config = config.map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => wrong(
-                &files.key,
+            rustls::Error::InconsistentKeys(_) => in_key(
                 "it is not the key of the certificate",
                 "put the certificate and the key of one pair in place together",
             ),
-            _ => wrong(
-                &files.key,
+            _ => in_key(
                 "the key or the certificate is of a kind that TLS cannot use",
                 "use a key of ECDSA P-256, P-384 or RSA",
             ),
@@ -132,41 +159,14 @@ impl ServingCertificate {
     }
 }
 
-fn wrong(
-    file: &Path,
-    problem: impl Into<String>,
-    fix: impl Into<String>,
-) -> ServingCertificateError {
-    ServingCertificateError {
-        file: file.to_owned(),
-        problem: problem.into(),
-        fix: fix.into(),
-        absent: false,
-    }
-}
+/// The versions of a listener that speaks TLS 1.3 alone.
+static ONLY_1_3: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
 
-fn bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
-    let unread = |error: &std::io::Error| ServingCertificateError {
-        absent: error.kind() == ErrorKind::NotFound,
-        ..wrong(
-            path,
-            format!("it cannot be read: {error}"),
-            "mount the file there, readable for Keyferry's user",
-        )
-    };
-    let metadata = std::fs::metadata(path).map_err(|error| unread(&error))?;
-    // Anything else, such as a named pipe, could block the start for ever.
-    if !metadata.is_file() {
-        return Err(wrong(path, "it is not a regular file", "name a file"));
+fn versions(min: TlsVersion) -> &'static [&'static SupportedProtocolVersion] {
+    match min {
+        TlsVersion::V1_2 => rustls::ALL_VERSIONS,
+        TlsVersion::V1_3 => &ONLY_1_3,
     }
-    if metadata.len() > MAX_BYTES {
-        return Err(wrong(
-            path,
-            "it is larger than 1 MiB",
-            "name the file with the certificate or key and nothing else",
-        ));
-    }
-    std::fs::read(path).map_err(|error| unread(&error))
 }
 
 #[cfg(test)]
@@ -174,15 +174,23 @@ fn bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
 mod tests {
     use std::time::Duration;
 
-    use keyferry_api::config::TlsFiles;
+    use keyferry_api::config::{TlsFiles, TlsSource, TlsVersion};
     use keyferry_hub::clock::{Clock, SystemClock};
     use keyferry_testing::Authority;
     use secrecy::ExposeSecret;
 
-    use super::{Files, Requirements, ServingCertificate};
+    use super::super::certificate_source::CertificateSource;
+    use super::{Requirements, ServingCertificate, ServingCertificateError};
 
-    #[test]
-    fn each_fault_is_named_with_its_file_and_its_fix() {
+    async fn read(files: &TlsFiles) -> Result<super::CertificateContent, ServingCertificateError> {
+        CertificateSource::of(&TlsSource::Files(files.clone()), None)?
+            .read()
+            .await
+            .content
+    }
+
+    #[tokio::test]
+    async fn each_fault_is_named_with_its_file_and_its_fix() {
         let folder = tempfile::tempdir().unwrap();
         let files = TlsFiles {
             certificate: folder.path().join("tls.crt"),
@@ -194,52 +202,56 @@ mod tests {
             authority.server_identity(&["localhost"]).unwrap(),
         );
         let (certificate, key) = (one.certificate_pem.as_str(), one.key_pem.expose_secret());
-        let check = |certificate: &str, key: &str, host: Option<&str>, later: Duration| {
+        let check = async |certificate: &str, key: &str, host: Option<&str>, later: Duration| {
             std::fs::write(&files.certificate, certificate).unwrap();
             std::fs::write(&files.key, key).unwrap();
             let requirements = Requirements {
                 host: host.map(str::to_owned),
-                versions: rustls::ALL_VERSIONS,
+                min_version: TlsVersion::V1_3,
             };
             let now = SystemClock::start().now().wall + later;
-            let checked = Files::read(&files)
-                .and_then(|read| ServingCertificate::of(&read, &files, &requirements, now));
+            let checked = read(&files)
+                .await
+                .and_then(|read| ServingCertificate::of(&read, &requirements, now));
             checked.map(|_| ()).map_err(|error| error.to_string())
         };
         let today = Duration::ZERO;
-        assert_eq!(check(certificate, key, Some("localhost"), today), Ok(()));
+        assert_eq!(
+            check(certificate, key, Some("localhost"), today).await,
+            Ok(())
+        );
         let long = Duration::from_secs(3600 * 24 * 366 * 5000);
         let cases = [
             (
-                check("", key, None, today),
+                check("", key, None, today).await,
                 "tls.crt: it holds no certificate",
             ),
             (
-                check("-----BEGIN CERTIFICATE-----\n!", key, None, today),
+                check("-----BEGIN CERTIFICATE-----\n!", key, None, today).await,
                 "tls.crt: it is no PEM text",
             ),
             (
-                check(certificate, "", None, today),
+                check(certificate, "", None, today).await,
                 "tls.key: it holds no private key",
             ),
             (
-                check(certificate, certificate, None, today),
+                check(certificate, certificate, None, today).await,
                 "tls.key: it holds no private key",
             ),
             (
-                check(certificate, other.key_pem.expose_secret(), None, today),
+                check(certificate, other.key_pem.expose_secret(), None, today).await,
                 "tls.key: it is not the key of the certificate",
             ),
             (
-                check(certificate, key, Some("keyferry.example.com"), today),
+                check(certificate, key, Some("keyferry.example.com"), today).await,
                 "tls.crt: the certificate is not for keyferry.example.com, but for localhost",
             ),
             (
-                check(certificate, key, None, long),
+                check(certificate, key, None, long).await,
                 "tls.crt: the certificate expired at",
             ),
             (
-                check(&"x".repeat(2 << 20), key, None, today),
+                check(&"x".repeat(2 << 20), key, None, today).await,
                 "tls.crt: it is larger than 1 MiB",
             ),
         ];
@@ -256,18 +268,15 @@ mod tests {
             certificate: folder.path().to_owned(),
             key: files.key.clone(),
         };
-        let error = Files::read(&nowhere).err().unwrap();
+        let error = read(&nowhere).await.err().unwrap();
         assert!(
-            error.to_string().contains("it is not a regular file") && error.absent().is_none(),
+            error.to_string().contains("it is not a regular file") && !error.is_absent(),
             "{error}"
         );
         let absent = TlsFiles {
             certificate: folder.path().join("absent"),
             key: files.key.clone(),
         };
-        assert_eq!(
-            Files::read(&absent).err().unwrap().absent(),
-            Some(absent.certificate.as_path())
-        );
+        assert!(read(&absent).await.err().unwrap().is_absent());
     }
 }

@@ -10,7 +10,12 @@ const OTHERS: u64 = 256;
 
 /// Returns how many descriptors a process with full listeners needs.
 pub(super) fn needed() -> u64 {
-    let listeners = [Bounds::TOKENS, Bounds::DOCUMENTS, Bounds::HEALTH];
+    let listeners = [
+        Bounds::TOKENS,
+        Bounds::DOCUMENTS,
+        Bounds::REDIRECTS,
+        Bounds::HEALTH,
+    ];
     OTHERS
         + listeners
             .iter()

@@ -71,6 +71,8 @@ pub(super) struct Shared {
     policy: PolicyReader,
     targets: TargetReader,
     target_addresses: AddressRules,
+    /// `ca.crt` of the discovery listener's Secret.
+    discovery_authority: watch_channel::Receiver<Option<Vec<u8>>>,
 }
 
 /// The state of the task that maintains the keys of managed issuers.
@@ -86,6 +88,7 @@ impl Shared {
         server: &ServerConfiguration,
         policy: Policy,
         options: &ServeOptions,
+        discovery_authority: watch_channel::Receiver<Option<Vec<u8>>>,
         metrics: Metrics,
     ) -> Result<Self, ServeError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
@@ -161,6 +164,7 @@ impl Shared {
             config_file::follow(
                 options.config.clone(),
                 server.clone(),
+                options.overrides.clone(),
                 policy,
                 metrics.clone(),
                 reload_signal(),
@@ -263,6 +267,7 @@ impl Shared {
             policy: policy_reader,
             target_addresses: options.target_addresses.clone(),
             targets: target_reader,
+            discovery_authority,
         })
     }
 

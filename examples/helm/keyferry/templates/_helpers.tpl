@@ -40,9 +40,12 @@ app.kubernetes.io/name: keyferry
 {{- define "keyferry.configuration" -}}
 {{- $config := .Values.config -}}
 {{- $tls := dict "certFile" "/etc/keyferry/discovery-tls/tls.crt" "keyFile" "/etc/keyferry/discovery-tls/tls.key" -}}
+{{- if eq .Values.tls.source "Secrets" }}{{ $tls = dict "secretName" .Values.tls.discovery.secretName }}{{ end -}}
+{{- if eq .Values.tls.discovery.minVersion "1.2" }}{{ $_ := set $tls "minVersion" "1.2" }}{{ end -}}
 {{- $discovery := dict "address" "0.0.0.0:8443" "tls" $tls -}}
 {{- with $config.discovery.maxAge }}{{ $_ := set $discovery "maxAge" . }}{{ end -}}
 {{- $apiTls := dict "certFile" "/etc/keyferry/api-tls/tls.crt" "keyFile" "/etc/keyferry/api-tls/tls.key" -}}
+{{- if eq .Values.tls.source "Secrets" }}{{ $apiTls = dict "secretName" .Values.tls.api.secretName }}{{ end -}}
 {{- $api := dict "address" "0.0.0.0:9443" "tls" $apiTls -}}
 {{- range $listener, $into := dict "discovery" $discovery "api" $api -}}
 {{- $limits := dict -}}

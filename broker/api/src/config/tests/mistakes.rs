@@ -84,7 +84,7 @@ fn of_a_missing_part() {
         (
             "discovery:\n  tls:\n    certFile: /tls/tls.crt\n    keyFile: /tls/tls.key\n",
             "",
-            "discovery",
+            "discovery.tls",
         ),
     ] {
         let found = mistakes_of(&edited(from, to));

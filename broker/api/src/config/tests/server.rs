@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::{GOOD, mistakes_of, target};
 use crate::config::{
-    ConfigError, HubEndpoint, ManagedIssuers, Overrides, TokenIssuer, read, read_with,
+    ConfigError, HubEndpoint, ListenerOverrides, ManagedIssuers, Overrides, TlsFiles, TlsSource,
+    TlsVersion, TokenIssuer, read, read_with,
 };
-use crate::name::Namespace;
+use crate::name::{Namespace, ObjectName};
 
 #[test]
 fn the_server_has_its_defaults() {
@@ -26,11 +27,19 @@ fn the_server_has_its_defaults() {
     assert_eq!(server.discovery.address.to_string(), "0.0.0.0:8443");
     assert_eq!(server.api.address.to_string(), "0.0.0.0:9443");
     assert_eq!(server.health_address.to_string(), "127.0.0.1:8080");
+    let files = |name: &str| {
+        TlsSource::Files(TlsFiles {
+            certificate: format!("/tls/{name}.crt").into(),
+            key: format!("/tls/{name}.key").into(),
+        })
+    };
+    assert_eq!(server.discovery.tls, files("tls"));
+    assert_eq!(server.api.tls, files("api"));
     assert_eq!(
-        server.discovery.tls.certificate.to_str(),
-        Some("/tls/tls.crt")
+        [server.discovery.min_version, server.api.min_version],
+        [TlsVersion::V1_3; 2]
     );
-    assert_eq!(server.api.tls.key.to_str(), Some("/tls/api.key"));
+    assert_eq!(server.discovery_http_address, None);
     assert_eq!(
         (server.max_age, server.max_stale_authorization),
         (Duration::from_secs(60), Duration::from_secs(300))
@@ -89,6 +98,92 @@ fn the_server_takes_what_is_written() {
     assert_eq!(
         configuration.policy.own_namespace,
         Some(Namespace::new("keys").unwrap())
+    );
+}
+
+/// Without a listener's section.
+fn without_listeners() -> String {
+    GOOD.replace(
+        "discovery:\n  tls:\n    certFile: /tls/tls.crt\n    keyFile: /tls/tls.key\n",
+        "",
+    )
+    .replace(
+        "api:\n  tls:\n    certFile: /tls/api.crt\n    keyFile: /tls/api.key\n",
+        "",
+    )
+}
+
+fn secret(name: &str) -> ObjectName {
+    ObjectName::new(name).unwrap()
+}
+
+#[test]
+fn a_listeners_certificate_can_be_in_a_secret() {
+    let written = "discovery:\n  httpAddress: ':8081'\n  tls: {secretName: documents, minVersion: '1.2'}\n\
+        api:\n  tls: {secretName: tokens, minVersion: '1.3'}\n";
+    let text = without_listeners().replace("hubName: hub\n", &format!("hubName: hub\n{written}"));
+    let server = read(&text).unwrap().server;
+    assert_eq!(server.discovery.tls, TlsSource::Secret(secret("documents")));
+    assert_eq!(server.discovery.min_version, TlsVersion::V1_2);
+    assert_eq!(
+        server.discovery_http_address,
+        Some("0.0.0.0:8081".parse().unwrap())
+    );
+    assert_eq!(server.api.tls, TlsSource::Secret(secret("tokens")));
+    assert_eq!(server.api.min_version, TlsVersion::V1_3);
+}
+
+#[test]
+fn flags_go_before_the_files_listeners() {
+    let read_given = |text: &str, listeners: &ListenerOverrides| {
+        let overrides = Overrides {
+            listeners: listeners.clone(),
+            ..Overrides::default()
+        };
+        read_with(text, overrides).map(|configuration| configuration.server)
+    };
+    let all = ListenerOverrides {
+        tls_secret: Some(secret("shared")),
+        api_tls_secret: Some(secret("tokens")),
+        api_address: Some("10.0.0.1:1".parse().unwrap()),
+        discovery_address: Some("10.0.0.1:2".parse().unwrap()),
+        discovery_http_address: Some("10.0.0.1:3".parse().unwrap()),
+        health_address: Some("10.0.0.1:4".parse().unwrap()),
+        ..ListenerOverrides::default()
+    };
+    for text in [GOOD, &without_listeners()] {
+        let server = read_given(text, &all).unwrap();
+        assert_eq!(server.api.tls, TlsSource::Secret(secret("tokens")));
+        assert_eq!(server.discovery.tls, TlsSource::Secret(secret("shared")));
+        let addresses = [
+            server.api.address,
+            server.discovery.address,
+            server.discovery_http_address.unwrap(),
+            server.health_address,
+        ];
+        assert_eq!(
+            addresses.map(|address| address.to_string()),
+            ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "10.0.0.1:4"]
+        );
+    }
+    // A flag for one listener says nothing about the other.
+    let one = ListenerOverrides {
+        discovery_tls_secret: Some(secret("documents")),
+        ..ListenerOverrides::default()
+    };
+    let ConfigError { mistakes } = read_given(&without_listeners(), &one).unwrap_err();
+    let paths: Vec<&str> = mistakes
+        .iter()
+        .map(|mistake| mistake.path.as_str())
+        .collect();
+    assert_eq!(paths, ["api.tls"]);
+    // A reader of the file does not know the server's flags.
+    let server = read_with(&without_listeners(), Overrides::of_a_reader())
+        .unwrap()
+        .server;
+    assert_eq!(
+        [server.api.tls, server.discovery.tls],
+        [TlsSource::Unset, TlsSource::Unset]
     );
 }
 

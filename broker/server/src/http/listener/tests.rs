@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
-use keyferry_api::config::{Listener, TlsFiles};
+use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_testing::Authority;
@@ -76,7 +76,11 @@ fn plain_of(bounds: Bounds) -> Stage {
     }
 }
 
-fn tls(bounds: Bounds, per_address: u32) -> Stage {
+async fn tls(bounds: Bounds, per_address: u32) -> Stage {
+    tls_from(bounds, per_address, TlsVersion::V1_3).await
+}
+
+async fn tls_from(bounds: Bounds, per_address: u32, min_version: TlsVersion) -> Stage {
     let (folder, authority, metrics) = (
         tempfile::tempdir().unwrap(),
         Authority::new("test CA").unwrap(),
@@ -92,11 +96,13 @@ fn tls(bounds: Bounds, per_address: u32) -> Stage {
     let address = ([0, 0, 0, 0], 0).into();
     let listener = Listener {
         address,
-        tls: files,
+        tls: TlsSource::Files(files),
+        min_version,
         connections_per_address: NonZeroU32::new(per_address),
     };
-    let listener =
-        TlsListener::bind(&listener, bounds, Some("127.0.0.1"), metrics.clone()).unwrap();
+    let listener = TlsListener::bind(&listener, bounds, Some("127.0.0.1"), None, metrics.clone())
+        .await
+        .unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], listener.address().unwrap().port()));
     tokio::spawn(listener.serve(routes(), ReloadSignal::never()));
     Stage {
@@ -234,7 +240,7 @@ async fn the_token_api_speaks_tls_1_3_and_no_session_is_resumed() {
 
     let resumed =
         |kinds: [rustls::HandshakeKind; 2]| kinds.contains(&rustls::HandshakeKind::Resumed);
-    let api = tls(Bounds::TOKENS, 0);
+    let api = tls(Bounds::TOKENS, 0).await;
     assert!(!resumed(handshakes(&api, &TLS13).await.unwrap()));
     let refused = handshakes(&api, &TLS12).await.unwrap_err();
     assert!(
@@ -244,11 +250,14 @@ async fn the_token_api_speaks_tls_1_3_and_no_session_is_resumed() {
         ),
         "{refused}"
     );
-    let documents = tls(Bounds::DOCUMENTS, 0);
+    let documents = tls(Bounds::DOCUMENTS, 0).await;
     assert!(!resumed(handshakes(&documents, &TLS13).await.unwrap()));
+    assert!(handshakes(&documents, &TLS12).await.is_err());
+    let for_old = tls_from(Bounds::DOCUMENTS, 0, TlsVersion::V1_2).await;
     assert_eq!(
-        handshakes(&documents, &TLS12).await.unwrap(),
+        handshakes(&for_old, &TLS12).await.unwrap(),
         [Full, Full],
         "old verifiers still read the keys"
     );
+    assert!(!resumed(handshakes(&for_old, &TLS13).await.unwrap()));
 }

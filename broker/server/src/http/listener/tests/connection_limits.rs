@@ -63,7 +63,8 @@ async fn half_open_connections_of_one_address_keep_nobody_else_out() {
             ..Bounds::DOCUMENTS
         },
         4,
-    );
+    )
+    .await;
     let mut half_open = Vec::new();
     for _ in 0..20 {
         half_open.push(TcpStream::connect(stage.address).await.unwrap());
@@ -96,7 +97,8 @@ async fn handshakes_take_no_place_of_a_connection_and_have_a_deadline() {
             ..Bounds::DOCUMENTS
         },
         0,
-    );
+    )
+    .await;
     let mut half_open = Vec::new();
     for _ in 0..2 {
         half_open.push(TcpStream::connect(stage.address).await.unwrap());
@@ -126,7 +128,8 @@ async fn a_source_that_holds_all_it_may_is_not_counted_for_another() {
             ..Bounds::DOCUMENTS
         },
         2,
-    );
+    )
+    .await;
     let mut held = Vec::new();
     for last in 2..5 {
         for _ in 0..2 {
@@ -148,7 +151,8 @@ async fn two_thousand_stalled_connections_of_one_address_shut_no_discovery() {
             ..Bounds::DOCUMENTS
         },
         256,
-    );
+    )
+    .await;
     let (address, config) = (
         stage.address,
         client_config(&stage.ca_pem, &rustls::version::TLS13).unwrap(),

@@ -1,0 +1,337 @@
+//! The listeners of a ServerConfiguration: address, serving certificate, TLS version and limits.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::check::Check;
+use crate::name::ObjectName;
+
+/// The default limit of connections per source: many times what a node's Pods need, and an eighth
+/// of the capacity of the published documents' listener.
+const CONNECTIONS: u32 = 256;
+const MOST_CONNECTIONS: u32 = 65_536;
+
+/// The address and the certificate of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The socket address to listen on.
+    pub address: SocketAddr,
+    /// Where the serving certificate comes from; re-read when it changes.
+    pub tls: TlsSource,
+    /// The lowest TLS version that a client may use. Default 1.3.
+    pub min_version: TlsVersion,
+    /// The most connections of one source. A source is an address; on the discovery listener, the
+    /// /64 of an IPv6 address. None: no limit of its own.
+    pub connections_per_address: Option<NonZeroU32>,
+}
+
+/// Where the serving certificate of a listener comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsSource {
+    /// A Secret of type `kubernetes.io/tls` in Keyferry's namespace, watched through the hub's API.
+    Secret(ObjectName),
+    /// Two files.
+    Files(TlsFiles),
+    /// The file names none. Only commands that read a server's file accept this, because the
+    /// server may get it from a flag that they do not know.
+    Unset,
+}
+
+/// PEM files of a serving certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain, leaf first.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// A TLS version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2, for old verifiers of the published documents.
+    V1_2,
+    /// TLS 1.3.
+    #[default]
+    V1_3,
+}
+
+/// Flags and environment variables about listeners, which override the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenerOverrides {
+    /// `--tls-secret`: the Secret of every listener that no other flag names one for.
+    pub tls_secret: Option<ObjectName>,
+    /// `--api-tls-secret`.
+    pub api_tls_secret: Option<ObjectName>,
+    /// `--discovery-tls-secret`.
+    pub discovery_tls_secret: Option<ObjectName>,
+    /// `--api-https-addr`.
+    pub api_address: Option<SocketAddr>,
+    /// `--discovery-https-addr`.
+    pub discovery_address: Option<SocketAddr>,
+    /// `--discovery-http-addr`.
+    pub discovery_http_address: Option<SocketAddr>,
+    /// `--health-addr`.
+    pub health_address: Option<SocketAddr>,
+    /// Whether a listener without a certificate is no mistake, as for a command that reads a
+    /// server's file without the server's flags.
+    pub tls_may_be_unset: bool,
+}
+
+/// What overrides the file for one listener.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    pub(super) secret: Option<&'a ObjectName>,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) tls_may_be_unset: bool,
+}
+
+impl ListenerOverrides {
+    pub(super) fn api(&self) -> Given<'_> {
+        Given {
+            secret: self.api_tls_secret.as_ref().or(self.tls_secret.as_ref()),
+            address: self.api_address,
+            tls_may_be_unset: self.tls_may_be_unset,
+        }
+    }
+
+    pub(super) fn discovery(&self) -> Given<'_> {
+        Given {
+            secret: self
+                .discovery_tls_secret
+                .as_ref()
+                .or(self.tls_secret.as_ref()),
+            address: self.discovery_address,
+            tls_may_be_unset: self.tls_may_be_unset,
+        }
+    }
+}
+
+/// The text is not an address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an address; fix: write ip:port, such as 0.0.0.0:9443, or :port")]
+pub struct ListenAddressError(String);
+
+/// Reads an address to listen on: `ip:port`, or `:port` for every IPv4 address of the machine.
+///
+/// # Errors
+/// [`ListenAddressError`].
+pub fn listen_address(text: &str) -> Result<SocketAddr, ListenAddressError> {
+    let wrong = || ListenAddressError(text.to_owned());
+    // `u16::from_str` would accept a sign.
+    match text.strip_prefix(':') {
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port
+            .parse()
+            .map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
+            .map_err(|_| wrong()),
+        Some(_) => Err(wrong()),
+        None => text.parse().map_err(|_| wrong()),
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ListenerSpec {
+    pub(super) address: Option<String>,
+    pub(super) http_address: Option<String>,
+    pub(super) tls: Option<Tls>,
+    pub(super) max_age: Option<String>,
+    #[serde(default)]
+    pub(super) limits: Limits,
+}
+
+/// The limits of a listener as written; zero disables a limit.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Limits {
+    pub(super) connections_per_address: Option<u32>,
+    pub(super) new_callers_per_address: Option<u32>,
+    pub(super) new_callers_per_namespace: Option<u32>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Tls {
+    secret_name: Option<String>,
+    cert_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+    pub(super) min_version: Option<String>,
+}
+
+/// Reads one listener.
+pub(super) fn listener(
+    spec: ListenerSpec,
+    path: &str,
+    port: u16,
+    given: Given<'_>,
+    check: &mut Check<'_>,
+) -> Option<Listener> {
+    let address = address(
+        spec.address.as_deref(),
+        &format!("{path}.address"),
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+        check,
+    );
+    let connections = spec.limits.connections_per_address;
+    let connections = limit(
+        connections,
+        &format!("{path}.limits.connectionsPerAddress"),
+        CONNECTIONS,
+        MOST_CONNECTIONS,
+        check,
+    );
+    let tls = spec.tls.unwrap_or_default();
+    let min_version = min_version(tls.min_version.as_deref(), path, check);
+    let source = source(tls, path, given, check);
+    Some(Listener {
+        address: given.address.or(address)?,
+        tls: source?,
+        min_version: min_version?,
+        connections_per_address: connections?,
+    })
+}
+
+fn min_version(text: Option<&str>, path: &str, check: &mut Check<'_>) -> Option<TlsVersion> {
+    let field = format!("{path}.tls.minVersion");
+    match text {
+        None | Some("1.3") => Some(TlsVersion::V1_3),
+        // Keyferry's own clients and every client in support have TLS 1.3, so on the token API the
+        // setting would only help somebody who wants the weaker version.
+        Some("1.2") if path == "api" => {
+            check.wrong(
+                &field,
+                "is \"1.2\", but the token API accepts only TLS 1.3",
+                "remove it; discovery.tls.minVersion is for old verifiers",
+            );
+            None
+        }
+        Some("1.2") => Some(TlsVersion::V1_2),
+        Some(other) => {
+            check.wrong(
+                &field,
+                format!("{other:?} is not a TLS version that Keyferry speaks"),
+                "write \"1.3\" or, for discovery, \"1.2\"",
+            );
+            None
+        }
+    }
+}
+
+/// Decides where the certificate comes from. Mistakes of the file are noted even where a flag wins.
+fn source(tls: Tls, path: &str, given: Given<'_>, check: &mut Check<'_>) -> Option<TlsSource> {
+    let written = match (tls.secret_name, tls.cert_file, tls.key_file) {
+        (None, None, None) => match (given.secret, given.tls_may_be_unset) {
+            (None, false) => {
+                check.wrong(
+                    &format!("{path}.tls"),
+                    "names no certificate",
+                    "set secretName, or certFile and keyFile; or give --tls-secret",
+                );
+                None
+            }
+            _ => Some(TlsSource::Unset),
+        },
+        (Some(name), None, None) => check
+            .take(
+                &format!("{path}.tls.secretName"),
+                ObjectName::new(name),
+                "name a Secret of type kubernetes.io/tls in Keyferry's namespace",
+            )
+            .map(TlsSource::Secret),
+        (Some(_), _, _) => {
+            check.wrong(
+                &format!("{path}.tls.secretName"),
+                "is set beside certFile or keyFile",
+                "keep either the Secret or both files",
+            );
+            None
+        }
+        (None, Some(certificate), Some(key)) => {
+            Some(TlsSource::Files(TlsFiles { certificate, key }))
+        }
+        (None, None, Some(_)) => {
+            check.wrong(
+                &format!("{path}.tls.certFile"),
+                "is missing beside keyFile",
+                "add it",
+            );
+            None
+        }
+        (None, Some(_), None) => {
+            check.wrong(
+                &format!("{path}.tls.keyFile"),
+                "is missing beside certFile",
+                "add it",
+            );
+            None
+        }
+    };
+    match given.secret {
+        Some(secret) => written.map(|_| TlsSource::Secret(secret.clone())),
+        None => written,
+    }
+}
+
+/// Reads a limit; zero means no limit.
+pub(super) fn limit(
+    value: Option<u32>,
+    path: &str,
+    default: u32,
+    most: u32,
+    check: &mut Check<'_>,
+) -> Option<Option<NonZeroU32>> {
+    let value = value.unwrap_or(default);
+    if value > most {
+        check.wrong(
+            path,
+            format!("{value} is out of range"),
+            format!("write a number from 1 to {most}, or 0 for no limit"),
+        );
+        return None;
+    }
+    Some(NonZeroU32::new(value))
+}
+
+/// Reads an address to listen on.
+pub(super) fn address(
+    text: Option<&str>,
+    path: &str,
+    default: SocketAddr,
+    check: &mut Check<'_>,
+) -> Option<SocketAddr> {
+    match text {
+        None => Some(default),
+        Some(text) => check.take(
+            path,
+            listen_address(text).map_err(|_| format!("{text:?} is not an address")),
+            "write ip:port, such as 0.0.0.0:9443",
+        ),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::listen_address;
+
+    #[test]
+    fn an_address_may_leave_out_the_ip() {
+        for (text, read) in [
+            (":9443", Some("0.0.0.0:9443")),
+            ("[::]:8443", Some("[::]:8443")),
+            ("127.0.0.1:0", Some("127.0.0.1:0")),
+            (":", None),
+            (":+80", None),
+            (":65536", None),
+            ("localhost:80", None),
+            ("9443", None),
+            ("", None),
+        ] {
+            let found = listen_address(text).ok().map(|address| address.to_string());
+            assert_eq!(found.as_deref(), read, "{text}");
+        }
+    }
+}

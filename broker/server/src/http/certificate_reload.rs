@@ -1,0 +1,191 @@
+//! Replaces the serving certificate of a listener when its source changes. If the new one is
+//! invalid, the old one stays active.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum_server::tls_rustls::RustlsConfig;
+use jiff::Timestamp;
+use keyferry_api::reason::Reason;
+use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::reload_signal::ReloadSignal;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::certificate_source::{
+    CertificateContent, CertificateRead, CertificateSource, ReadSecret,
+};
+use super::serving_certificate::{Requirements, ServingCertificate, ServingCertificateError};
+
+/// The least time between two reads, however often the source changes.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The pause after a read that failed: the watch would report the same change again at once.
+const AFTER_UNREAD: Duration = Duration::from_secs(10);
+
+/// Whether the state of the source is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SourceRead {
+    Yes,
+    No,
+}
+
+/// The certificate of one listener and its reloads; a clone shares both.
+#[derive(Clone)]
+pub(super) struct CertificateReload {
+    listener: &'static str,
+    source: CertificateSource,
+    requirements: Requirements,
+    metrics: Metrics,
+    tls: RustlsConfig,
+    last: Arc<Mutex<LastRead>>,
+    authority: watch::Sender<Option<Vec<u8>>>,
+}
+
+/// What was read last, so that each change is used and reported once.
+struct LastRead {
+    /// The version of the Secret, if there was one.
+    version: Option<String>,
+    content: CertificateContent,
+    /// Why nothing could be read since.
+    error: Option<ServingCertificateError>,
+}
+
+impl CertificateReload {
+    /// Reads and checks the certificate for the first time.
+    pub(super) async fn start(
+        listener: &'static str,
+        source: CertificateSource,
+        requirements: Requirements,
+        metrics: Metrics,
+    ) -> Result<Self, ServingCertificateError> {
+        let CertificateRead { content, secret } = source.read().await;
+        let content = content?;
+        let certificate = ServingCertificate::of(&content, &requirements, now())?;
+        metrics.serving_certificate(listener, certificate.not_after.as_second());
+        let (version, authority) = match secret {
+            Some(secret) => (Some(secret.version), secret.authority),
+            None => (None, None),
+        };
+        Ok(Self {
+            listener,
+            source,
+            requirements,
+            metrics,
+            tls: RustlsConfig::from_config(certificate.config),
+            last: Arc::new(Mutex::new(LastRead {
+                version,
+                content,
+                error: None,
+            })),
+            authority: watch::Sender::new(authority),
+        })
+    }
+
+    /// The TLS configuration, which follows the reloads.
+    pub(super) fn tls(&self) -> RustlsConfig {
+        self.tls.clone()
+    }
+
+    /// `ca.crt` of the Secret that the certificate in use is from.
+    pub(super) fn authority(&self) -> watch::Receiver<Option<Vec<u8>>> {
+        self.authority.subscribe()
+    }
+
+    /// Reloads until the task is dropped.
+    pub(super) async fn follow(self, mut reload_signal: ReloadSignal) {
+        loop {
+            let version = self.last.lock().version.clone();
+            tokio::select! {
+                () = self.source.changed(version.as_deref()) => {}
+                () = reload_signal.ordered() => {}
+            }
+            let pause = match self.reload().await {
+                SourceRead::Yes => PAUSE,
+                SourceRead::No => AFTER_UNREAD,
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn reload(&self) -> SourceRead {
+        let CertificateRead { content, secret } = self.source.read().await;
+        match content {
+            // Nothing is known of the certificate, so nothing has changed.
+            Err(error) if error.is_unread() => {
+                tracing::debug!(%error, "a serving certificate could not be read again");
+                return SourceRead::No;
+            }
+            Err(error) => {
+                let is_new = {
+                    let mut last = self.last.lock();
+                    last.version = secret.as_ref().map(|secret| secret.version.clone());
+                    last.error.replace(error.clone()).as_ref() != Some(&error)
+                };
+                if is_new {
+                    self.failed(secret.as_ref(), &error).await;
+                }
+            }
+            Ok(content) => self.use_content(content, secret).await,
+        }
+        SourceRead::Yes
+    }
+
+    async fn use_content(&self, content: CertificateContent, secret: Option<ReadSecret>) {
+        let is_known = {
+            let mut last = self.last.lock();
+            last.version = secret.as_ref().map(|secret| secret.version.clone());
+            last.error = None;
+            last.content.is_same(&content)
+        };
+        let checked = ServingCertificate::of(&content, &self.requirements, now());
+        if checked.is_ok()
+            && let Some(secret) = &secret
+        {
+            // A Secret's CA bundle can change alone, as when a second CA is announced.
+            self.authority.send_if_modified(|authority| {
+                let changed = *authority != secret.authority;
+                authority.clone_from(&secret.authority);
+                changed
+            });
+        }
+        if is_known {
+            return;
+        }
+        match checked {
+            Ok(certificate) => {
+                self.tls.reload_from_config(certificate.config);
+                let not_after = certificate.not_after.as_second();
+                self.metrics.serving_certificate(self.listener, not_after);
+                self.metrics
+                    .serving_certificate_reloaded(self.listener, true);
+                tracing::info!(
+                    listener = self.listener,
+                    certificate = content.certificate_at,
+                    "the serving certificate was reloaded"
+                );
+            }
+            Err(error) => self.failed(secret.as_ref(), &error).await,
+        }
+        self.last.lock().content = content;
+    }
+
+    /// Reports that the old certificate stays.
+    async fn failed(&self, secret: Option<&ReadSecret>, error: &ServingCertificateError) {
+        self.metrics
+            .serving_certificate_reloaded(self.listener, false);
+        tracing::error!(
+            reason = %Reason::ServingCertificateInvalid, listener = self.listener, %error,
+            "the changed serving certificate cannot be used; the old one stays"
+        );
+        if let Some(secret) = secret {
+            self.source.report(secret, error, now()).await;
+        }
+    }
+}
+
+/// The present time of the system's clock.
+pub(super) fn now() -> Timestamp {
+    SystemClock::start().now().wall
+}
