@@ -31,6 +31,7 @@ pub mod kubeconfig;
 pub mod oracle;
 pub mod parts;
 pub mod pki;
+pub mod pod_host;
 pub mod ports;
 pub mod process;
 pub mod rbac;

@@ -3,6 +3,7 @@
 
 mod by_config_map;
 mod by_secret;
+mod client_certificate;
 mod lock_down;
 mod new_authority;
 mod onboarding;
@@ -45,6 +46,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_locked_down_flux_acts_as_the_targets_service_account",
             lock_down::acts_as_the_targets_service_account,
+        )
+        .test(
+            "a_client_certificate_reads_charts_through_the_hub",
+            client_certificate::reads_charts_through_the_hub,
         )
         .test_alone(
             "a_config_map_with_anothers_address_gets_nowhere",

@@ -46,7 +46,10 @@ pub use stored::{
     Assembled, DrainingTarget, FINALIZER, Finalizers, ObjectFault, Record, StoredAccess,
     StoredObjects, StoredTarget,
 };
-pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
+pub use target::{
+    CertificateApproval, CertificateSource, ClientCertificates, LifetimeRange, TargetCluster,
+    TokenIssuer,
+};
 pub(crate) use target_spec::TargetClusterObject;
 pub use written::{WrittenObject, written_objects};
 

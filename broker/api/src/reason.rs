@@ -64,6 +64,14 @@ reasons! {
     CallerRejected,
     /// The target's CA certificate is missing or cannot be used.
     CertificateAuthorityInvalid,
+    /// The request for a client certificate was denied.
+    CertificateDenied,
+    /// The hub's signer could not sign the request for a client certificate.
+    CertificateFailed,
+    /// The issued client certificate is not the requested one, so it was not written.
+    CertificateMismatch,
+    /// The request for a client certificate waits for its approval or its signature.
+    CertificatePending,
     /// The Secret of the target's CA also contains a client certificate or key, which is never
     /// used.
     ClientCertificateIgnored,

@@ -99,6 +99,10 @@ fn hindrance(reason: Reason) -> String {
         Reason::CertificateAuthorityInvalid => {
             "the target's CA certificates are missing or invalid"
         }
+        Reason::CertificateDenied => "the request for its client certificate was denied",
+        Reason::CertificateFailed => "the hub could not sign its client certificate: see Delivered",
+        Reason::CertificateMismatch => "the hub issued another client certificate than requested",
+        Reason::CertificatePending => "waiting: its client certificate has to be approved",
         Reason::ClockSkew => "the clocks of the hub and of Keyferry differ too much",
         Reason::DeliveryDraining => "deleted; its objects stay until their tokens expire",
         Reason::DeliveryFailed => "the hub did not take a change of an object: see Delivered",

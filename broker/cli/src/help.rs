@@ -19,13 +19,21 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "revoke",
             "admission-policies",
             "tls",
+            "approve-certificates",
             "export",
             "targets",
         ],
     ),
     (
         "Onboard",
-        &["onboard", "offboard", "import", "trust", "crds"],
+        &[
+            "onboard",
+            "offboard",
+            "import",
+            "trust",
+            "proxy-role",
+            "crds",
+        ],
     ),
     (
         "Diagnose",
@@ -35,7 +43,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// One example of each command. A test checks that the command line accepts them.
-const EXAMPLES: [(&str, &str); 24] = [
+const EXAMPLES: [(&str, &str); 26] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -101,6 +109,14 @@ const EXAMPLES: [(&str, &str); 24] = [
     (
         "offboard",
         "keyferry offboard tenant tenant-a --target prod --remove",
+    ),
+    (
+        "proxy-role",
+        "keyferry proxy-role charts-0 -n charts --port 8080 --account tenant-a/reader",
+    ),
+    (
+        "approve-certificates",
+        "keyferry approve-certificates --config config.yaml --once",
     ),
     ("crds", "keyferry crds > crds.yaml"),
     (

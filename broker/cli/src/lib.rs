@@ -4,6 +4,7 @@
 mod access;
 mod admission_policies;
 mod agent;
+mod approve_certificates;
 mod can_i;
 mod client_config;
 mod command_error;
@@ -32,6 +33,7 @@ mod offboard;
 mod onboard;
 mod only_access;
 mod output_format;
+mod proxy_role;
 mod revoke;
 mod role_manifest;
 mod serve;
@@ -104,6 +106,11 @@ enum Command {
     Onboard(onboard::OnboardArgs),
     /// Take a target or a tenant off board: say who loses what, and remove it.
     Offboard(offboard::OffboardArgs),
+    /// Print the role by which a client certificate reads one port of one Pod through the hub.
+    /// Offline.
+    ProxyRole(proxy_role::ProxyRoleArgs),
+    /// Approve Keyferry's requests for client certificates, under an account of its own.
+    ApproveCertificates(approve_certificates::ApproveCertificatesArgs),
     /// Print the CustomResourceDefinitions that the hub needs, or their reference. Offline.
     Crds(crds::CrdsArgs),
     /// Print a CA and the Secrets with Keyferry's serving certificates, for hubs without
@@ -277,6 +284,8 @@ async fn online(command: Command) -> ExitCode {
         Command::Trust(args) => trust::run(&args).await,
         Command::Onboard(args) => onboard::run(args).await,
         Command::Offboard(args) => offboard::run(args).await,
+        Command::ProxyRole(args) => proxy_role::run(&args),
+        Command::ApproveCertificates(args) => approve_certificates::run(args).await,
         Command::Doctor(args) => doctor::run(*args).await,
         Command::Whoami(args) => whoami::run(*args).await,
         Command::CanI(args) => can_i::run(*args).await,

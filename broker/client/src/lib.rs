@@ -3,6 +3,7 @@
 
 pub mod admission_policies;
 pub mod caller_token;
+pub mod certificate_approver;
 mod checked_mint;
 pub mod client_file;
 pub mod configuration_source;

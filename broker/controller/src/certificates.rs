@@ -202,6 +202,8 @@ fn report(target: &TargetCluster, before: Option<&TargetState>, readiness: &Read
         Readiness::Ready(Some(_)) => {
             tracing::info!(target_cluster = %target.name, "the target's CA certificates are read")
         }
+        // Its Secrets get the hub's own CA.
+        Readiness::Ready(None) if target.client_certificates.is_some() => {}
         Readiness::Ready(None) => {
             tracing::warn!(target_cluster = %target.name, "the target names no CA: its clients use \
                 their own roots");

@@ -5,6 +5,7 @@
 //! leader only. A delivery has no caller: its grant comes from the same authoriser, and is
 //! rechecked right before the object is written.
 
+mod client_certificate;
 mod drain;
 mod flux_references;
 mod neighbours;
@@ -35,9 +36,11 @@ use keyferry_hub::policy_store::PolicyReader;
 use keyferry_hub::ports::{AuditSink, HubError, HubObjects, TargetProbe};
 use keyferry_hub::random::Random;
 use keyferry_hub::targets::TargetReader;
+use keyferry_issuer::client_key::ClientKeys;
 use keyferry_issuer::mint::Mint;
 use keyferry_issuer::publication::PublicationReader;
 
+use self::client_certificate::CertificateRequests;
 use self::drain::Kept;
 use self::probe::Probes;
 use self::write::Written;
@@ -72,6 +75,8 @@ pub struct DeliveryParts {
     pub audit: Arc<dyn AuditSink>,
     /// The clock for renewals and leadership.
     pub clock: Arc<dyn Clock>,
+    /// Makes the keys of client certificates.
+    pub client_keys: Arc<dyn ClientKeys>,
     /// Randomness, for the jitter of renewals and the names of Events.
     pub random: Arc<dyn Random>,
     /// Reports the state of each access.
@@ -87,6 +92,7 @@ pub struct DeliveryParts {
 pub struct Deliveries {
     parts: DeliveryParts,
     probes: Probes,
+    certificates: CertificateRequests,
     events: EventBudgets,
 }
 
@@ -154,6 +160,7 @@ impl Deliveries {
         Self {
             parts,
             probes: Probes::default(),
+            certificates: CertificateRequests::default(),
             events: EventBudgets::default(),
         }
     }
@@ -161,6 +168,7 @@ impl Deliveries {
     /// Removes the metrics of accesses because another replica leads: its own state would become
     /// outdated.
     pub fn not_leading(&self) {
+        self.certificates.forget_all();
         self.parts.metrics.accesses_gone();
     }
 
@@ -168,6 +176,7 @@ impl Deliveries {
     pub async fn reconcile(&self, name: &AccessName) -> Next {
         let Some(stored) = self.parts.store.access(name) else {
             self.probes.forget(name);
+            self.certificates.forget(name);
             self.parts.metrics.access_gone(name);
             return Next::OnChange;
         };
@@ -222,6 +231,7 @@ impl Deliveries {
         {
             return Ok(next);
         }
+        self.certificates.keep_listed(round.access);
         let pairs = self.pairs(round);
         let refused: Vec<&str> = pairs
             .iter()

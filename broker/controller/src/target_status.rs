@@ -346,6 +346,10 @@ fn lets_in_anybody(target: &TargetCluster, tried: &HashMap<ObjectName, Tried>) -
 }
 
 async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option<bool> {
+    // The hub accepts no token for a target's audience; the guard of audiences checks that.
+    if target.client_certificates.is_some() {
+        return None;
+    }
     let Readiness::Ready(ca_pem) = parts.targets.readiness(target) else {
         return None;
     };

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_keys::bound_token::BoundToken;
+use keyferry_keys::client_certificate::IssuedCertificate;
 use serde::Serialize;
 
 use crate::authorise::{Grant, Pair, Requester};
@@ -37,7 +38,7 @@ pub struct AuditRecord {
     pub target: Option<ObjectName>,
     /// The delivery that the token was written for, by type and name.
     pub delivery: Option<String>,
-    /// The token that was issued.
+    /// The token or the client certificate that was issued.
     pub token: Option<TokenNote>,
     /// Whether the token came from the cache: `hit` or `miss`.
     pub cache: Option<&'static str>,
@@ -166,6 +167,14 @@ impl TokenNote {
         Self {
             id: token.shared_id(),
             expires_at: token.deadline().wall(),
+        }
+    }
+
+    /// Makes the note of an issued client certificate, with its serial number.
+    pub fn of_certificate(certificate: &IssuedCertificate) -> Self {
+        Self {
+            id: certificate.serial().into(),
+            expires_at: certificate.not_after(),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod argo_cd;
 mod body;
+mod client_certificate;
 mod cluster_profile;
 mod delivered_token;
 mod express;
@@ -63,6 +64,55 @@ pub struct Bearer<'a> {
     pub renew_at: Timestamp,
 }
 
+/// The certificate to write into an object, with its key.
+pub struct DeliveredCertificate<'a> {
+    /// The certificate as PEM.
+    pub chain: &'a str,
+    /// Its private key as PEM.
+    pub key: &'a SecretString,
+    /// Its serial number.
+    pub serial: &'a str,
+    /// When it expires.
+    pub expires_at: Timestamp,
+    /// When it is due for renewal.
+    pub renew_at: Timestamp,
+}
+
+/// What an object's annotations say of the credential in it.
+struct CredentialNote<'a> {
+    id: &'a str,
+    key_id: Option<&'a str>,
+    expires_at: Timestamp,
+    renew_at: Timestamp,
+}
+
+/// Renders the object of a `ClientCertificateSecret`. Without its certificate, the result serves
+/// only to plan. `None` for a delivery of another type.
+pub fn render_certificate(
+    snapshot: &Snapshot<'_>,
+    delivery: &Delivery,
+    certificate: Option<&DeliveredCertificate<'_>>,
+) -> Option<ObjectBody> {
+    let place = ObjectPlace::of(snapshot.access, delivery)?;
+    if !delivery.holds_certificate() {
+        return None;
+    }
+    let note = certificate.map(|one| CredentialNote {
+        id: one.serial,
+        key_id: None,
+        expires_at: one.expires_at,
+        renew_at: one.renew_at,
+    });
+    let object = client_certificate::secret(snapshot, certificate);
+    Some(body::dress(
+        object,
+        &place,
+        snapshot,
+        delivery,
+        note.as_ref(),
+    ))
+}
+
 /// Renders the object of a delivery; `None` for a type that writes no object. Without its token,
 /// the result serves only to plan.
 ///
@@ -83,10 +133,23 @@ pub fn render(
         DeliveryType::ClusterAPISecret => secret::cluster_api(snapshot, &place.name, token)?,
         DeliveryType::ArgoCDSecret => argo_cd::secret(snapshot, delivery, token),
         DeliveryType::ClusterProfile => cluster_profile::object(snapshot),
+        DeliveryType::ClientCertificateSecret => {
+            return Ok(render_certificate(snapshot, delivery, None));
+        }
         DeliveryType::Exec | DeliveryType::HTTP => return Ok(None),
     };
+    let note = bearer.map(|bearer| CredentialNote {
+        id: bearer.token_id,
+        key_id: Some(bearer.key_id),
+        expires_at: bearer.expires_at,
+        renew_at: bearer.renew_at,
+    });
     Ok(Some(body::dress(
-        object, &place, snapshot, delivery, bearer,
+        object,
+        &place,
+        snapshot,
+        delivery,
+        note.as_ref(),
     )))
 }
 

@@ -12,6 +12,7 @@ pub mod admission_policy;
 pub mod audit;
 pub mod authorise;
 pub mod caller;
+pub mod client_certificate;
 pub mod delivery;
 pub mod exchange;
 pub mod exec_credential;

@@ -39,7 +39,8 @@ pub fn pairs(
         let Some(target) = policy.targets.get(&access.target) else {
             continue;
         };
-        if target.suspend || access.suspend {
+        // For the hub itself only certificates are issued, never a token for its audience.
+        if target.suspend || access.suspend || target.client_certificates.is_some() {
             continue;
         }
         let shapes = keyferry_api::config::DeliveryType::ALL

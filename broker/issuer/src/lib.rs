@@ -6,6 +6,7 @@
 pub mod advice;
 pub mod audience_guard;
 pub mod bound_request;
+pub mod client_key;
 pub mod export;
 pub mod key_records;
 pub mod managed_issuer;

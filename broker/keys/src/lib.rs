@@ -11,6 +11,7 @@ pub mod bound_token;
 pub mod ca_bundle;
 pub mod certificate_names;
 pub mod claims;
+pub mod client_certificate;
 pub mod discovery;
 pub mod json;
 pub mod jwks;

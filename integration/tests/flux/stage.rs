@@ -128,6 +128,21 @@ impl Stage {
             .await
     }
 
+    /// Runs a command of the binary and returns what it prints.
+    pub(crate) async fn run(&self, args: &[&str]) -> Result<String, TestError> {
+        let output = self.ground.binary().run(args, &[]).await?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("keyferry {}: {said}", args.join(" ")).into());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// A folder for files of tests.
+    pub(crate) fn folder(&self) -> &Path {
+        self.ground.folder()
+    }
+
     /// The path of the binary.
     pub(crate) fn binary(&self) -> &Path {
         self.ground.binary().path()

@@ -19,6 +19,8 @@ use crate::service_account::Uid;
 pub enum DeliveryType {
     /// An Argo CD cluster Secret.
     ArgoCDSecret,
+    /// A Secret with a client certificate for the hub's own apiserver.
+    ClientCertificateSecret,
     /// A Cluster API kubeconfig Secret.
     ClusterAPISecret,
     /// An item in a ClusterProfile's `status.accessProviders`.
@@ -41,6 +43,7 @@ impl DeliveryType {
     /// Every delivery type with its name.
     pub const ALL: &'static [(&'static str, Self)] = &[
         ("ArgoCDSecret", Self::ArgoCDSecret),
+        ("ClientCertificateSecret", Self::ClientCertificateSecret),
         ("ClusterAPISecret", Self::ClusterAPISecret),
         ("ClusterProfile", Self::ClusterProfile),
         ("Exec", Self::Exec),
@@ -95,11 +98,22 @@ impl Delivery {
                 .argo_cd
                 .as_ref()
                 .is_some_and(|argo_cd| argo_cd.form == ArgoCdForm::BearerToken),
-            DeliveryType::ClusterProfile
+            DeliveryType::ClientCertificateSecret
+            | DeliveryType::ClusterProfile
             | DeliveryType::Exec
             | DeliveryType::FluxConfigMap
             | DeliveryType::HTTP => false,
         }
+    }
+
+    /// Whether the object that it writes contains a client certificate and its private key.
+    pub fn holds_certificate(&self) -> bool {
+        self.delivery_type == DeliveryType::ClientCertificateSecret
+    }
+
+    /// Whether the object that it writes contains a credential, which expires and is renewed.
+    pub fn holds_credential(&self) -> bool {
+        self.holds_token() || self.holds_certificate()
     }
 }
 

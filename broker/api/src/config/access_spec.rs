@@ -111,7 +111,8 @@ pub(super) struct DeliverySpec {
     pub(super) delivery_type: String,
     /// The name of the object to write, in the same namespace. Without it: FluxConfigMap, the
     /// access's name; KubeConfigSecret and ClusterAPISecret, <access>-kubeconfig; ArgoCDSecret,
-    /// cluster-<access>; ClusterProfile, the target's name.
+    /// cluster-<access>; ClientCertificateSecret, <access>-client-tls; ClusterProfile, the target's
+    /// name.
     #[schemars(with = "Option<ObjectName>")]
     pub(super) object_name: Option<String>,
     /// How long a token in a Secret lives; 10m to 24h, at most the target's tokenLifetime.max.

@@ -61,8 +61,9 @@ pub(super) struct AllowSpec {
     #[schemars(with = "Vec<ObjectName>", length(min = 1, max = 64), transform = set)]
     service_accounts: Vec<String>,
     /// The shapes in which a credential may be issued. Without it HTTP, Exec and FluxConfigMap,
-    /// which store no bearer token.
-    #[schemars(length(min = 1, max = 7), transform = set, transform = delivery_types)]
+    /// which store no bearer token. A target with hub: true allows ClientCertificateSecret alone, and
+    /// no other target allows it.
+    #[schemars(length(min = 1, max = 8), transform = set, transform = delivery_types)]
     deliveries: Option<Vec<String>>,
 }
 

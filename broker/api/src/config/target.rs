@@ -1,5 +1,7 @@
 //! `TargetCluster`: a target's address, its CA, its one audience, and its allow rules.
 
+mod client_certificates;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +38,9 @@ pub struct TargetCluster {
     pub proxy_url: Option<String>,
     /// The source of the target's CA certificates.
     pub certificate: CertificateSource,
+    /// How client certificates are issued, if the target is the hub's own apiserver. Nothing else
+    /// is issued for that target.
+    pub client_certificates: Option<ClientCertificates>,
     /// The only audience of every token for this target.
     pub audience: Audience,
     /// Which issuer signs its tokens.
@@ -81,6 +86,31 @@ pub enum CertificateSource {
     System,
 }
 
+/// How client certificates for the hub's own apiserver are issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientCertificates {
+    /// Which party approves their requests.
+    pub approval: CertificateApproval,
+    /// The lifetime to request, in whole seconds.
+    pub max_lifetime: Duration,
+}
+
+/// Which party approves the requests for client certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CertificateApproval {
+    /// A user with the right to approve for the signer.
+    #[default]
+    Manual,
+    /// `keyferry approve-certificates`, under an account of its own.
+    Automatic,
+}
+
+impl CertificateApproval {
+    /// Every choice with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("Manual", Self::Manual), ("Automatic", Self::Automatic)];
+}
+
 /// The lifetimes of tokens for one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifetimeRange {
@@ -113,6 +143,8 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         issuer,
         target_issuer,
         token_lifetime,
+        hub,
+        client_certificates,
         allow,
         deletion_policy,
         probe,
@@ -157,11 +189,13 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         )
     });
     let lifetime = read_lifetime(&token_lifetime, &mut check);
-    let allow = allow
+    let client_certificates = client_certificates::read(hub, client_certificates, &mut check);
+    let allow: Arc<[AllowRule]> = allow
         .into_iter()
         .enumerate()
         .filter_map(|(index, rule)| allow::read(rule, index, &mut check))
         .collect();
+    client_certificates::check_allowed(client_certificates.is_some(), &allow, &mut check);
     let deletion_policy = DeletionPolicy::read(deletion_policy.as_deref(), &mut check);
     let probe = choice(
         probe.as_deref(),
@@ -191,6 +225,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         tls_server_name,
         proxy_url,
         certificate,
+        client_certificates,
         audience,
         issuer,
         target_issuer,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{DeletionPolicy, Probe};
 use super::allow::AllowSpec;
-use super::target::TokenIssuer;
+use super::target::{CertificateApproval, TokenIssuer};
 use crate::name::ObjectName;
 use crate::schema::{self, names, rule};
 use crate::status::TargetClusterStatus;
@@ -100,6 +100,16 @@ pub(crate) struct TargetClusterSpec {
     /// How long tokens for this target live.
     #[serde(default, skip_serializing_if = "LifetimeSpec::is_unset")]
     pub(super) token_lifetime: LifetimeSpec,
+    /// Whether this is the hub's own apiserver. Then its only delivery is ClientCertificateSecret,
+    /// and no token is minted for its audience. It never changes.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-validations" = [rule(
+        "self == oldSelf",
+        "hub is immutable; delete the TargetCluster and create it again",
+    )]))]
+    pub(super) hub: bool,
+    /// How client certificates of a target with hub: true are issued.
+    pub(super) client_certificates: Option<ClientCertificatesSpec>,
     /// The ServiceAccounts that may use the target. Without an entry, none may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), transform = schema::atomic)]
@@ -128,6 +138,19 @@ pub(super) struct SecretReference {
     pub(super) name: String,
 }
 
+/// How client certificates are issued, as written.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ClientCertificatesSpec {
+    /// Manual, a user approves each request with kubectl certificate approve; Automatic, the account
+    /// of keyferry approve-certificates does, where it is installed.
+    #[schemars(extend("enum" = names(CertificateApproval::ALL), "default" = "Manual"))]
+    pub(super) approval: Option<String>,
+    /// How long a certificate lives; 10m to 24h. Without it 24h. A certificate cannot be revoked.
+    #[schemars(transform = schema::token_lifetime)]
+    pub(super) max_lifetime: Option<String>,
+}
+
 /// The lifetimes of a target's tokens as written.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -151,8 +174,12 @@ fn hub() -> String {
     "Hub".to_owned()
 }
 
-fn rules() -> [ValidationRule; 2] {
+fn rules() -> [ValidationRule; 3] {
     [
+        rule(
+            "has(self.hub) && self.hub || !has(self.clientCertificates)",
+            "only a target with hub: true has clientCertificates",
+        ),
         rule(
             "!(has(self.certSecretRef) && has(self.caBundle))",
             "certSecretRef and caBundle exclude each other",

@@ -177,7 +177,7 @@ impl Deliveries {
         for delivery in access
             .deliveries
             .iter()
-            .filter(|delivery| delivery.holds_token())
+            .filter(|delivery| delivery.holds_credential())
         {
             let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid)
             else {

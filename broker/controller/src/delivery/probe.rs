@@ -9,6 +9,7 @@ use keyferry_api::config::{Delivery, Generation, Probe, TargetCluster};
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::TargetIdentity;
+use keyferry_core::audit::TokenNote;
 use keyferry_core::authorise::{self, Pair};
 use keyferry_core::target_address::RefusedAddress;
 use keyferry_hub::ports::{ProbeAnswer, ProbedTarget};
@@ -207,6 +208,10 @@ impl Deliveries {
         let Some(target) = round.policy.targets.get(pair.target()) else {
             return LastProbe::default();
         };
+        // No token is for the hub itself, so none can be tried there.
+        if target.client_certificates.is_some() {
+            return LastProbe::default();
+        }
         if round.access.probe == Probe::Off || target.suspend || round.access.suspend {
             return LastProbe::default();
         }
@@ -319,7 +324,13 @@ impl Deliveries {
             .await
             .map_err(plain)?;
         let recorded = self
-            .record(ROUTE, round, delivery, pair, Some((&grant, &minted.token)))
+            .record(
+                ROUTE,
+                round,
+                delivery,
+                pair,
+                Some((&grant, TokenNote::of(&minted.token))),
+            )
             .await;
         recorded.map_err(|hindrance| plain(hindrance.reason))?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)

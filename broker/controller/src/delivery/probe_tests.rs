@@ -22,6 +22,7 @@ use keyferry_hub::ports::{
 };
 use keyferry_hub::random::SystemRandomness;
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
+use keyferry_issuer::client_key::SystemClientKeys;
 use keyferry_issuer::testing::{FakeClock, SmallWorld};
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -202,6 +203,7 @@ async fn world() -> (SmallWorld, Arc<Fakes>, Deliveries) {
         probe: Arc::<Fakes>::clone(&seen),
         audit: Arc::<Fakes>::clone(&seen),
         clock: Arc::<FakeClock>::clone(&small.clock),
+        client_keys: Arc::new(SystemClientKeys),
         random: Arc::new(SystemRandomness::default()),
         metrics: small.metrics.clone(),
         leadership: leadership.reader(),

@@ -107,6 +107,7 @@ impl Deliveries {
         delivery: &Delivery,
         reason: Reason,
     ) -> Written {
+        self.certificates.finish(round.name, &delivery.name);
         let mut report = DeliveryReport {
             delivery: delivery.clone(),
             reason,

@@ -155,7 +155,7 @@ impl Deliveries {
                 .since
                 .saturating_add(drain::FLUX_TOKEN)
                 .unwrap_or(draining.since),
-            _ if delivery.holds_token() => held.expires_at().unwrap_or(draining.since),
+            _ if delivery.holds_credential() => held.expires_at().unwrap_or(draining.since),
             // Its consumer asks Keyferry for tokens, and Keyferry refuses.
             _ => draining.since,
         };

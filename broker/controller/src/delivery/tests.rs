@@ -1,6 +1,7 @@
 //! Deliveries on a hub in memory whose calls fail, and with an embedded hub that mints.
 
 mod bench;
+mod certificates;
 mod hindered;
 mod interrupted;
 mod order;

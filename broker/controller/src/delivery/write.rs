@@ -14,9 +14,9 @@ use keyferry_hub::forbidden::ForbiddenCause;
 use keyferry_hub::ports::HubError;
 use keyferry_hub::targets::Readiness;
 use keyferry_issuer::advice;
-use keyferry_keys::bound_token::BoundToken;
 use keyferry_keys::jwt::MAX_KID_BYTES;
 
+use super::client_certificate::{Issuance, is_of_another_user};
 use super::probe::LastProbe;
 use super::remove::{Removal, earlier_token};
 use super::{Deliveries, Reconciliation};
@@ -25,7 +25,7 @@ use super::{Deliveries, Reconciliation};
 const LEAST_REST: Duration = Duration::from_secs(60);
 
 /// The route name in audit records.
-const ROUTE: &str = "delivery";
+pub(super) const ROUTE: &str = "delivery";
 
 /// The result of one delivery.
 pub(super) struct Written {
@@ -44,6 +44,8 @@ struct Progress {
     exposed: Option<Timestamp>,
     /// Whether the token in the object was signed by a key that was revoked.
     key_revoked: bool,
+    /// When to check again although nothing hinders the delivery.
+    again: Option<Duration>,
 }
 
 impl Progress {
@@ -71,11 +73,22 @@ impl Hindrance {
         }
     }
 
+    /// The same obstacle, which is checked again after this time.
+    pub(super) fn again_after(self, pause: impl Into<Option<Duration>>) -> Self {
+        Self {
+            retry_after: pause.into(),
+            ..self
+        }
+    }
+
     /// Whether the obstacle may pass without a change that Keyferry would notice.
     fn passes(&self) -> bool {
         !matches!(
             self.reason,
-            Reason::NotExpressible | Reason::TargetSuspended | Reason::IssuerCollision
+            Reason::CertificateDenied
+                | Reason::IssuerCollision
+                | Reason::NotExpressible
+                | Reason::TargetSuspended
         )
     }
 }
@@ -93,6 +106,7 @@ impl Deliveries {
             token: None,
             exposed: None,
             key_revoked: false,
+            again: None,
         };
         let outcome = self
             .write_one(round, delivery, pair, probe, &mut progress)
@@ -101,9 +115,10 @@ impl Deliveries {
             token,
             exposed,
             key_revoked,
+            again,
         } = progress;
         let (reason, message, retry, retry_after) = match outcome {
-            Ok(()) => (Reason::Ready, String::new(), false, None),
+            Ok(()) => (Reason::Ready, String::new(), false, again),
             Err(hindrance) => {
                 let stale = if key_revoked && token.is_some() {
                     "the key that signed the object's token was revoked; "
@@ -175,6 +190,7 @@ impl Deliveries {
         let usable = self.usable(round, target, delivery, probe);
         if let (Err(_), delivery::DeliveredObject::Ours(held)) = (&usable, &found)
             && (progress.key_revoked
+                || is_of_another_user(delivery, pair, held)
                 || held
                     .target()
                     .is_some_and(|earlier| earlier != target.name.as_str()))
@@ -190,7 +206,10 @@ impl Deliveries {
                 progress.token = None;
             }
         }
-        let ca_pem = usable?;
+        let mut ca_pem = usable?;
+        if delivery.holds_certificate() && ca_pem.is_none() {
+            ca_pem = Some(self.hub_authority(round).await?);
+        }
         let snapshot = Snapshot {
             access: round.access,
             owner,
@@ -200,13 +219,52 @@ impl Deliveries {
         };
         let planned = render(&snapshot, delivery, None)?;
         let now = self.parts.clock.now();
-        let held = match delivery::plan(
+        let step = delivery::plan(
             found,
             planned.form(),
-            delivery.holds_token(),
+            delivery.holds_credential(),
             progress.key_revoked,
             now.wall,
-        ) {
+        );
+        // The current pair stays in the object until the next one is issued, however long its
+        // approval takes; unless it is for another user.
+        let certificate = if delivery.holds_certificate() {
+            match &step {
+                Step::Keep(_) => self.certificates.finish(round.name, &delivery.name),
+                Step::Replace(held) if is_of_another_user(delivery, pair, held) => {
+                    if let Removal::Gone(_) = self
+                        .remove(&place, owner)
+                        .await
+                        .map_err(|error| refusal(&error))?
+                    {
+                        progress.token = None;
+                    }
+                    // The object that was read is gone, so the next run creates another.
+                    return Err(Hindrance::new(
+                        Reason::CertificatePending,
+                        "the certificate of another ServiceAccount was removed",
+                    )
+                    .again_after(Duration::from_secs(1)));
+                }
+                Step::Create | Step::Replace(_) | Step::Leave(_) => {}
+            }
+            match &step {
+                Step::Create => Some(self.certificate(round, delivery, pair, None).await?),
+                Step::Replace(held) => {
+                    let still_valid = held.expires_at().is_some_and(|end| now.wall < end);
+                    let current = still_valid.then_some(*held);
+                    Some(self.certificate(round, delivery, pair, current).await?)
+                }
+                Step::Keep(_) | Step::Leave(_) => None,
+            }
+        } else {
+            None
+        };
+        if let Some(Issuance::Waiting(again)) = certificate {
+            progress.again = Some(again);
+            return Ok(());
+        }
+        let held = match step {
             Step::Leave(why) => {
                 return Err(Hindrance::new(
                     Reason::ObjectNotOurs,
@@ -232,7 +290,13 @@ impl Deliveries {
         };
         self.check_neighbours(round, delivery, &place, target)
             .await?;
-        let (body, token) = if delivery.holds_token() {
+        let (body, token) = if let Some(Issuance::Issued(issued)) = &certificate {
+            let (body, token) = self
+                .with_certificate(round, delivery, &snapshot, issued)
+                .await?;
+            progress.exposed = progress.exposed.max(Some(token.expires_at));
+            (body, Some(token))
+        } else if delivery.holds_token() {
             let (body, token) = self.with_token(round, delivery, pair, &snapshot).await?;
             // Set whether or not the write succeeds: it may have succeeded although its answer was
             // lost.
@@ -262,6 +326,7 @@ impl Deliveries {
         }
         .map_err(|error| refusal(&error))?;
         progress.token = token;
+        self.certificates.finish(round.name, &delivery.name);
         tracing::info!(access = %round.name, object = %place, "an object was written");
         self.apply_profile(&snapshot, delivery, &place, &version)
             .await
@@ -295,13 +360,14 @@ impl Deliveries {
             Readiness::Ready(ca_pem) => ca_pem,
             Readiness::NotReady { reason, message } => return Err(Hindrance::new(reason, message)),
         };
-        if delivery.holds_token() {
+        if delivery.holds_credential() {
             self.parts
                 .admission_policy
                 .checked()
                 .map_err(|gap| Hindrance::new(Reason::AuthorUnchecked, gap.to_string()))?;
         }
         if round.access.probe == Probe::Require
+            && target.client_certificates.is_none()
             && let Some((reason, message)) = probe.hindrance()
         {
             return Err(Hindrance::new(reason, message));
@@ -355,8 +421,14 @@ impl Deliveries {
             .min(expires_at);
         // The token is issued only after its record is written, and only if the grant is still
         // allowed.
-        self.record(ROUTE, round, delivery, pair, Some((&grant, &token)))
-            .await?;
+        self.record(
+            ROUTE,
+            round,
+            delivery,
+            pair,
+            Some((&grant, TokenNote::of(&token))),
+        )
+        .await?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
             .map_err(advised)?;
         let key_id = token.kid();
@@ -407,7 +479,7 @@ impl Deliveries {
         round: &Reconciliation<'_>,
         delivery: &Delivery,
         pair: &Pair,
-        token: Option<(&Grant, &BoundToken)>,
+        issued: Option<(&Grant, TokenNote)>,
     ) -> Result<(), Hindrance> {
         let mut record = AuditRecord {
             request_id: self.parts.random.request_id(),
@@ -420,10 +492,10 @@ impl Deliveries {
             delivery.delivery_type.as_str(),
             delivery.name
         ));
-        match token {
-            Some((grant, token)) => {
+        match issued {
+            Some((grant, note)) => {
                 record.grant = Some(grant.clone());
-                record.token = Some(TokenNote::of(token));
+                record.token = Some(note);
             }
             None => {
                 record.access = Some(round.name.clone());

@@ -66,7 +66,7 @@ pub(super) fn find<'a>(
     let rule = target
         .allow
         .iter()
-        .position(|rule| allows(rule, access, &labels, delivery))?;
+        .position(|rule| allows(rule, access, target, &labels, delivery))?;
     let via = match requester {
         Requester::Operator => Via::Itself,
         Requester::Delivery(_) => Via::Author,
@@ -170,8 +170,12 @@ impl AllowedRequest<'_> {
 }
 
 /// The lifetime of a token for a delivery. A token in an object must outlive outages of its
-/// consumer: half a day, unless the access or the target sets less.
+/// consumer: half a day, unless the access or the target sets less. A certificate has a limit of
+/// its own.
 fn delivery_lifetime(delivery: &Delivery, target: &TargetCluster) -> Duration {
+    if let Some(rules) = &target.client_certificates {
+        return rules.max_lifetime;
+    }
     match delivery.holds_token() {
         true => delivery
             .lifetime
@@ -184,6 +188,7 @@ fn delivery_lifetime(delivery: &Delivery, target: &TargetCluster) -> Duration {
 fn allows(
     rule: &AllowRule,
     access: &TargetAccess,
+    target: &TargetCluster,
     labels: &BTreeMap<String, String>,
     delivery: DeliveryType,
 ) -> bool {
@@ -192,7 +197,11 @@ fn allows(
         NamespaceRule::Named(names) => names.contains(namespace),
         NamespaceRule::Selected(selector) => !is_system(namespace) && selector.matches(labels),
     };
+    // A certificate of the hub fits no other cluster, and no token may fit the hub.
+    let fits_target =
+        (delivery == DeliveryType::ClientCertificateSecret) == target.client_certificates.is_some();
     by_namespace
+        && fits_target
         && rule.service_accounts.contains(&access.service_account)
         && rule.deliveries.contains(&delivery)
 }

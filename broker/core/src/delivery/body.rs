@@ -9,7 +9,7 @@ use zeroize::Zeroize;
 use super::form::Form;
 use super::ownership::{DIGEST, EXPIRES_AT, KEY_ID, OwnedObject, RENEW_AT, TARGET, TOKEN_ID};
 use super::place::ObjectPlace;
-use super::{Bearer, Snapshot};
+use super::{CredentialNote, Snapshot, client_certificate};
 
 /// An object ready to be sent. It may contain a token, so it cannot be printed, and its secret data
 /// is wiped on drop.
@@ -87,6 +87,10 @@ impl ObjectBody {
                 *data = json!({});
             }
         }
+        // The apiserver refuses a Secret of this type without the two.
+        if value["type"] == client_certificate::TYPE {
+            value["data"] = json!({ "tls.crt": "", "tls.key": "" });
+        }
         Self {
             value,
             form: Form::default(),
@@ -154,7 +158,7 @@ pub(super) fn dress(
     place: &ObjectPlace,
     snapshot: &Snapshot<'_>,
     delivery: &Delivery,
-    bearer: Option<&Bearer<'_>>,
+    note: Option<&CredentialNote<'_>>,
 ) -> ObjectBody {
     let access = snapshot.access.name.name.as_str();
     let mut labels = object.get("labels").cloned().unwrap_or_else(|| json!({}));
@@ -176,11 +180,13 @@ pub(super) fn dress(
     });
     let form = Form::of(&object, delivery, snapshot);
     let mut annotations = json!({ TARGET: snapshot.target.name.as_str() });
-    if let Some(bearer) = bearer {
-        annotations[EXPIRES_AT] = json!(bearer.expires_at.to_string());
-        annotations[RENEW_AT] = json!(bearer.renew_at.to_string());
-        annotations[TOKEN_ID] = json!(bearer.token_id);
-        annotations[KEY_ID] = json!(bearer.key_id);
+    if let Some(note) = note {
+        annotations[EXPIRES_AT] = json!(note.expires_at.to_string());
+        annotations[RENEW_AT] = json!(note.renew_at.to_string());
+        annotations[TOKEN_ID] = json!(note.id);
+        if let Some(key_id) = note.key_id {
+            annotations[KEY_ID] = json!(key_id);
+        }
     }
     object["metadata"]["annotations"] = annotations;
     object["metadata"]["annotations"][DIGEST] = json!(form.digest_with(&object));

@@ -60,8 +60,8 @@ impl Field {
     pub fn is_carried_by(self, delivery: DeliveryType) -> bool {
         match delivery {
             // Flux mints its own tokens, keeps only host and port of the address, and has no other
-            // fields.
-            DeliveryType::FluxConfigMap => false,
+            // fields. The Secret of a client certificate has no address at all.
+            DeliveryType::ClientCertificateSecret | DeliveryType::FluxConfigMap => false,
             // The library that its consumers use drops the server name.
             DeliveryType::ClusterProfile => self != Self::TlsServerName,
             DeliveryType::ArgoCDSecret

@@ -27,8 +27,12 @@ impl Form {
             "audience": target.audience.as_str(), "account": snapshot.access.service_account.as_str(),
             "accountUid": snapshot.account_uid.as_str(), "shape": delivery.delivery_type.as_str(), "project": delivery.argo_cd.as_ref().map(|argo_cd| &argo_cd.project),
         });
-        if !delivery.holds_token() {
+        if !delivery.holds_credential() {
             inputs["data"] = object["data"].clone();
+        }
+        // Absent for other types, whose digests would change with it.
+        if let Some(rules) = &target.client_certificates {
+            inputs["lifetime"] = json!(rules.max_lifetime.as_secs());
         }
         let labels = object
             .pointer("/metadata/labels")

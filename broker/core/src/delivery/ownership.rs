@@ -1,7 +1,10 @@
 //! Decides who owns an object. Labels prove nothing: a user who can write one label can write any.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use keyferry_api::service_account::Uid;
+use keyferry_keys::client_certificate;
 use serde_json::Value;
 
 use super::delivered_token::{self, DeliveredTokens};
@@ -60,6 +63,12 @@ impl<'a> OwnedObject<'a> {
     /// When it is due for renewal, according to its annotation.
     pub fn renew_at(&self) -> Option<Timestamp> {
         self.annotation(RENEW_AT)?.parse().ok()
+    }
+
+    /// The user of its client certificate; `None` if it has none that can be read.
+    pub fn certificate_user(&self) -> Option<String> {
+        let encoded = self.object.get("data")?.get("tls.crt")?.as_str()?;
+        client_certificate::common_name_of(&STANDARD.decode(encoded).ok()?)
     }
 
     /// The TargetCluster that it gives access to, according to its annotation.

@@ -21,6 +21,7 @@ impl ObjectKind {
     pub fn of(delivery_type: DeliveryType) -> Option<Self> {
         match delivery_type {
             DeliveryType::ArgoCDSecret
+            | DeliveryType::ClientCertificateSecret
             | DeliveryType::ClusterAPISecret
             | DeliveryType::KubeConfigSecret => Some(Self::Secret),
             DeliveryType::ClusterProfile => Some(Self::ClusterProfile),

@@ -19,13 +19,13 @@ pub enum Step<'a> {
 
 /// Decides on an object that is wanted in `form`.
 ///
-/// An object with a token is written again when its renewal is due, or when the key that signed the
+/// An object with a credential is written again when its renewal is due, or when the key that signed the
 /// token was revoked (`key_revoked`). The target refuses a token of a revoked key, or must not keep
 /// it.
 pub fn plan<'a>(
     found: DeliveredObject<'a>,
     form: &Form,
-    holds_token: bool,
+    holds_credential: bool,
     key_revoked: bool,
     now: Timestamp,
 ) -> Step<'a> {
@@ -39,7 +39,7 @@ pub fn plan<'a>(
     let in_time = held
         .renew_at()
         .is_some_and(|renew_at| now < renew_at && held.expires_at().is_some_and(|end| now < end));
-    let fresh = !holds_token || (in_time && !key_revoked);
+    let fresh = !holds_credential || (in_time && !key_revoked);
     if as_rendered && fresh {
         Step::Keep(held)
     } else {

@@ -122,6 +122,7 @@ fn object_name(
             format!("{}-kubeconfig", names.access)
         }
         DeliveryType::ArgoCDSecret => format!("cluster-{}", names.access),
+        DeliveryType::ClientCertificateSecret => format!("{}-client-tls", names.access),
         DeliveryType::ClusterProfile => names.target.to_string(),
         DeliveryType::Exec | DeliveryType::FluxConfigMap | DeliveryType::HTTP => {
             names.access.to_string()
@@ -208,6 +209,7 @@ fn token_lifetime(
 fn kind(delivery_type: DeliveryType) -> &'static str {
     match delivery_type {
         DeliveryType::ArgoCDSecret
+        | DeliveryType::ClientCertificateSecret
         | DeliveryType::ClusterAPISecret
         | DeliveryType::KubeConfigSecret => "Secret",
         DeliveryType::ClusterProfile => "ClusterProfile",

@@ -18,9 +18,11 @@ use keyferry_hub::ports::{
 };
 use keyferry_hub::random::SystemRandomness;
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
+use keyferry_issuer::client_key::{ClientKeys, SystemClientKeys};
 use keyferry_issuer::testing::{CONFIGURATION, FakeObjects, SmallWorld, activation_delay};
+use keyferry_keys::client_certificate::ClientKey;
 use parking_lot::Mutex;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use crate::delivery::{Deliveries, DeliveryParts, Next};
@@ -37,6 +39,7 @@ pub(super) struct Bench {
     pub(super) objects: Arc<FakeObjects>,
     pub(super) audit: Arc<FakeAudit>,
     pub(super) probe: Arc<FakeProbe>,
+    pub(super) keys: Arc<KnownKeys>,
     pub(super) policy: Arc<PolicyWriter>,
     pub(super) admission_policy: AdmissionPolicyWriter,
     pub(super) leadership: Arc<LeadershipWriter>,
@@ -55,6 +58,7 @@ impl Bench {
             objects: Arc::default(),
             audit: Arc::default(),
             probe: Arc::default(),
+            keys: Arc::default(),
             policy: Arc::new(PolicyWriter::new(config::Policy::default())),
             admission_policy: AdmissionPolicyWriter::author(),
             leadership: Arc::default(),
@@ -190,6 +194,7 @@ impl Bench {
             probe: Arc::<FakeProbe>::clone(&self.probe) as Arc<dyn TargetProbe>,
             audit: Arc::<FakeAudit>::clone(&self.audit) as Arc<dyn AuditSink>,
             clock: Arc::<keyferry_issuer::testing::FakeClock>::clone(&self.world.clock),
+            client_keys: Arc::<KnownKeys>::clone(&self.keys),
             random: Arc::new(SystemRandomness::default()),
             metrics: Metrics::default(),
             leadership: self.leadership.reader(),
@@ -251,6 +256,25 @@ impl Bench {
     /// Returns the latest expiry of all tokens that an object ever contained.
     pub(super) fn last_end(&self) -> Option<jiff::Timestamp> {
         self.objects.every_version().iter().filter_map(expiry).max()
+    }
+}
+
+/// Makes keys, and lets the test sign certificates for them.
+#[derive(Default)]
+pub(super) struct KnownKeys(Mutex<Vec<String>>);
+
+impl KnownKeys {
+    /// The PEM of every key so far, the oldest first.
+    pub(super) fn made(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}
+
+impl ClientKeys for KnownKeys {
+    fn generate(&self) -> Option<ClientKey> {
+        let key = SystemClientKeys.generate()?;
+        self.0.lock().push(key.to_pem().expose_secret().to_owned());
+        Some(key)
     }
 }
 

@@ -27,6 +27,7 @@ use keyferry_hub::object_store::{Faults, ObjectStore};
 use keyferry_hub::objects::KubeObjects;
 use keyferry_hub::ports::{AuditSink, HubObjects, TargetProbe};
 use keyferry_hub::random::{Random, SystemRandomness};
+use keyferry_issuer::client_key::SystemClientKeys;
 use keyferry_issuer::mint::Mint;
 
 use super::Shared;
@@ -124,6 +125,7 @@ impl Shared {
             probe: Arc::clone(&probe),
             audit,
             clock: clock(),
+            client_keys: Arc::new(SystemClientKeys),
             random: Arc::clone(&random),
             metrics: self.metrics.clone(),
             leadership: self.leadership.clone(),

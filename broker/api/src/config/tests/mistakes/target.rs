@@ -301,3 +301,26 @@ fn of_a_target_as_a_whole() {
         ),
     ]);
 }
+
+#[test]
+fn of_a_target_that_is_the_hub() {
+    let after_audience = |fields: &str| {
+        let text = edited(AUDIENCE, &format!("{AUDIENCE}\n  {fields}"));
+        format!("{:?}", mistakes_of(&text))
+    };
+    let tokens = after_audience("hub: true");
+    assert!(
+        tokens.contains("allows tokens for the hub's own apiserver"),
+        "{tokens}"
+    );
+    let elsewhere = after_audience("clientCertificates: {}");
+    assert!(elsewhere.contains("is not the hub"), "{elsewhere}");
+    for rules in [
+        "{ approval: Always }",
+        "{ maxLifetime: 9m }",
+        "{ maxLifetime: 25h }",
+    ] {
+        let text = after_audience(&format!("hub: true\n  clientCertificates: {rules}"));
+        assert!(text.contains("spec.clientCertificates."), "{rules}: {text}");
+    }
+}

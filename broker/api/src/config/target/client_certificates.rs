@@ -1,0 +1,76 @@
+//! The fields of a target that is the hub's own apiserver: `hub` and `clientCertificates`.
+
+use super::super::access::{DeliveryType, choice};
+use super::super::allow::AllowRule;
+use super::super::check::Check;
+use super::super::span;
+use super::super::target_spec::ClientCertificatesSpec;
+use super::{CertificateApproval, ClientCertificates};
+use crate::lifetime;
+
+/// Reads `hub` and `clientCertificates`; `None` for a target that is another cluster.
+pub(super) fn read(
+    hub: bool,
+    spec: Option<ClientCertificatesSpec>,
+    check: &mut Check<'_>,
+) -> Option<ClientCertificates> {
+    if !hub {
+        if spec.is_some() {
+            check.wrong(
+                "spec.clientCertificates",
+                "is set on a target that is not the hub: Keyferry requests certificates for the \
+                 hub's own apiserver only",
+                "remove clientCertificates, or create the target with hub: true",
+            );
+        }
+        return None;
+    }
+    let ClientCertificatesSpec {
+        approval,
+        max_lifetime,
+    } = spec.unwrap_or_default();
+    let approval = choice(
+        approval.as_deref(),
+        "spec.clientCertificates.approval",
+        CertificateApproval::ALL,
+        check,
+    );
+    let max_lifetime = match max_lifetime {
+        None => lifetime::MAX,
+        Some(text) => {
+            let read = span::parse(&text).and_then(|one| lifetime::check(one).map(|()| one));
+            check.take(
+                "spec.clientCertificates.maxLifetime",
+                read.map_err(|problem| format!("{text:?} {problem}")),
+                "write a duration from 10m to 24h",
+            )?
+        }
+    };
+    Some(ClientCertificates {
+        approval,
+        max_lifetime,
+    })
+}
+
+/// Refuses rules that can never grant anything. The hub's apiserver must not accept a target's
+/// audience, so no token fits it; and a certificate of the hub fits no other cluster.
+pub(super) fn check_allowed(hub: bool, allow: &[AllowRule], check: &mut Check<'_>) {
+    for (index, rule) in allow.iter().enumerate() {
+        let path = format!("spec.allow[{index}].deliveries");
+        let is_certificate = |one: &DeliveryType| *one == DeliveryType::ClientCertificateSecret;
+        if hub && !rule.deliveries.iter().all(is_certificate) {
+            check.wrong(
+                &path,
+                "allows tokens for the hub's own apiserver, which must not accept them",
+                "write deliveries: [ClientCertificateSecret]",
+            );
+        }
+        if !hub && rule.deliveries.iter().any(is_certificate) {
+            check.wrong(
+                &path,
+                "allows ClientCertificateSecret for a target that is not the hub",
+                "remove ClientCertificateSecret, or create the target with hub: true",
+            );
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `keyferry approve-certificates`: approves Keyferry's requests for client certificates, under an
+//! account of its own.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use keyferry_api::config::Overrides;
+use keyferry_client::certificate_approver::{CertificateApprover, Decision, INTERVAL};
+use keyferry_hub::client::HubClient;
+use keyferry_hub::clock::SystemClock;
+use keyferry_hub::config_file;
+
+use super::command_error::CommandError;
+use super::{HubArgs, ui};
+
+#[derive(Args)]
+pub(super) struct ApproveCertificatesArgs {
+    /// Keyferry's configuration file: for its namespace and its rules.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// The user name of the Keyferry whose requests are decided; all others are left alone.
+    #[arg(
+        long,
+        value_name = "USER",
+        default_value = "system:serviceaccount:keyferry-system:keyferry"
+    )]
+    requester: String,
+    /// Do it once, and exit.
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+pub(super) async fn run(args: ApproveCertificatesArgs) -> ExitCode {
+    match decide(&args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ui::command_failed(&error),
+    }
+}
+
+async fn decide(args: &ApproveCertificatesArgs) -> Result<(), CommandError> {
+    let failed = |problem: String| CommandError::with_fix(problem, "correct it and start again");
+    let configuration = config_file::read(&args.config, Overrides::default())
+        .map_err(|error| failed(error.to_string()))?;
+    // The Pod's own account, as for serve: a person approves with kubectl.
+    let config = args.hub.named().config().await;
+    let client = config
+        .and_then(HubClient::new)
+        .map_err(|error| failed(error.to_string()))?;
+    let clock = Arc::new(SystemClock::start());
+    let requester = args.requester.clone();
+    let mut approver = CertificateApprover::new(client, configuration.server, requester, clock);
+    loop {
+        match approver.look().await {
+            Ok(decisions) => decisions.iter().for_each(print),
+            Err(error) if args.once => {
+                return Err(failed(format!(
+                    "listing the hub's certificate requests: {error}"
+                )));
+            }
+            Err(error) => ui::note(&format!("listing the hub's certificate requests: {error}")),
+        }
+        if args.once {
+            return Ok(());
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+fn print(decision: &Decision) {
+    let name = &decision.name;
+    match &decision.left {
+        None => ui::note(&format!("CertificateSigningRequest {name} was approved")),
+        Some(why) => ui::note(&format!(
+            "CertificateSigningRequest {name} is left to a user: {why}"
+        )),
+    }
+}

@@ -1,0 +1,204 @@
+//! Approves requests for client certificates under an account of its own: `keyferry
+//! approve-certificates`. It decides by what it reads from the hub itself, one request at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_api::config::{
+    Policy, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget,
+};
+use keyferry_api::name::Namespace;
+use keyferry_api::service_account::{ServiceAccount, Uid};
+use keyferry_core::authorise::HubView;
+use keyferry_core::client_certificate::{COLLECTION, RequestSubject, SIGNER, approve};
+use keyferry_hub::client::HubClient;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::ports::HubError;
+use serde_json::{Value, json};
+
+/// How often the hub's requests are listed.
+pub const INTERVAL: Duration = Duration::from_secs(2);
+/// The most names of requests that were left to a user, of which each is reported once.
+const MOST_REPORTED: usize = 4096;
+
+/// What became of one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The name of the CertificateSigningRequest.
+    pub name: String,
+    /// Why it is left to a user; `None` if it was approved.
+    pub left: Option<String>,
+}
+
+/// Approves the requests of one Keyferry.
+pub struct CertificateApprover {
+    client: HubClient,
+    server: ServerConfiguration,
+    requester: String,
+    clock: Arc<dyn Clock>,
+    reported: BTreeSet<String>,
+}
+
+/// The live objects that one decision needs.
+#[derive(Default)]
+struct LiveView {
+    account: Option<(ServiceAccount, Uid)>,
+    labels: Option<(Namespace, Arc<BTreeMap<String, String>>)>,
+}
+
+impl HubView for LiveView {
+    fn service_account(&self, account: &ServiceAccount) -> Option<Uid> {
+        let (known, uid) = self.account.as_ref()?;
+        (known == account).then(|| uid.clone())
+    }
+
+    fn namespace_labels(&self, namespace: &Namespace) -> Option<Arc<BTreeMap<String, String>>> {
+        let (known, labels) = self.labels.as_ref()?;
+        (known == namespace).then(|| Arc::clone(labels))
+    }
+}
+
+impl CertificateApprover {
+    /// Creates an approver of what `requester`, a user name of the hub, asks for. `server` is
+    /// Keyferry's own configuration.
+    pub fn new(
+        client: HubClient,
+        server: ServerConfiguration,
+        requester: String,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            client,
+            server,
+            requester,
+            clock,
+            reported: BTreeSet::new(),
+        }
+    }
+
+    /// Decides on every request that waits. Returns each decision once.
+    ///
+    /// # Errors
+    /// [`HubError`] if the requests cannot be listed; a request that cannot be decided stays.
+    pub async fn look(&mut self) -> Result<Vec<Decision>, HubError> {
+        let path = format!(
+            "{COLLECTION}?fieldSelector=spec.signerName%3D{}",
+            encoded(SIGNER)
+        );
+        let list: Value = self
+            .client
+            .get_object(&path, "CertificateSigningRequests")
+            .await?;
+        let mut decisions = Vec::new();
+        for object in list["items"].as_array().into_iter().flatten() {
+            let Some(subject) = RequestSubject::of(object, &self.requester) else {
+                continue;
+            };
+            let name = object["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            let left = self.decide(object, &subject).await.err();
+            if left.is_some() && !self.reported.insert(name.clone()) {
+                continue;
+            }
+            if self.reported.len() > MOST_REPORTED {
+                self.reported.clear();
+            }
+            decisions.push(Decision { name, left });
+        }
+        Ok(decisions)
+    }
+
+    async fn decide(&self, object: &Value, subject: &RequestSubject) -> Result<(), String> {
+        let failed = |error: HubError| error.to_string();
+        let (policy, live) = self.facts(subject).await.map_err(failed)?;
+        approve(object, subject, &policy, &live).map_err(|refusal| refusal.to_string())?;
+        self.write(object).await.map_err(failed)
+    }
+
+    /// Reads the policy for one access, and the live objects that it depends on.
+    async fn facts(&self, subject: &RequestSubject) -> Result<(Policy, LiveView), HubError> {
+        let (namespace, name) = (&subject.access.namespace, &subject.access.name);
+        let keyferry = "/apis/keyferry.dev/v1alpha1";
+        let mut objects = StoredObjects::default();
+        let path = format!("{keyferry}/namespaces/{namespace}/targetaccesses/{name}");
+        let Some((name, access)) = self
+            .read(&path)
+            .await?
+            .as_ref()
+            .and_then(StoredAccess::read)
+        else {
+            return Ok(Default::default());
+        };
+        let Some(read) = access.meant().cloned() else {
+            return Ok(Default::default());
+        };
+        objects.accesses.insert(name, access);
+        let path = format!("{keyferry}/targetclusters/{}", read.target);
+        if let Some((name, target)) = self
+            .read(&path)
+            .await?
+            .and_then(|object| StoredTarget::read(&object, &self.server))
+        {
+            objects.targets.insert(name, target);
+        }
+        let account = ServiceAccount {
+            namespace: namespace.clone(),
+            name: read.service_account,
+        };
+        let path = format!(
+            "/api/v1/namespaces/{namespace}/serviceaccounts/{}",
+            account.name
+        );
+        let uid = self
+            .read(&path)
+            .await?
+            .and_then(|object| Uid::new(object["metadata"]["uid"].as_str()?).ok());
+        let labels = self
+            .read(&format!("/api/v1/namespaces/{namespace}"))
+            .await?;
+        let labels = labels.map(|object| {
+            let labels = object["metadata"]["labels"].as_object().cloned();
+            let text = |(key, value): (String, Value)| Some((key, value.as_str()?.to_owned()));
+            Arc::new(labels.into_iter().flatten().filter_map(text).collect())
+        });
+        let live = LiveView {
+            account: uid.map(|uid| (account, uid)),
+            labels: labels.map(|labels| (namespace.clone(), labels)),
+        };
+        let assembled = objects.assemble(&self.server.cluster_resource_namespace);
+        Ok((assembled.policy, live))
+    }
+
+    /// Reads an object; `None` if there is none, or if it is being deleted.
+    async fn read(&self, path: &str) -> Result<Option<Value>, HubError> {
+        match self.client.get_object::<Value>(path, "object").await {
+            Ok(object) if object["metadata"]["deletionTimestamp"].is_null() => Ok(Some(object)),
+            Ok(_) | Err(HubError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Approves exactly the object that was read: it carries its UID and resourceVersion.
+    async fn write(&self, object: &Value) -> Result<(), HubError> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let mut approved = object.clone();
+        approved["apiVersion"] = json!("certificates.k8s.io/v1");
+        approved["kind"] = json!("CertificateSigningRequest");
+        approved["status"] = json!({ "conditions": [{
+            "type": "Approved", "status": "True", "reason": "KeyferryPolicy",
+            "message": "keyferry approve-certificates: a TargetCluster grants it",
+            "lastUpdateTime": keyferry_api::condition::seconds(self.clock.now().wall),
+        }] });
+        let path = format!("{COLLECTION}/{name}/approval");
+        let _: Value = self.client.replace(&path, &approved, "approval").await?;
+        Ok(())
+    }
+}
+
+/// Encodes a signer's name for a query.
+fn encoded(text: &str) -> String {
+    text.replace('/', "%2F")
+}

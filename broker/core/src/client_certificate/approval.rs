@@ -1,0 +1,139 @@
+//! Decides whether a request may be approved without a user. The approver trusts the requester in
+//! nothing that it can read itself: policy, and the live objects of the hub.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use keyferry_api::config::{CertificateApproval, DeliveryType, Policy};
+use keyferry_api::lifetime;
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_keys::client_certificate::{NotPlain, SeenRequest};
+use serde_json::Value;
+
+use super::{ACCESS, DELIVERY, SIGNER, USAGES, user_of};
+use crate::authorise::{self, HubView};
+
+/// The delivery that a request names. It is only a claim until [`approve`] has compared it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestSubject {
+    /// The access.
+    pub access: AccessName,
+    /// The name of the delivery in its list.
+    pub delivery: ObjectName,
+}
+
+impl RequestSubject {
+    /// Reads it from a CertificateSigningRequest that `requester` created for the signer and that
+    /// is not decided yet; `None` for all others, which are not the approver's to decide.
+    pub fn of(object: &Value, requester: &str) -> Option<Self> {
+        if object["spec"]["signerName"] != SIGNER || object["spec"]["username"] != requester {
+            return None;
+        }
+        let decided = object
+            .pointer("/status/conditions")
+            .and_then(Value::as_array)
+            .is_some_and(|conditions| !conditions.is_empty());
+        if decided {
+            return None;
+        }
+        let annotations = object.pointer("/metadata/annotations")?;
+        Some(Self {
+            access: AccessName::parse(annotations[ACCESS].as_str()?).ok()?,
+            delivery: ObjectName::new(annotations[DELIVERY].as_str()?).ok()?,
+        })
+    }
+}
+
+/// Why a request stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotApproved {
+    /// Policy does not grant the delivery, or does not grant it now.
+    #[error("policy does not grant this delivery to the access")]
+    NotGranted,
+    /// The target or the access is suspended.
+    #[error("the TargetCluster or the TargetAccess is suspended")]
+    Suspended,
+    /// The target's certificates are approved by a user.
+    #[error("the TargetCluster has clientCertificates.approval: Manual")]
+    Manual,
+    /// The request is not as Keyferry makes them.
+    #[error("{0}")]
+    NotPlain(#[from] NotPlain),
+    /// It is for another user.
+    #[error("it is for another user than {0}")]
+    OtherUser(String),
+    /// Its usages are not exactly the two.
+    #[error("its usages are not exactly client auth and digital signature")]
+    Usages,
+    /// Its lifetime is missing, too short or longer than the target allows.
+    #[error("its expirationSeconds is not between 600 and {0}")]
+    Lifetime(u64),
+}
+
+/// Decides on a request for the delivery that it names.
+///
+/// # Errors
+/// [`NotApproved`] says why a user has to decide.
+pub fn approve(
+    object: &Value,
+    subject: &RequestSubject,
+    policy: &Policy,
+    hub: &dyn HubView,
+) -> Result<(), NotApproved> {
+    let pair = authorise::delivery_pair(policy, hub, &subject.access, &subject.delivery)
+        .map_err(|_| NotApproved::NotGranted)?;
+    let (target, access) = (
+        policy.targets.get(pair.target()),
+        policy.accesses.get(&subject.access),
+    );
+    let (Some(target), Some(access)) = (target, access) else {
+        return Err(NotApproved::NotGranted);
+    };
+    let named = access.delivery(&subject.delivery);
+    if named.is_none_or(|named| named.delivery_type != DeliveryType::ClientCertificateSecret) {
+        return Err(NotApproved::NotGranted);
+    }
+    let rules = target.client_certificates.ok_or(NotApproved::NotGranted)?;
+    if target.suspend || access.suspend {
+        return Err(NotApproved::Suspended);
+    }
+    if rules.approval != CertificateApproval::Automatic {
+        return Err(NotApproved::Manual);
+    }
+    let spec = &object["spec"];
+    let pem = spec["request"]
+        .as_str()
+        .and_then(|text| STANDARD.decode(text).ok());
+    let request = SeenRequest::read(&pem.unwrap_or_default())?;
+    let user = user_of(&pair.service_account().account);
+    if request.common_name() != user {
+        return Err(NotApproved::OtherUser(user));
+    }
+    check_usages(&spec["usages"])?;
+    check_lifetime(&spec["expirationSeconds"], rules.max_lifetime)
+}
+
+fn check_usages(usages: &Value) -> Result<(), NotApproved> {
+    let mut listed: Vec<&str> = usages
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|usage| usage.as_str().unwrap_or_default())
+        .collect();
+    listed.sort_unstable();
+    if listed == USAGES {
+        Ok(())
+    } else {
+        Err(NotApproved::Usages)
+    }
+}
+
+fn check_lifetime(seconds: &Value, max: Duration) -> Result<(), NotApproved> {
+    let within = |seconds: u64| (lifetime::MIN.as_secs()..=max.as_secs()).contains(&seconds);
+    if seconds.as_u64().is_some_and(within) {
+        Ok(())
+    } else {
+        Err(NotApproved::Lifetime(max.as_secs()))
+    }
+}

@@ -1,0 +1,238 @@
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use keyferry_api::config::{self, Policy};
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_keys::client_certificate::{CertificateRequest, ClientKey, NotPlain};
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::{NotApproved, RequestProgress, RequestSubject, approve, object, progress};
+use crate::authorise::tests::{Hub, hub};
+
+const KEYFERRY: &str = "system:serviceaccount:keyferry-system:keyferry";
+const USER: &str = "keyferry:tenant-a:reconciler";
+
+fn request(user: &str, seconds: u64) -> CertificateRequest {
+    let der = Zeroizing::new(KeyPair::generate().unwrap().serialize_der());
+    let lifetime = Duration::from_secs(seconds);
+    CertificateRequest::sign(&ClientKey::from_pkcs8(der), user, lifetime).unwrap()
+}
+
+fn access() -> AccessName {
+    AccessName::parse("tenant-a/apps").unwrap()
+}
+
+/// A request as the apiserver stores it.
+fn stored(request: &CertificateRequest) -> Value {
+    let mut object = object(request, &access(), &ObjectName::new("tls").unwrap());
+    object["spec"]["username"] = json!(KEYFERRY);
+    object
+}
+
+#[test]
+fn a_requests_progress_is_read() {
+    let request = request(USER, 3600);
+    let with = |status: Value| {
+        let mut object = stored(&request);
+        object["status"] = status;
+        progress(&object, &request)
+    };
+    let one = |kind: &str| json!([{ "type": kind, "reason": "R", "message": "m\u{7}" }]);
+    assert_eq!(with(json!({})), RequestProgress::Pending);
+    assert_eq!(
+        with(json!({ "conditions": one("Approved") })),
+        RequestProgress::Approved
+    );
+    let RequestProgress::Denied(text) = with(json!({ "conditions": one("Denied") })) else {
+        panic!("denied");
+    };
+    assert!(
+        text.starts_with("R: m") && !text.contains('\u{7}'),
+        "{text}"
+    );
+    let failed = json!({ "conditions": one("Failed"), "certificate": "eA==" });
+    assert!(matches!(with(failed), RequestProgress::Failed(_)));
+    let issued = json!({ "conditions": one("Approved"), "certificate": STANDARD.encode("x") });
+    assert_eq!(with(issued), RequestProgress::Issued(b"x".to_vec()));
+    let unreadable = json!({ "certificate": "%" });
+    assert_eq!(with(unreadable), RequestProgress::Issued(Vec::new()));
+    assert_eq!(
+        progress(&stored(&self::request(USER, 3600)), &request),
+        RequestProgress::Foreign
+    );
+}
+
+/// Policy with one access to the hub, after a change of the target's and the access's spec.
+fn policy(target: &str, access: &str) -> Policy {
+    let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: \
+                CustomResources\nhubName: hub\npublicURL: https://keyferry.example.com\ndiscovery: \
+                {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n";
+    let server = config::read(text).unwrap().server;
+    let metadata = |name: &str| json!({ "name": name, "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" });
+    let mut spec = json!({
+        "address": "https://hub.example.com", "audience": "unused", "hub": true,
+        "clientCertificates": { "approval": "Automatic", "maxLifetime": "1h" },
+        "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"], "deliveries": ["ClientCertificateSecret"] }],
+    });
+    merge(&mut spec, target);
+    let target = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": metadata("hub"), "spec": spec });
+    let mut spec = json!({
+        "targetClusterRef": { "name": "hub" }, "serviceAccountName": "reconciler",
+        "deliveries": [{ "name": "tls", "type": "ClientCertificateSecret" }],
+    });
+    merge(&mut spec, access);
+    let mut access = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": metadata("apps"), "spec": spec });
+    access["metadata"]["namespace"] = json!("tenant-a");
+    let mut objects = config::StoredObjects::default();
+    let (name, target) = config::StoredTarget::read(&target, &server).unwrap();
+    objects.targets.insert(name, target);
+    let (name, access) = config::StoredAccess::read(&access).unwrap();
+    objects.accesses.insert(name, access);
+    objects.assemble(&server.cluster_resource_namespace).policy
+}
+
+fn merge(spec: &mut Value, further: &str) {
+    let further: Value = serde_json::from_str(further).unwrap();
+    for (field, value) in further.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+}
+
+fn decide(object: &Value, policy: &Policy) -> Result<(), NotApproved> {
+    let subject = RequestSubject::of(object, KEYFERRY).unwrap();
+    let hub: Hub = hub();
+    approve(object, &subject, policy, &hub)
+}
+
+#[test]
+fn keyferrys_own_request_is_approved() {
+    assert_eq!(
+        decide(&stored(&request(USER, 3600)), &policy("{}", "{}")),
+        Ok(())
+    );
+}
+
+#[test]
+fn a_request_that_policy_does_not_grant_is_left_to_a_user() {
+    use NotApproved as E;
+    let other_account = r#"{ "serviceAccountName": "notifier" }"#;
+    let suspended = r#"{ "suspend": true }"#;
+    let manual = r#"{ "clientCertificates": { "approval": "Manual", "maxLifetime": "1h" } }"#;
+    let by_default = r#"{ "clientCertificates": {} }"#;
+    let no_rule = r#"{ "allow": [] }"#;
+    let not_hub = r#"{ "hub": false, "clientCertificates": null }"#;
+    let tokens = r#"{ "deliveries": [{ "name": "tls", "type": "KubeConfigSecret" }] }"#;
+    let unnamed = r#"{ "deliveries": [{ "name": "x", "type": "ClientCertificateSecret" }] }"#;
+    let cases = [
+        ("{}", other_account, E::NotGranted),
+        ("{}", tokens, E::NotGranted),
+        ("{}", unnamed, E::NotGranted),
+        (no_rule, "{}", E::NotGranted),
+        (not_hub, "{}", E::NotGranted),
+        (suspended, "{}", E::Suspended),
+        ("{}", suspended, E::Suspended),
+        (manual, "{}", E::Manual),
+        (by_default, "{}", E::Manual),
+    ];
+    for (target, access, wanted) in cases {
+        let decision = decide(&stored(&request(USER, 3600)), &policy(target, access));
+        assert_eq!(decision, Err(wanted), "{target} {access}");
+    }
+}
+
+#[test]
+fn a_request_for_more_is_left_to_a_user() {
+    use NotApproved as E;
+    let policy = policy("{}", "{}");
+    let other = |user: &str| decide(&stored(&request(user, 3600)), &policy);
+    for user in [
+        "keyferry:tenant-b:reconciler",
+        "system:admin",
+        "keyferry:tenant-a:reconciler ",
+    ] {
+        assert_eq!(other(user), Err(E::OtherUser(USER.to_owned())), "{user}");
+    }
+    let edited = |path: &str, value: Value| {
+        let mut object = stored(&request(USER, 3600));
+        *object.pointer_mut(path).unwrap() = value;
+        decide(&object, &policy)
+    };
+    for usages in [
+        json!([]),
+        json!(["client auth"]),
+        json!(["client auth", "digital signature", "key encipherment"]),
+        json!(["client auth", "client auth"]),
+        json!(["client auth", 1]),
+        json!(null),
+    ] {
+        assert_eq!(edited("/spec/usages", usages), Err(E::Usages));
+    }
+    for seconds in [
+        json!(3601),
+        json!(599),
+        json!(null),
+        json!("600"),
+        json!(-1),
+    ] {
+        let refused = edited("/spec/expirationSeconds", seconds);
+        assert_eq!(refused, Err(E::Lifetime(3600)));
+    }
+    let junk = edited("/spec/request", json!("eA=="));
+    assert_eq!(junk, Err(E::NotPlain(NotPlain::NotARequest)));
+}
+
+#[test]
+fn a_request_of_another_user_or_signer_is_not_the_approvers() {
+    let edited = |path: &str, value: Value| {
+        let mut object = stored(&request(USER, 3600));
+        object["status"] = json!({});
+        match object.pointer_mut(path) {
+            Some(place) => *place = value,
+            None => object["status"]["conditions"] = value,
+        }
+        RequestSubject::of(&object, KEYFERRY)
+    };
+    assert!(edited("/status", json!({})).is_some());
+    let others = "system:serviceaccount:tenant-a:keyferry";
+    assert_eq!(edited("/spec/username", json!(others)), None);
+    let signer = json!("kubernetes.io/kubelet-serving");
+    assert_eq!(edited("/spec/signerName", signer), None);
+    let denied = json!([{ "type": "Denied" }]);
+    assert_eq!(edited("/status/conditions", denied), None, "decided");
+    assert_eq!(edited("/metadata/annotations", json!({})), None);
+}
+
+#[test]
+fn the_hub_gets_no_token_and_no_other_target_a_certificate() {
+    use keyferry_api::config::DeliveryType;
+    use keyferry_api::issuer::Issuer;
+
+    use crate::authorise::{Requester, issuer_collides, pair};
+    use crate::pairing::pairs;
+
+    let policy = policy("{}", "{}");
+    for (name, shape) in DeliveryType::ALL {
+        let found = pair(&policy, &hub(), &Requester::Operator, &access(), *shape);
+        assert_eq!(
+            found.is_ok(),
+            *shape == DeliveryType::ClientCertificateSecret,
+            "{name}"
+        );
+    }
+    // Its audience is reserved, and only the canary may use it.
+    let canary = keyferry_api::service_account::ServiceAccount {
+        namespace: keyferry_api::name::Namespace::new("keyferry-system").unwrap(),
+        name: ObjectName::new("keyferry-canary").unwrap(),
+    };
+    let pairs = pairs(&policy, &hub(), ["unused".to_owned()], &canary);
+    assert_eq!(pairs["unused"].len(), 1);
+    // On a hub with the issuer of every cluster, it can be used all the same.
+    let target = policy.targets.values().next().unwrap();
+    let issuer = Issuer::new("https://kubernetes.default.svc").unwrap();
+    assert!(!issuer_collides(&issuer, target));
+}
