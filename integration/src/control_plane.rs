@@ -186,7 +186,7 @@ impl ControlPlane {
         parent: &Path,
         port: u16,
     ) -> Result<Self, ControlPlaneError> {
-        if spec.controller_manager && spec.minor != Minor::V1_36 {
+        if spec.controller_manager && spec.minor != Minor::newest() {
             return Err(ControlPlaneError::NoControllerManager {
                 minor: spec.minor.git_version(),
             });

@@ -20,23 +20,51 @@ pub enum Minor {
     /// 1.33, the oldest: uses `go-oidc` 2.3 and ignores the ServiceAccount UID pinned in a
     /// TokenRequest.
     V1_33,
-    /// 1.36, the newest that can be built from the module proxy.
+    /// 1.36, the newest of the weekly check `newest-1.36`.
     V1_36,
+    /// 1.37, the newest.
+    V1_37,
 }
 
+/// Names the newest minor version of a run, if it is not [`Minor::V1_37`].
+const NEWEST: &str = "KEYFERRY_NEWEST_MINOR";
+
 impl Minor {
-    /// The version that `/version` reports, such as `v1.36.3`.
+    /// The newest minor version of this run, which hubs and most targets have: 1.37, or 1.36 with
+    /// `KEYFERRY_NEWEST_MINOR=1.36`.
+    pub fn newest() -> Self {
+        Self::named_newest().unwrap_or(Self::V1_37)
+    }
+
+    /// As [`Self::newest`].
+    ///
+    /// # Errors
+    /// The environment names another version, for which no test was written.
+    pub(crate) fn named_newest() -> Result<Self, String> {
+        match std::env::var(NEWEST).as_deref() {
+            Err(_) | Ok("1.37") => Ok(Self::V1_37),
+            Ok("1.36") => Ok(Self::V1_36),
+            Ok(other) => Err(format!(
+                "{NEWEST} is {other}, but suites run with 1.36 or 1.37"
+            )),
+        }
+    }
+
+    /// The version that `/version` reports, such as `v1.37.2`.
     pub fn git_version(self) -> &'static str {
         match self {
             Self::V1_33 => "v1.33.13",
             Self::V1_36 => "v1.36.3",
+            Self::V1_37 => "v1.37.2",
         }
     }
 
-    fn number(self) -> &'static str {
+    /// The number after `1.`.
+    pub fn number(self) -> u16 {
         match self {
-            Self::V1_33 => "33",
-            Self::V1_36 => "36",
+            Self::V1_33 => 33,
+            Self::V1_36 => 36,
+            Self::V1_37 => 37,
         }
     }
 
@@ -44,6 +72,7 @@ impl Minor {
         match self {
             Self::V1_33 => "kube-1.33",
             Self::V1_36 => "kube-1.36",
+            Self::V1_37 => "kube-1.37",
         }
     }
 }
@@ -103,7 +132,7 @@ pub enum OracleRelease {
     V0_35,
     /// 1.36: go-oidc 2.5, cel-go 0.26.
     V0_36,
-    /// 1.37: cel-go 0.29. No module exists to build a whole kube-apiserver of this version.
+    /// 1.37: cel-go 0.29.
     V0_37,
 }
 
@@ -180,7 +209,7 @@ impl Part {
         match self {
             Self::Etcd => "3.6.12",
             Self::ApiServer(minor) => minor.git_version(),
-            Self::ControllerManager | Self::Kubectl => Minor::V1_36.git_version(),
+            Self::ControllerManager | Self::Kubectl => Minor::newest().git_version(),
             Self::Helm => "v3.22.0",
             Self::ClientGo => "v0.36.3",
             Self::GoVerifiers => "of today",
@@ -201,7 +230,7 @@ impl Part {
         match self {
             Self::Etcd => "etcd",
             Self::ApiServer(minor) => minor.directory(),
-            Self::ControllerManager | Self::Kubectl => Minor::V1_36.directory(),
+            Self::ControllerManager | Self::Kubectl => Minor::newest().directory(),
             Self::Helm => "helm",
             Self::ClientGo => "client-go",
             Self::GoVerifiers | Self::OlderGoVerifiers => "verifiers/go",
@@ -220,6 +249,8 @@ impl Part {
     fn shelf(self) -> &'static str {
         match self {
             Self::Oracle(release) if !OracleRelease::ALL.contains(&release) => "weekly",
+            Self::ApiServer(Minor::V1_36) => "weekly",
+            Self::ControllerManager | Self::Kubectl if Minor::newest() == Minor::V1_36 => "weekly",
             Self::Oracle(_) => "parts",
             _ if self.is_ours() => "clients",
             _ => "parts",
@@ -297,16 +328,16 @@ impl Part {
 
     fn linker_flags(self) -> String {
         let minor = match self {
-            Self::Helm => return helm_linker_flags(self.version(), Minor::V1_36),
+            Self::Helm => return helm_linker_flags(self.version(), Minor::V1_37),
             Self::ApiServer(minor) => minor,
-            Self::ControllerManager | Self::Kubectl => Minor::V1_36,
-            // Keep the build information: it lists the libraries in the binary.
-            _ => return "-s -w".to_owned(),
+            Self::ControllerManager | Self::Kubectl => Minor::newest(),
+            _ => return build::STRIPPED.to_owned(),
         };
         // Without these flags, /version is not semver and clients refuse it.
         let package = "k8s.io/component-base/version";
         format!(
-            "-s -w -X {package}.gitVersion={} -X {package}.gitMajor=1 -X {package}.gitMinor={}",
+            "{} -X {package}.gitVersion={} -X {package}.gitMajor=1 -X {package}.gitMinor={}",
+            build::STRIPPED,
             minor.git_version(),
             minor.number()
         )
@@ -324,7 +355,10 @@ impl Part {
 /// Sets Helm's default Kubernetes version. Without these flags, Helm renders for a Kubernetes that
 /// is many years old unless a caller names a version.
 fn helm_linker_flags(version: &str, minor: Minor) -> String {
-    let mut flags = format!("-s -w -X helm.sh/helm/v3/internal/version.version={version}");
+    let mut flags = format!(
+        "{} -X helm.sh/helm/v3/internal/version.version={version}",
+        build::STRIPPED
+    );
     for package in ["pkg/lint/rules", "pkg/chartutil"] {
         let variable = format!("helm.sh/helm/v3/{package}.k8sVersion");
         flags.push_str(&format!(
@@ -469,7 +503,11 @@ mod tests {
                 .linker_flags()
                 .contains("version.gitVersion=v1.33.13 ")
         );
-        assert!(Part::Kubectl.linker_flags().ends_with("gitMinor=36"));
+        assert!(
+            Part::ApiServer(Minor::V1_37)
+                .linker_flags()
+                .ends_with("gitMinor=37")
+        );
         assert_eq!(Part::Etcd.linker_flags(), "-s -w");
     }
 }

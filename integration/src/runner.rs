@@ -26,7 +26,7 @@ pub use run::Run;
 
 use crate::fleet::Fleet;
 use lanes::Lane;
-use prepare::CONTROL_PLANES;
+use prepare::control_planes;
 use stage::{Stage, trial};
 
 /// The limit for a test that hangs. On a busy machine the longest tests take two minutes.
@@ -122,7 +122,7 @@ impl<T: Fixture> Suite<T> {
                 at_once: TESTS_AT_ONCE,
                 exclusive: false,
                 only_on_request: false,
-                needed: CONTROL_PLANES.to_vec(),
+                needed: control_planes(),
             },
         }
     }

@@ -61,8 +61,8 @@ impl Fixture for World {
 }
 
 impl World {
-    /// Starts two hubs (1.36 and 1.33), Keyferry for the first, and two targets (1.36 and 1.33)
-    /// that trust the first hub's issuer through Keyferry and differ only in their audience.
+    /// Starts two hubs (the newest minor and 1.33), Keyferry for the first, and two targets (the
+    /// same) that trust the first hub's issuer through Keyferry and differ only in their audience.
     ///
     /// # Errors
     /// [`NotStarted`]: a real part is missing, or something failed.
@@ -99,7 +99,7 @@ impl World {
         let broker = Broker::start(&binary, &hub, &folder, &ca, spec).await?;
         let target_a = fleet.start_control_plane(target(
             "target-a",
-            Minor::V1_36,
+            Minor::newest(),
             AUDIENCE_A,
             &discovery,
             &ca,
@@ -151,7 +151,7 @@ impl World {
         })
     }
 
-    /// The hub (1.36).
+    /// The hub (the newest minor).
     pub fn hub(&self) -> &Arc<ControlPlane> {
         &self.hub
     }
@@ -161,7 +161,7 @@ impl World {
         &self.old_hub
     }
 
-    /// The target (1.36) that `tenant-a/reconciler` may use through the access `tenant-a/a`.
+    /// The target (the newest minor) that `tenant-a/reconciler` may use through the access `tenant-a/a`.
     pub fn target_a(&self) -> &ControlPlane {
         &self.target_a
     }

@@ -25,9 +25,10 @@ pub(crate) fn suite() -> BoxedSuite {
     crate::impersonation::tests(Suite::new(start))
         .test("versions_answer_as_pinned", versions_answer_as_pinned)
         .test("the_hub_mints_by_token_request", the_hub_mints)
-        .test("a_1_36_target_accepts_a_hub_token", |fleet| {
-            a_target_accepts_a_hub_token(fleet, "target-new")
-        })
+        .test(
+            "a_target_of_the_newest_minor_accepts_a_hub_token",
+            |fleet| a_target_accepts_a_hub_token(fleet, "target-new"),
+        )
         .test("a_1_33_target_accepts_a_hub_token", |fleet| {
             a_target_accepts_a_hub_token(fleet, "target-old")
         })
@@ -75,7 +76,7 @@ async fn start() -> Result<Fleet, NotStarted> {
     };
     let control_planes = vec![
         hub,
-        target("target-new", Minor::V1_36),
+        target("target-new", Minor::newest()),
         target("target-old", Minor::V1_33),
     ];
     Ok(Fleet::start(FleetSpec { control_planes }).await?)

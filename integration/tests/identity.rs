@@ -17,10 +17,10 @@ pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
         .at_once(4)
         .test("keyferrys_own_token_expires_and_is_renewed", own_token::keyferrys_own_token_expires_and_is_renewed)
-        .test("an_account_made_anew_on_1_36", |stage| async move { anew::made_anew(&stage, stage.hub(), "anew-36").await })
+        .test("an_account_made_anew_on_the_newest", |stage| async move { anew::made_anew(&stage, stage.hub(), "anew-36").await })
         .test("an_account_made_anew_on_1_33", |stage| async move { anew::made_anew(&stage, stage.old_hub(), "anew-33").await })
         .test(
-            "made_anew_behind_a_late_watch_on_1_36",
+            "made_anew_behind_a_late_watch_on_the_newest",
             |stage| async move { anew::behind_a_late_watch(&stage, stage.hub(), "late-36").await },
         )
         .test("made_anew_behind_a_late_watch_on_1_33", |stage| async move {

@@ -14,12 +14,13 @@ use http::Method;
 use keyferry_integration::control_plane::{ControlPlane, Whom};
 use keyferry_integration::documents::repository;
 use keyferry_integration::fleet::Fleet;
+use keyferry_integration::parts::Minor;
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::rest::RestClient;
 use keyferry_integration::runner::{Suite, TestError, TestResult};
 use keyferry_testing::impersonation_matrix::{
     Answer, NAMESPACES, NODE, RBAC, REQUESTORS, REQUESTORS_NAMESPACE, Requestor, answers,
-    comparable, differences, recorded, to_lines,
+    comparable, differences, recorded, recorded_since, to_lines,
 };
 use keyferry_testing::{Authority, EmbeddedTarget, RbacPolicy, TargetOptions};
 use secrecy::{ExposeSecret, SecretString};
@@ -32,19 +33,19 @@ type Rules = BTreeMap<String, Vec<String>>;
 /// Adds the tests to the suite that owns the fleet.
 pub(crate) fn tests(suite: Suite<Fleet>) -> Suite<Fleet> {
     suite
-        .test("impersonation_matches_1_36", |fleet| {
-            matches(fleet, "target-new", 36)
+        .test("impersonation_matches_the_newest", |fleet| {
+            matches(fleet, "target-new", Minor::newest())
         })
         .test("impersonation_matches_1_33", |fleet| {
-            matches(fleet, "target-old", 33)
+            matches(fleet, "target-old", Minor::V1_33)
         })
-        .test("impersonation_example_legacy_on_1_36", |fleet| {
+        .test("impersonation_example_legacy_on_the_newest", |fleet| {
             example(fleet, "target-new", &LEGACY, true)
         })
         .test("impersonation_example_legacy_on_1_33", |fleet| {
             example(fleet, "target-old", &LEGACY, true)
         })
-        .test("impersonation_example_constrained_on_1_36", |fleet| {
+        .test("impersonation_example_constrained_on_the_newest", |fleet| {
             example(fleet, "target-new", &CONSTRAINED, true)
         })
         .test("impersonation_example_constrained_on_1_33", |fleet| {
@@ -52,7 +53,8 @@ pub(crate) fn tests(suite: Suite<Fleet>) -> Suite<Fleet> {
         })
 }
 
-async fn matches(fleet: Arc<Fleet>, target: &'static str, minor: u16) -> TestResult {
+async fn matches(fleet: Arc<Fleet>, target: &'static str, minor: Minor) -> TestResult {
+    let minor = minor.number();
     let plane = fleet.control_plane(target)?;
     let started = Instant::now();
     let (real, real_rules) = of_real(&plane).await?;
@@ -246,7 +248,8 @@ fn must_be_equal(left: &Answers, right: &Answers, one: &str, other: &str) -> Tes
 
 fn recorded_file(minor: u16) -> PathBuf {
     repository().join(format!(
-        "broker/testing/src/impersonation_matrix/1.{minor}.jsonl"
+        "broker/testing/src/impersonation_matrix/1.{}.jsonl",
+        recorded_since(minor)
     ))
 }
 

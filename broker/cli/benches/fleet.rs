@@ -2,10 +2,10 @@
 //! with `-- --markdown` for the text of `docs/benchmarks.md`, `--accesses N` for another number
 //! than 2,000, and `--minutes N` to watch for another time than 15 minutes.
 //!
-//! The hub is a kube-apiserver 1.36 with its etcd and kube-controller-manager on this machine, with
-//! the shipped installation and admission policies. Keyferry is the shipped binary as a separate
-//! process, with no more rights than the shipped ones. Its calls to the hub are read from the hub's
-//! own audit log.
+//! The hub is the newest kube-apiserver of the tests with its etcd and kube-controller-manager on
+//! this machine, with the shipped installation and admission policies. Keyferry is the shipped
+//! binary as a separate process, with no more rights than the shipped ones. Its calls to the hub are
+//! read from the hub's own audit log.
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 

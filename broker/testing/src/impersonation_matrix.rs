@@ -23,7 +23,8 @@ pub const REQUESTORS_NAMESPACE: &str = "impersonators";
 /// The node that the tokens of some requestors are bound to.
 pub const NODE: &str = "node-1";
 
-/// What kube-apiserver 1.33 and 1.36 answered, one cell a line.
+/// What kube-apiserver answered, one cell a line, by the first release that answers so. 1.37 answers
+/// as 1.36.
 const RECORDED: [(u16, &str); 2] = [
     (33, include_str!("impersonation_matrix/1.33.jsonl")),
     (36, include_str!("impersonation_matrix/1.36.jsonl")),
@@ -409,12 +410,21 @@ pub fn comparable(minor: u16, mut answers: BTreeMap<String, Answer>) -> BTreeMap
     answers
 }
 
-/// What kube-apiserver 1.`minor` answered, after [`comparable`]; empty for a release that was not
-/// recorded.
+/// The release whose recorded answers are those of 1.`minor`.
+#[must_use]
+pub fn recorded_since(minor: u16) -> u16 {
+    recording(minor).map_or(minor, |(since, _)| since)
+}
+
+fn recording(minor: u16) -> Option<(u16, &'static str)> {
+    RECORDED.into_iter().rfind(|(since, _)| *since <= minor)
+}
+
+/// What kube-apiserver 1.`minor` answered, after [`comparable`]; empty for a release that is older
+/// than all recorded ones.
 #[must_use]
 pub fn recorded(minor: u16) -> BTreeMap<String, Answer> {
-    let file = RECORDED.iter().find(|(recorded, _)| *recorded == minor);
-    let text = file.map_or("", |(_, text)| text);
+    let text = recording(minor).map_or("", |(_, text)| text);
     text.lines()
         .filter_map(|line| serde_json::from_str::<Line>(line).ok())
         .map(|line| (line.cell, line.answer))

@@ -40,7 +40,7 @@ impl ControlPlaneSpec {
         Self {
             name: name.to_owned(),
             replica_of: None,
-            minor: Minor::V1_36,
+            minor: Minor::newest(),
             issuers: vec![format!("https://{name}.keyferry.test")],
             jwks_uri: None,
             api_audiences: Vec::new(),

@@ -15,12 +15,17 @@ use super::{Part, PartError};
 /// Lets Go download the newer release of itself that a go.mod asks for, and use its own otherwise.
 pub(super) const TOOLCHAIN: &str = "auto";
 
+/// The linker flags of a part that is built without versions. They keep the build information, which
+/// lists the libraries in the binary.
+pub(super) const STRIPPED: &str = "-s -w";
+
 const PROGRESS: Duration = Duration::from_secs(30);
 
 /// The path of the binary in the cache: `<cache>/<directory>-<first 16 hex digits of sha256 of
-/// go.mod, go.sum, *.go and other *.mod, *.sum>/<binary>`.
+/// go.mod, go.sum, *.go and other *.mod, *.sum, and linker flags that set versions>/<binary>`.
 pub(super) fn cached(manifest: &Path, cache: &Path, part: Part) -> Result<PathBuf, PartError> {
-    let folder = cache.join(format!("{}-{}", part.directory(), manifest_key(manifest)?));
+    let key = cache_key(manifest, &part.linker_flags())?;
+    let folder = cache.join(format!("{}-{key}", part.directory()));
     Ok(folder.join(part.binary()))
 }
 
@@ -45,7 +50,7 @@ pub(super) async fn cached_or_built(
     Ok(binary)
 }
 
-fn manifest_key(manifest: &Path) -> Result<String, PartError> {
+fn cache_key(manifest: &Path, linker_flags: &str) -> Result<String, PartError> {
     let mut context = digest::Context::new(&digest::SHA256);
     for path in [manifest.join("go.mod"), manifest.join("go.sum")]
         .into_iter()
@@ -53,6 +58,10 @@ fn manifest_key(manifest: &Path) -> Result<String, PartError> {
     {
         let bytes = std::fs::read(&path).map_err(|source| cache_error(&path, source))?;
         context.update(&bytes);
+    }
+    // Another default version is another binary, although the modules are the same.
+    if linker_flags != STRIPPED {
+        context.update(linker_flags.as_bytes());
     }
     let sum = context.finish();
     Ok(sum
@@ -171,18 +180,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_follows_every_file() {
+    fn the_key_follows_every_file_and_the_versions() {
         let folder = tempfile::tempdir().unwrap();
+        let key = |flags| cache_key(folder.path(), flags).unwrap();
         std::fs::write(folder.path().join("go.mod"), "ab").unwrap();
         std::fs::write(folder.path().join("go.sum"), "c").unwrap();
         // The first 16 hex digits of sha256("abc"), FIPS 180-4.
-        assert_eq!(manifest_key(folder.path()).unwrap(), "ba7816bf8f01cfea");
+        assert_eq!(key(STRIPPED), "ba7816bf8f01cfea");
         std::fs::write(folder.path().join("go.sum"), "d").unwrap();
-        assert_ne!(manifest_key(folder.path()).unwrap(), "ba7816bf8f01cfea");
+        assert_ne!(key(STRIPPED), "ba7816bf8f01cfea");
         std::fs::write(folder.path().join("go.sum"), "").unwrap();
         std::fs::write(folder.path().join("main.go"), "c").unwrap();
         std::fs::write(folder.path().join("notes.md"), "d").unwrap();
-        assert_eq!(manifest_key(folder.path()).unwrap(), "ba7816bf8f01cfea");
+        assert_eq!(key(STRIPPED), "ba7816bf8f01cfea");
+        // Helm's flags set the Kubernetes version for which it renders by default.
+        assert_ne!(key("-s -w -X k8sVersionMinor=37"), key(STRIPPED));
+        assert_ne!(
+            key("-s -w -X k8sVersionMinor=37"),
+            key("-s -w -X k8sVersionMinor=36")
+        );
     }
 
     #[tokio::test]

@@ -19,13 +19,15 @@ pub enum Needed {
 }
 
 /// The parts of every control plane, in the order of their builds.
-pub(super) const CONTROL_PLANES: [Needed; 5] = [
-    Needed::Part(Part::Etcd),
-    Needed::Part(Part::ApiServer(Minor::V1_36)),
-    Needed::Part(Part::ControllerManager),
-    Needed::Part(Part::Kubectl),
-    Needed::Part(Part::ApiServer(Minor::V1_33)),
-];
+pub(super) fn control_planes() -> Vec<Needed> {
+    vec![
+        Needed::Part(Part::Etcd),
+        Needed::Part(Part::ApiServer(Minor::newest())),
+        Needed::Part(Part::ControllerManager),
+        Needed::Part(Part::Kubectl),
+        Needed::Part(Part::ApiServer(Minor::V1_33)),
+    ]
+}
 
 /// Builds missing parts. One build at a time, because a build uses all cores.
 pub(super) struct PartBuilder {

@@ -11,7 +11,7 @@ use super::BoxedSuite;
 use super::lanes::{Lane, Lanes};
 use super::prepare::{Needed, PartBuilder};
 use crate::keyferry_process::KeyferryBinary;
-use crate::parts::Parts;
+use crate::parts::{Minor, Parts};
 
 /// The number of suites that run at once. `KEYFERRY_LANES` overrides it.
 const LANES: usize = 4;
@@ -44,7 +44,8 @@ impl Run {
     pub fn main(self) -> ExitCode {
         raise_file_limit();
         let skipped = std::env::var("KEYFERRY_SKIP_SUITES").unwrap_or_default();
-        let run = match self.without(&skipped) {
+        let run = Minor::named_newest().and_then(|_| self.without(&skipped));
+        let run = match run {
             Ok(run) => run,
             Err(error) => {
                 eprintln!("{error}");

@@ -25,11 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 /// A hub with the installed CRDs and admission policies, its Keyferry, and two targets.
 pub struct OnHub {
-    /// The hub (1.36).
+    /// The hub (the newest minor).
     pub hub: Arc<ControlPlane>,
     /// The Keyferry of the hub, running as its own ServiceAccount.
     pub broker: Broker,
-    /// The target of tenant-a (1.36), and that of tenant-b (1.33).
+    /// The target of tenant-a (the newest minor), and that of tenant-b (1.33).
     pub targets: [ControlPlane; 2],
     /// The etcd, CA and binary that they use.
     pub ground: Ground,
@@ -95,7 +95,7 @@ impl OnHub {
             ground.target(trusting).await
         };
         let (a, b) = tokio::try_join!(
-            target("target-a", Minor::V1_36, "tenant-a"),
+            target("target-a", Minor::newest(), "tenant-a"),
             target("target-b", Minor::V1_33, "tenant-b")
         )?;
         tokio::try_join!(until_trusted(&hub, &a), until_trusted(&hub, &b))?;

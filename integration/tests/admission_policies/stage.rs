@@ -299,8 +299,8 @@ pub(super) async fn type_checks(stage: Arc<Stage>) -> TestResult {
     let hub = stage
         .hubs
         .iter()
-        .find(|hub| hub.minor() == Minor::V1_36)
-        .ok_or("there is no 1.36 hub")?;
+        .find(|hub| hub.minor() == Minor::newest())
+        .ok_or("there is no hub of the newest minor")?;
     for admission_policy in ADMISSION_POLICIES.into_iter().chain(["self-secrets"]) {
         let path = format!("{ADMISSION}/validatingadmissionpolicies/keyferry-{admission_policy}");
         until(&format!("{admission_policy} is checked"), || async {

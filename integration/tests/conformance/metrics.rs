@@ -10,7 +10,7 @@ use keyferry_integration::world::{ACCOUNT, AUDIENCE_A, Broker, TENANT, World};
 
 use super::setup::published;
 
-/// The metric of kube-apiserver 1.36 about the key set that it fetched last.
+/// The metric of kube-apiserver 1.36 and newer about the key set that it fetched last.
 const OF_TARGET: &str = "apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info";
 
 pub(super) async fn show_what_targets_hold(world: Arc<World>) -> TestResult {

@@ -51,7 +51,7 @@ impl Stage {
         let broker = ground.start_broker(&hub, spec).await?;
         let trusting = TrustingTarget {
             name: "target-a",
-            minor: Minor::V1_36,
+            minor: Minor::newest(),
             issuer: "https://hub.keyferry.test",
             audience: AUDIENCE_A,
             discovery_url: &discovery_url,

@@ -21,7 +21,10 @@ use super::repositories::{Addresses, File, components};
 pub(crate) const TENANTS: [&str; 2] = ["tenant-a", "tenant-b"];
 /// A tenant that is added and removed again.
 pub(crate) const GUEST: &str = "tenant-c";
-const TARGETS: [(&str, Minor); 2] = [("target-a", Minor::V1_36), ("target-b", Minor::V1_33)];
+
+fn minors() -> [(&'static str, Minor); 2] {
+    [("target-a", Minor::newest()), ("target-b", Minor::V1_33)]
+}
 
 pub(crate) struct D2 {
     pub(crate) hub: Arc<ControlPlane>,
@@ -70,7 +73,7 @@ impl D2 {
         let discovery_url = spec.discovery_url()?;
         let broker = ground.start_installed(&hub, spec).await?;
         let mut targets = Vec::new();
-        for ((name, minor), tenant) in TARGETS.into_iter().zip(TENANTS) {
+        for ((name, minor), tenant) in minors().into_iter().zip(TENANTS) {
             let (issuer, audience, subjects) = (
                 "https://hub.keyferry.test",
                 &audience(name),

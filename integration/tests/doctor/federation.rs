@@ -56,7 +56,7 @@ impl Federation {
             .map(|account| format!("{TENANT}:{account}"));
         let trusting = TrustingTarget {
             name: "target",
-            minor: Minor::V1_36,
+            minor: Minor::newest(),
             issuer: "https://hub.keyferry.test",
             audience: AUDIENCE,
             discovery_url: &discovery_url,

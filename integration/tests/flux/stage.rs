@@ -19,7 +19,7 @@ pub(crate) const APPS: &str = "apps";
 
 pub(crate) struct Stage {
     pub(crate) hub: Arc<ControlPlane>,
-    /// The targets of tenant-a (1.36) and of tenant-b (1.33).
+    /// The targets of tenant-a (the newest minor) and of tenant-b (1.33).
     pub(crate) targets: [ControlPlane; 2],
     pub(crate) git: GitServer,
     flux: Flux,
@@ -75,7 +75,7 @@ impl Stage {
         })
     }
 
-    /// Starts a further target (1.36) that accepts the reconcilers of these tenants and lets them
+    /// Starts a further target (the newest minor) that accepts the reconcilers of these tenants and lets them
     /// apply.
     pub(crate) async fn target_of(
         &self,
@@ -96,7 +96,7 @@ impl Stage {
     ) -> Result<ControlPlane, TestError> {
         let trusting = TrustingTarget {
             name,
-            minor: Minor::V1_36,
+            minor: Minor::newest(),
             issuer: "https://hub.keyferry.test",
             audience: &audience(name),
             discovery_url: &format!(

@@ -79,7 +79,7 @@ impl Stage {
         };
         let (broker, newer, older) = tokio::try_join!(
             ground.start_broker(&hub, spec),
-            target(0, Minor::V1_36),
+            target(0, Minor::newest()),
             target(1, Minor::V1_33)
         )?;
         // A target that started before the first keys were published retries only after ten

@@ -30,7 +30,7 @@ pub(super) struct Journey {
 
 pub(crate) async fn onboards_from_nothing(place: Here) -> TestResult {
     tokio::try_join!(
-        journey(place.clone(), "fresh-newest", Minor::V1_36),
+        journey(place.clone(), "fresh-newest", Minor::newest()),
         journey(place, "fresh-oldest", Minor::V1_33),
     )?;
     Ok(())

@@ -95,10 +95,10 @@ impl Stage {
             Ok(fleet.start_control_plane(plane))
         };
         let (a, b) = (
-            starting(TARGETS[0], Minor::V1_36)?,
+            starting(TARGETS[0], Minor::newest())?,
             starting(TARGETS[1], Minor::V1_33)?,
         );
-        let revoked = starting(REVOKED, Minor::V1_36)?;
+        let revoked = starting(REVOKED, Minor::newest())?;
         let (broker, a, b, revoked) = tokio::join!(
             Broker::start(&binary, &hub, &folder, &ca, spec),
             a,
