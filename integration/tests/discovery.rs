@@ -40,8 +40,8 @@ pub(crate) fn suite() -> BoxedSuite {
             http_rules::framing_that_could_be_read_in_two_ways_is_refused,
         )
         .test(
-            "the_token_api_speaks_tls_1_3_alone",
-            http_rules::the_token_api_speaks_tls_1_3_alone,
+            "only_discovery_speaks_tls_1_2_where_told",
+            http_rules::only_discovery_speaks_tls_1_2_where_told,
         )
         .test(
             "replicas_and_restarts_agree",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::parts::Minor;
 use keyferry_integration::runner::{TestError, TestResult};
 
 use super::stage::{
@@ -54,9 +55,12 @@ pub(super) async fn measured(stage: Arc<Stage>) -> TestResult {
         until_in_force(hub).await?;
         // A generous limit on the fastest tenth, which other load on the machine does not disturb.
         // A design with one parameter object for each target would exceed it on every request.
+        // Since 1.37 kube-apiserver itself takes longer for a large parameter object: some 25 ms for
+        // this one, the largest that etcd takes.
+        let further = if hub.minor() >= Minor::V1_37 { 60 } else { 5 };
         let (listed, without) = (listed[REQUESTS / 10], without[REQUESTS / 10]);
         assert!(
-            listed < without * 2 + Duration::from_millis(5),
+            listed < without * 2 + Duration::from_millis(further),
             "{listed:?} against {without:?} on {}",
             hub.name()
         );

@@ -155,7 +155,7 @@ fn target(name: &str) -> Value {
         "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name },
         "spec": {
             "address": "https://prod.example.com:6443", "audience": "https://prod.example.com", "certSecretRef": { "name": "prod-ca" },
-            "issuer": "Hub", "deletionPolicy": "Drain", "suspend": false,
+            "issuer": "Hub", "deletionPolicy": "Drain", "suspend": false, "hub": false, "probe": "Report",
             "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"] }],
         },
     })

@@ -41,7 +41,7 @@ fn client(
 /// HTTP/1.1 and HTTP/2, TLS 1.2 and 1.3: GET, HEAD and conditional GET, with the same headers and
 /// bytes.
 pub(super) async fn every_protocol_gets_the_same(world: Arc<World>) -> TestResult {
-    let broker = world.broker();
+    let broker = &for_old_verifiers(&world, "every-protocol").await?;
     let published = published(broker).await?;
     for (version, protocol) in [(Version::HTTP_11, false), (Version::HTTP_2, true)] {
         for tls in [tls::Version::TLS_1_2, tls::Version::TLS_1_3] {
@@ -439,29 +439,35 @@ pub(super) async fn framing_that_could_be_read_in_two_ways_is_refused(
     Ok(())
 }
 
+/// A Keyferry whose discovery listener accepts TLS 1.2.
+async fn for_old_verifiers(world: &World, name: &str) -> Result<Broker, TestError> {
+    let spec = BrokerSpec::of_hub(name, world.hub())
+        .alone()
+        .with_discovery_tls("minVersion: \"1.2\"");
+    world.start_broker(world.hub(), spec).await
+}
+
 /// Verifiers may be old, but callers are not. No connection reuses anything of an earlier one.
-pub(super) async fn the_token_api_speaks_tls_1_3_alone(world: Arc<World>) -> TestResult {
-    let broker = world.broker();
-    for (version, taken) in [
-        (tls::Version::TLS_1_2, false),
-        (tls::Version::TLS_1_3, true),
+pub(super) async fn only_discovery_speaks_tls_1_2_where_told(world: Arc<World>) -> TestResult {
+    let old = &for_old_verifiers(&world, "old-verifiers").await?;
+    let usual = world.broker();
+    let keys = |broker: &Broker| format!("{}{KEYS}", broker.discovery_url());
+    for (version, is_1_3) in [
+        (reqwest::tls::Version::TLS_1_2, false),
+        (reqwest::tls::Version::TLS_1_3, true),
     ] {
-        let http = client(broker, |builder| {
-            builder.tls_version_min(version).tls_version_max(version)
-        })?;
-        assert_eq!(
-            http.get(broker.api_url()).send().await.is_ok(),
-            taken,
-            "{version:?}"
-        );
-        assert_eq!(
-            http.get(format!("{}{KEYS}", broker.discovery_url()))
-                .send()
-                .await?
-                .status(),
-            200,
-            "{version:?}"
-        );
+        for (broker, url, taken) in [
+            (old, keys(old), true),
+            (old, old.api_url(), is_1_3),
+            (usual, keys(usual), is_1_3),
+            (usual, usual.api_url(), is_1_3),
+        ] {
+            let http = client(broker, |builder| {
+                builder.tls_version_min(version).tls_version_max(version)
+            })?;
+            let answered = http.get(&url).send().await.is_ok();
+            assert_eq!(answered, taken, "{version:?} at {url}");
+        }
     }
     Ok(())
 }

@@ -39,6 +39,14 @@ const OFFLINE: &[Step] = &[
         &["no mistakes"],
     ),
     step("keyferry admission-policies --help", &["--check"]),
+    step(
+        "keyferry tls init https://keyferry.example.com",
+        &["kind: Secret", "kubernetes.io/tls"],
+    ),
+    step(
+        "keyferry proxy-role charts-0 -n charts --port 8080 --account tenant-a/reconciler",
+        &["pods/proxy", "charts-0:8080", "keyferry:tenant-a:reconciler"],
+    ),
 ];
 
 /// The first steps of a platform admin and of a target's admin. The target's file is the one that
@@ -339,7 +347,8 @@ pub(crate) async fn with_a_configuration_file(place: Here) -> TestResult {
 pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
     // The README's transcript covers `demo`, the exec plugin of the kubeconfig above covers
     // `credential`, and the rotation suite, which rotates the hub's keys, covers `revoke`.
-    // `onboarding.rs` covers `onboard` and `offboard`.
+    // `onboarding.rs` covers `onboard` and `offboard`, and the suite of Flux the approval of client
+    // certificates.
     let elsewhere = [
         "demo",
         "help",
@@ -347,6 +356,7 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
         "revoke",
         "onboard",
         "offboard",
+        "approve-certificates",
     ];
     let shell = place
         .shell("left-out", &place.world.broker, "tenant-a")

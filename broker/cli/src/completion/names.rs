@@ -13,8 +13,12 @@ use keyferry_hub::client::HubClient;
 use super::{flag, takes_value};
 use crate::HubArgs;
 
-/// How long the shell waits for names.
+/// How long the shell waits for names, unless [`LIMIT_VARIABLE`] says otherwise.
 const LIMIT: Duration = Duration::from_secs(1);
+/// Seconds, for a hub that is far away.
+const LIMIT_VARIABLE: &str = "KEYFERRY_COMPLETION_SECONDS";
+/// Nobody waits longer for a word.
+const MOST_SECONDS: u64 = 60;
 /// The most names that are offered.
 const MOST: usize = 500;
 
@@ -39,6 +43,7 @@ pub(super) fn matching(words: &[String], command: &Command) -> Vec<String> {
     let Some(wanted) = wanted(words, command, |name| std::env::var(name).ok()) else {
         return Vec::new();
     };
+    let limit = limit(std::env::var(LIMIT_VARIABLE).ok().as_deref());
     let typed = wanted.typed.clone();
     // A kubeconfig may run a program for the credentials, which would block this thread for longer.
     let (sender, receiver) = mpsc::channel();
@@ -52,13 +57,21 @@ pub(super) fn matching(words: &[String], command: &Command) -> Vec<String> {
         // The receiver is gone once the time is over.
         let _ = sender.send(names);
     });
-    let names = receiver.recv_timeout(LIMIT).ok().flatten();
+    let names = receiver.recv_timeout(limit).ok().flatten();
     names
         .unwrap_or_default()
         .into_iter()
         .filter(|name| name.starts_with(&typed))
         .take(MOST)
         .collect()
+}
+
+/// How long to wait, by the variable's text. Anything but a number of seconds is no reason to fail.
+fn limit(text: Option<&str>) -> Duration {
+    text.and_then(|text| text.parse().ok())
+        .map_or(LIMIT, |seconds: u64| {
+            Duration::from_secs(seconds.clamp(1, MOST_SECONDS))
+        })
 }
 
 /// Decides what the last word can name; `None` if no name can stand there. A flag overrides its
@@ -163,7 +176,7 @@ async fn listed(wanted: &Wanted) -> Option<Vec<String>> {
 mod tests {
     use clap::CommandFactory;
 
-    use super::{NamedKind, Wanted, wanted};
+    use super::{LIMIT, NamedKind, Wanted, limit, wanted};
     use crate::Cli;
 
     fn of(words: &[&str]) -> Option<Wanted> {
@@ -171,6 +184,15 @@ mod tests {
         wanted(&words, &Cli::command(), |name| {
             (name == "KEYFERRY_CONTEXT").then(|| "of-variable".to_owned())
         })
+    }
+
+    #[test]
+    fn the_shell_waits_a_second_or_as_long_as_its_user_says() {
+        for text in [None, Some(""), Some("soon"), Some("-1"), Some("1.5")] {
+            assert_eq!(limit(text), LIMIT, "{text:?}");
+        }
+        let seconds = |text| limit(Some(text)).as_secs();
+        assert_eq!((seconds("0"), seconds("5"), seconds("1000")), (1, 5, 60));
     }
 
     #[test]
