@@ -45,7 +45,11 @@ const OFFLINE: &[Step] = &[
     ),
     step(
         "keyferry proxy-role charts-0 -n charts --port 8080 --account tenant-a/reconciler",
-        &["pods/proxy", "charts-0:8080", "keyferry:tenant-a:reconciler"],
+        &[
+            "pods/proxy",
+            "charts-0:8080",
+            "keyferry:tenant-a:reconciler",
+        ],
     ),
 ];
 
