@@ -14,7 +14,7 @@ use crate::keyferry_process::KeyferryBinary;
 use crate::parts::{Minor, Parts};
 
 /// The number of suites that run at once. `KEYFERRY_LANES` overrides it.
-const LANES: usize = 4;
+const LANES: usize = 3;
 
 /// More threads than processors: a worker may block until a process ends, and the proxies must keep
 /// running.
