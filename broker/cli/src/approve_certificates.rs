@@ -54,7 +54,7 @@ async fn decide(args: &ApproveCertificatesArgs) -> Result<(), CommandError> {
     let requester = args.requester.clone();
     let mut approver = CertificateApprover::new(client, configuration.server, requester, clock);
     loop {
-        match approver.look().await {
+        match approver.decide_pending().await {
             Ok(decisions) => decisions.iter().for_each(print),
             Err(error) if args.once => {
                 return Err(failed(format!(

@@ -126,7 +126,9 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<(), Comman
         ));
     }
     let Some(persistence) = writing.persistence() else {
-        ui::note("nothing was removed; add --remove");
+        ui::note(
+            "nothing was removed; remove the hub's entry at the target first, then add --remove",
+        );
         return print_rest(&existing, &name);
     };
     progress.begin("deleting the TargetAccesses");
@@ -175,12 +177,17 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<(), Comman
     if narrowed {
         show("on the hub, without the tenant", [&target])?;
     }
+    let by_label = rules_by_label(&target);
+    if let Some(warning) = &by_label {
+        ui::note(&format!("warning: {warning}"));
+    }
     let writing = args.removal.writing();
     let Some(persistence) = writing.persistence() else {
         ui::note("nothing was removed; add --remove");
         return Ok(());
     };
-    // The rule first: from then on no token is issued, whatever becomes of the accesses.
+    // The rule first: from then on no rule by name admits the tenant, whatever becomes of the
+    // accesses.
     if narrowed {
         progress.begin("removing the rule from the TargetCluster");
         let planned = Planned {
@@ -200,7 +207,28 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<(), Comman
          to mint there: kubectl delete rolebinding keyferry-minter -n {namespace}\nnext: write the \
          target's file without the tenant: keyferry trust {name}"
     ));
-    Ok(())
+    by_label.map_or(Ok(()), |problem| {
+        Err(CommandError::with_fix(
+            format!("the tenant's accesses are deleted, but {problem}"),
+            "take these labels off the tenant's namespace, or narrow these rules",
+        ))
+    })
+}
+
+/// Says which rules may still admit the tenant, because they select namespaces by label.
+fn rules_by_label(target: &Value) -> Option<String> {
+    let rules = target.pointer("/spec/allow").and_then(Value::as_array)?;
+    let places: Vec<String> = (0_usize..)
+        .zip(rules)
+        .filter(|(_, rule)| rule.get("namespaceSelector").is_some())
+        .map(|(index, _)| format!("spec.allow[{index}]"))
+        .collect();
+    (!places.is_empty()).then(|| {
+        format!(
+            "{} of the TargetCluster admits namespaces by label, this one too if it has the labels",
+            places.join(", ")
+        )
+    })
 }
 
 async fn connected(removal: &RemovalArgs) -> Result<HubClient, CommandError> {
@@ -332,6 +360,12 @@ fn failed(doing: &str, error: &HubError) -> CommandError {
     CommandError::new(format!("{doing}: {error}"))
 }
 
+/// What a target accepts as long as it knows the hub. No pairing of the hub covers an audience
+/// without a TargetCluster.
+const UNTIL_THEN: &str = "Until then it accepts tokens that were issued before, until they expire. \
+     It also accepts new ones, which any user of the hub with create serviceaccounts/token can mint \
+     for a ServiceAccount that the target's rules name";
+
 /// Names what this command does not remove.
 fn print_rest(existing: &Value, name: &ObjectName) -> Result<(), CommandError> {
     let issuer = match text(existing, "/status/issuer") {
@@ -340,8 +374,7 @@ fn print_rest(existing: &Value, name: &ObjectName) -> Result<(), CommandError> {
     };
     let mut rest = format!(
         "left to do at the target: remove the entry with {issuer} from its \
-         AuthenticationConfiguration, and the RBAC of the hub's users. Until then it accepts \
-         tokens that were issued before, until they expire"
+         AuthenticationConfiguration, and the RBAC of the hub's users. {UNTIL_THEN}"
     );
     if let Some(secret) = existing
         .pointer("/spec/certSecretRef/name")
@@ -408,6 +441,15 @@ mod tests {
             "the removal would be refused too"
         );
         assert!(refused(&[], &used).is_none(), "nothing is removed");
+    }
+
+    #[test]
+    fn a_rule_by_label_is_named() {
+        let target = |rule: Value| serde_json::json!({ "spec": { "allow": [{ "namespaces": ["a"] }, rule] } });
+        let by_label = target(serde_json::json!({ "namespaceSelector": { "matchLabels": {} } }));
+        let named = rules_by_label(&by_label).unwrap();
+        assert!(named.starts_with("spec.allow[1] "), "{named}");
+        assert_eq!(rules_by_label(&target(serde_json::json!({}))), None);
     }
 
     #[test]

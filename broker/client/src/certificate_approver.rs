@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 
 /// How often the hub's requests are listed.
 pub const INTERVAL: Duration = Duration::from_secs(2);
+/// How many requests are read in one answer. A user of the hub can create requests of up to 1 MiB, so
+/// the next try after an answer that is too large reads fewer.
+const PAGE: usize = 64;
 /// The most names of requests that were left to a user, of which each is reported once.
 const MOST_REPORTED: usize = 4096;
 
@@ -77,38 +80,61 @@ impl CertificateApprover {
         }
     }
 
-    /// Decides on every request that waits. Returns each decision once.
+    /// Decides on all pending requests, and returns the decisions that were not reported before.
     ///
     /// # Errors
-    /// [`HubError`] if the requests cannot be listed; a request that cannot be decided stays.
-    pub async fn look(&mut self) -> Result<Vec<Decision>, HubError> {
-        let path = format!(
-            "{COLLECTION}?fieldSelector=spec.signerName%3D{}",
-            encoded(SIGNER)
-        );
-        let list: Value = self
-            .client
-            .get_object(&path, "CertificateSigningRequests")
-            .await?;
+    /// [`HubError`] if the requests cannot be listed. A request that cannot be decided stays pending.
+    pub async fn decide_pending(&mut self) -> Result<Vec<Decision>, HubError> {
         let mut decisions = Vec::new();
-        for object in list["items"].as_array().into_iter().flatten() {
-            let Some(subject) = RequestSubject::of(object, &self.requester) else {
-                continue;
+        let (mut limit, mut next) = (PAGE, String::new());
+        loop {
+            let list = match self.page(limit, &next).await {
+                Err(HubError::TooLarge) if limit > 1 => {
+                    limit /= 4;
+                    continue;
+                }
+                list => list?,
             };
-            let name = object["metadata"]["name"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
-            let left = self.decide(object, &subject).await.err();
-            if left.is_some() && !self.reported.insert(name.clone()) {
-                continue;
+            for object in list["items"].as_array().into_iter().flatten() {
+                decisions.extend(self.decision(object).await);
             }
-            if self.reported.len() > MOST_REPORTED {
-                self.reported.clear();
-            }
-            decisions.push(Decision { name, left });
+            next = match list["metadata"]["continue"].as_str() {
+                Some(token) if !token.is_empty() => token.to_owned(),
+                _ => return Ok(decisions),
+            };
         }
-        Ok(decisions)
+    }
+
+    /// Reads requests for the signer, from where the previous page ended.
+    async fn page(&self, limit: usize, next: &str) -> Result<Value, HubError> {
+        let query: String = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("fieldSelector", &format!("spec.signerName={SIGNER}"))
+            .append_pair("limit", &limit.to_string())
+            .extend_pairs((!next.is_empty()).then_some(("continue", next)))
+            .finish();
+        self.client
+            .get_object(
+                &format!("{COLLECTION}?{query}"),
+                "CertificateSigningRequests",
+            )
+            .await
+    }
+
+    /// Decides on one request of Keyferry. `None` if it is another's, decided, or reported before.
+    async fn decision(&mut self, object: &Value) -> Option<Decision> {
+        let subject = RequestSubject::of(object, &self.requester)?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let left = self.decide(object, &subject).await.err();
+        if left.is_some() && !self.reported.insert(name.to_owned()) {
+            return None;
+        }
+        if self.reported.len() > MOST_REPORTED {
+            self.reported.clear();
+        }
+        Some(Decision {
+            name: name.to_owned(),
+            left,
+        })
     }
 
     async fn decide(&self, object: &Value, subject: &RequestSubject) -> Result<(), String> {
@@ -196,9 +222,4 @@ impl CertificateApprover {
         let _: Value = self.client.replace(&path, &approved, "approval").await?;
         Ok(())
     }
-}
-
-/// Encodes a signer's name for a query.
-fn encoded(text: &str) -> String {
-    text.replace('/', "%2F")
 }

@@ -43,6 +43,9 @@ pub enum DoctorError {
     /// The address is not valid.
     #[error("reading the address {0:?}: it is not an https URL")]
     Address(String),
+    /// The name to expect in the target's certificate is an address.
+    #[error("calling the target with tlsServerName {0:?}: it is not a DNS name")]
+    ServerName(String),
     /// The HTTPS client cannot be created.
     #[error("preparing an HTTPS client: is there a CA to trust? give one")]
     Client,
@@ -260,6 +263,7 @@ pub(crate) fn at_target(error: &HubError) -> String {
         HubError::NotFound(message) | HubError::Conflict(message) | HubError::Refused(message) => {
             format!("the target refused the request: {message}")
         }
+        HubError::TooLarge => "the target's answer is too large".to_owned(),
         HubError::Unreadable(what) => {
             format!("the target's answer to {what} could not be read")
         }

@@ -154,6 +154,10 @@ impl HttpsProbe {
         let name = target.tls_server_name.as_ref();
         if let Some(name) = name {
             url.set_host(Some(name)).map_err(|_| UNUSABLE)?;
+            // An address is connected to as it is, without the checked addresses.
+            if url.domain().is_none() {
+                return Err(UNUSABLE.into());
+            }
         }
         builder = builder.resolving(name.unwrap_or(&host), &addresses);
         let client = builder.build().map_err(|_| UNUSABLE)?;

@@ -6,7 +6,7 @@ mod access;
 use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use keyferry_api::foreign_text;
 use kube::client::Body;
 use serde::Serialize;
@@ -291,8 +291,12 @@ impl HubClient {
         let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
             .collect()
             .await;
-        let body = body.map_err(|_| {
-            HubError::Unreachable("its answer broke off or is too large".to_owned())
+        let body = body.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                HubError::TooLarge
+            } else {
+                HubError::Unreachable("its answer broke off".to_owned())
+            }
         })?;
         Ok((status, body.to_bytes().to_vec()))
     }

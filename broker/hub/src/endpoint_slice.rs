@@ -18,25 +18,30 @@ const MOST: usize = 16;
 pub(super) async fn addresses(config: &kube::Config) -> Result<Vec<Uri>, HubError> {
     let client =
         HubClient::new(config.clone()).map_err(|error| HubError::Unreachable(error.to_string()))?;
-    of(&client).await
-}
-
-/// As [`addresses`], with a client that exists.
-///
-/// # Errors
-/// As [`addresses`].
-pub(super) async fn of(client: &HubClient) -> Result<Vec<Uri>, HubError> {
-    match client
-        .get_object::<EndpointSlice>(PATH, "EndpointSlice")
-        .await
-    {
-        Ok(slice) => Ok(uris(&slice)),
+    match read(&client).await {
+        Ok(addresses) => Ok(addresses),
         Err(error) if error.proves_unreachable() => Err(error),
         Err(error) => {
             tracing::debug!(%error, "the hub's own endpoints are not known; its documents are read \
                 at the client's address");
             Ok(Vec::new())
         }
+    }
+}
+
+/// Returns the apiservers' addresses, for a decision that needs all of them. The list is empty only
+/// if there is no such object, or it names none.
+///
+/// # Errors
+/// The object could not be read.
+pub(super) async fn read(client: &HubClient) -> Result<Vec<Uri>, HubError> {
+    match client
+        .get_object::<EndpointSlice>(PATH, "EndpointSlice")
+        .await
+    {
+        Ok(slice) => Ok(uris(&slice)),
+        Err(HubError::NotFound(_)) => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 

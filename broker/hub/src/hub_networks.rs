@@ -52,13 +52,18 @@ impl KubeHubNetworks {
             Err(HubError::NotFound(_)) => Vec::new(),
             Err(error) => return Err(error),
         };
-        let mut apiservers: Vec<IpAddr> = endpoint_slice::of(&self.client)
+        let mut apiservers: Vec<IpAddr> = endpoint_slice::read(&self.client)
             .await?
             .iter()
             .filter_map(|address| address.host()?.trim_matches(['[', ']']).parse().ok())
             .collect();
         if let Some((host, port)) = self.client.place() {
             let own = self.resolver.addresses(host, port).await;
+            if own.is_empty() {
+                return Err(HubError::Unreachable(format!(
+                    "its own host {host} does not resolve"
+                )));
+            }
             apiservers.extend(own.iter().map(|address| address.ip()));
         }
         Ok(HubNetworks {

@@ -54,6 +54,9 @@ pub enum HubError {
     /// Any other refusal.
     #[error("the hub refused the request: {0}")]
     Refused(String),
+    /// The answer is larger than what is read of one.
+    #[error("the hub's answer is too large")]
+    TooLarge,
     /// The answer cannot be parsed.
     #[error("the hub's answer to {0} could not be read")]
     Unreadable(&'static str),
@@ -63,13 +66,19 @@ impl HubError {
     /// Whether the failure proves the hub unreachable, so that an earlier answer may be used for a
     /// while.
     pub fn proves_unreachable(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Unwell(_))
+        // Nothing is known of an answer that was not read, as if there were none.
+        matches!(
+            self,
+            Self::Unreachable(_) | Self::Unwell(_) | Self::TooLarge
+        )
     }
 
     /// The stable reason code when a TokenRequest failed like this.
     pub fn mint_reason(&self) -> Reason {
         match self {
-            Self::Unreachable(_) | Self::Unwell(_) | Self::Busy => Reason::HubUnreachable,
+            Self::Unreachable(_) | Self::Unwell(_) | Self::Busy | Self::TooLarge => {
+                Reason::HubUnreachable
+            }
             Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::MintForbidden,
             Self::NotFound(_) | Self::Conflict(_) => Reason::ServiceAccountChanged,
             Self::Refused(_) | Self::Unreadable(_) => Reason::MintFailed,
@@ -79,7 +88,9 @@ impl HubError {
     /// The stable reason code when a TokenReview or SubjectAccessReview failed like this.
     pub fn review_reason(&self) -> Reason {
         match self {
-            Self::Unreachable(_) | Self::Unwell(_) | Self::Busy => Reason::HubUnreachable,
+            Self::Unreachable(_) | Self::Unwell(_) | Self::Busy | Self::TooLarge => {
+                Reason::HubUnreachable
+            }
             Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::ReviewForbidden,
             Self::NotFound(_) | Self::Conflict(_) | Self::Refused(_) | Self::Unreadable(_) => {
                 Reason::ReviewFailed

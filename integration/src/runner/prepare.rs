@@ -71,24 +71,41 @@ impl PartBuilder {
     /// Builds the parts of one suite. A failure is reported by the test that uses the part.
     pub(super) async fn prepare(&self, needed: &[Needed]) {
         for one in needed.iter().copied() {
-            let _one_at_a_time = self.building.lock().await;
-            if self.has(one).await {
-                continue;
-            }
-            eprintln!(
-                "part {} of {} ({} s elapsed)",
-                self.built.fetch_add(1, Ordering::Relaxed) + 1,
-                self.missing.load(Ordering::Relaxed),
-                self.started.elapsed().as_secs()
-            );
-            let built = match one {
-                Needed::Part(part) => self.parts.locate(part).await.map(drop),
-                Needed::Client(client) => self.parts.install(client).await.map(drop),
-            };
-            if let Err(error) = built {
+            if let Err(error) = self.build(one).await {
                 eprintln!("{error}");
             }
         }
+    }
+
+    /// Builds all parts of a run.
+    ///
+    /// # Errors
+    /// The first part that cannot be built. Those after it are built all the same.
+    pub(super) async fn prepare_all(&self, needed: &BTreeSet<Needed>) -> Result<(), String> {
+        let mut outcome = Ok(());
+        for one in needed.iter().copied() {
+            outcome = outcome.and(self.build(one).await);
+        }
+        outcome
+    }
+
+    /// Builds one part, unless this machine has it.
+    async fn build(&self, one: Needed) -> Result<(), String> {
+        let _one_at_a_time = self.building.lock().await;
+        if self.has(one).await {
+            return Ok(());
+        }
+        eprintln!(
+            "part {} of {} ({} s elapsed)",
+            self.built.fetch_add(1, Ordering::Relaxed) + 1,
+            self.missing.load(Ordering::Relaxed),
+            self.started.elapsed().as_secs()
+        );
+        let built = match one {
+            Needed::Part(part) => self.parts.locate(part).await.map(drop),
+            Needed::Client(client) => self.parts.install(client).await.map(drop),
+        };
+        built.map_err(|error| error.to_string())
     }
 
     async fn has(&self, needed: Needed) -> bool {

@@ -14,7 +14,7 @@ use crate::keyferry_process::KeyferryBinary;
 use crate::parts::{Minor, Parts};
 
 /// The number of suites that run at once. `KEYFERRY_LANES` overrides it.
-const LANES: usize = 3;
+const LANES: usize = 4;
 
 /// More threads than processors: a worker may block until a process ends, and the proxies must keep
 /// running.
@@ -110,6 +110,11 @@ impl Run {
                 .flat_map(|lane| lane.traits().needed.iter().copied())
                 .collect();
             runtime.block_on(prepare(&lanes, &needed))?;
+            if parts_only() {
+                runtime.block_on(lanes.parts.prepare_all(&needed))?;
+                // Nothing runs: the conclusion of no tests.
+                return Ok(libtest_mimic::run(&arguments, Vec::new()));
+            }
         }
         // From here on, each suite belongs to its tests and ends with them.
         drop(selected);
@@ -135,6 +140,11 @@ async fn prepare(lanes: &Lanes, needed: &BTreeSet<Needed>) -> Result<(), String>
 
 fn runs(arguments: &Arguments, trial: &Trial) -> bool {
     !arguments.is_filtered_out(trial) && !arguments.is_ignored(trial)
+}
+
+/// True if the run only builds the parts that the selected suites need.
+fn parts_only() -> bool {
+    std::env::var("KEYFERRY_PARTS_ONLY").is_ok_and(|text| text == "1")
 }
 
 fn lanes() -> usize {

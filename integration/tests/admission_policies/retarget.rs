@@ -83,6 +83,27 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
                     .await,
             )?;
         }
+        // Who approves a client certificate of the hub is no decision of an editor either.
+        let mut hub_itself = target("hub-itself");
+        hub_itself["spec"]["audience"] = json!("https://hub.example.com");
+        hub_itself["spec"]["hub"] = json!(true);
+        hub_itself["spec"]["allow"][0]["deliveries"] = json!(["ClientCertificateSecret"]);
+        must_pass(
+            "creation of a target that is the hub",
+            platform.create(&path, &hub_itself).await,
+        )?;
+        for change in [
+            json!({ "clientCertificates": { "approval": "Automatic" } }),
+            json!({ "clientCertificates": { "maxLifetime": "12h" } }),
+        ] {
+            must_be_denied(
+                &change.to_string(),
+                editor
+                    .patch(&format!("{path}/hub-itself"), &json!({ "spec": change }))
+                    .await,
+                POLICY,
+            )?;
+        }
         for change in [
             json!({ "suspend": true }),
             json!({ "allow": [] }),

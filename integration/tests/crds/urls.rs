@@ -190,7 +190,7 @@ fn server_name() -> Vec<Case> {
     let mut cases = each(
         &base,
         "tlsServerName",
-        all(Yes, ["kubernetes.default.svc", "10.0.0.1", "a"]),
+        all(Yes, ["kubernetes.default.svc", "10.0.0.1.example.com", "a"]),
     );
     let bad = [
         "",
@@ -206,6 +206,13 @@ fn server_name() -> Vec<Case> {
         ".a",
         "a_b",
         "a\n",
+        "10.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.0.0.1",
+        "a.0x",
+        "a.1",
     ];
     cases.extend(each(
         &base,

@@ -1,7 +1,7 @@
 //! URLs for kubeconfigs. Every client must read them alike, so only their plain spelling is
 //! accepted.
 
-use url::Url;
+use url::{Host, Url};
 
 use crate::name::ObjectName;
 
@@ -63,14 +63,21 @@ pub fn proxy(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Reads a `tlsServerName`: a DNS name or an IPv4 address.
+/// Reads a `tlsServerName`: a DNS name.
+///
+/// An address in any spelling is refused: clients take it for the place to connect to, and no rule
+/// about addresses would have looked at it.
 ///
 /// # Errors
 /// As [`server`].
 pub fn server_name(text: String) -> Result<String, &'static str> {
-    ObjectName::new(text.clone())
-        .map(|_| text)
-        .map_err(|_| "is not a DNS name in lower case")
+    if ObjectName::new(text.clone()).is_err() {
+        return Err("is not a DNS name in lower case");
+    }
+    match Host::parse(&text) {
+        Ok(Host::Domain(_)) => Ok(text),
+        _ => Err("is an address, not a DNS name"),
+    }
 }
 
 /// Returns authority and path as written, if the parser did not change them: no backslash, no host
@@ -238,5 +245,23 @@ mod tests {
         for text in ["", "*.example.com", "a b", "a/b", "a:443", "A.example"] {
             assert!(server_name(text.to_owned()).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_server_name_is_no_address_in_any_spelling() {
+        for text in [
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0x7f.0.0.1",
+            "0177.0.0.1",
+            "10.0.0.256",
+            "prod.1",
+            "0x",
+        ] {
+            assert!(server_name(text.to_owned()).is_err(), "{text:?}");
+        }
+        assert!(server_name("10.0.0.1.example.com".to_owned()).is_ok());
     }
 }

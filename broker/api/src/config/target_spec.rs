@@ -51,7 +51,13 @@ pub(crate) struct TargetClusterSpec {
     pub(super) address: String,
     /// The name to expect in the apiserver's certificate, where it is not the address's host.
     /// Changing it needs the verb retarget.
-    #[schemars(with = "Option<ObjectName>")]
+    #[schemars(
+        with = "Option<ObjectName>",
+        extend("x-kubernetes-validations" = [rule(
+            "!self.matches('(^|[.])([0-9]+|0x[0-9a-f]*)$')",
+            "tlsServerName is an address, not a DNS name",
+        )]),
+    )]
     pub(super) tls_server_name: Option<String>,
     /// The proxy through which clients reach the target; scheme http, https or socks5, host and
     /// port, without credentials. Changing it needs the verb retarget.

@@ -12,7 +12,7 @@ use keyferry_core::static_verdict::StaticVerdict;
 use keyferry_hub::config_file;
 use serde_json::json;
 
-use super::RemovalArgs;
+use super::{RemovalArgs, UNTIL_THEN, rules_by_label};
 use crate::command_error::CommandError;
 use crate::onboard::{Writing, print, show};
 use crate::ui;
@@ -58,11 +58,10 @@ impl FileObjects {
             .map(described)
             .collect();
         self.print_lines(&lines)?;
-        print(
+        print(&format!(
             "left to do at the target: remove the entry of the hub's issuer from its \
-             AuthenticationConfiguration, and the RBAC of the hub's users. Until then it accepts \
-             tokens that were issued before, until they expire",
-        )?;
+             AuthenticationConfiguration, and the RBAC of the hub's users. {UNTIL_THEN}"
+        ))?;
         self.refuse_removal()
     }
 
@@ -87,6 +86,9 @@ impl FileObjects {
                 target.line("spec.allow")
             );
             show(&heading, [&json!({ "allow": without["spec"]["allow"] })])?;
+        }
+        if let Some(warning) = rules_by_label(&without) {
+            ui::note(&format!("warning: {warning}"));
         }
         let lines: Vec<String> = uses
             .iter()

@@ -99,6 +99,10 @@ impl TargetCalls {
             place = place.map(|place| place.with_server_name(name));
             builder = builder.resolving(name, &addresses_of(&url).await);
             url.set_host(Some(name)).map_err(|_| wrong())?;
+            // An address would be connected to in place of the target's own.
+            if url.domain().is_none() {
+                return Err(DoctorError::ServerName(name.clone()));
+            }
         }
         let client = builder.build().map_err(|_| DoctorError::Client)?;
         Ok(Self {

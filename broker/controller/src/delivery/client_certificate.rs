@@ -3,7 +3,7 @@
 //! The private key exists only in this process until its certificate is issued and checked. A
 //! process that ends, or a new leader, makes a new key and a new request (decision 0027).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +30,11 @@ const POLL: Duration = Duration::from_secs(3);
 /// The shortest time between two requests of one delivery: its author can edit the Secret, and
 /// each edit asks for a new certificate.
 const BETWEEN: Duration = Duration::from_secs(30);
+/// The most requests for one access within [`WINDOW`]. Its author can rename deliveries, and each name
+/// asks for a certificate; an access has at most 16 at once.
+const MOST_IN_WINDOW: usize = 32;
+/// The time over which requests for one access are counted.
+const WINDOW: Duration = Duration::from_secs(3600);
 /// How long a renewal may wait for its automatic approval before the access is reported.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// When a request that could not be signed, or was signed wrongly, is made again.
@@ -66,19 +71,46 @@ struct UnderWay {
     created: bool,
 }
 
-/// The last requests, by access and delivery.
+/// The last requests, by access and delivery, and when each access made its requests.
 #[derive(Default)]
-pub(super) struct CertificateRequests(Mutex<HashMap<(AccessName, ObjectName), LastRequest>>);
+pub(super) struct CertificateRequests {
+    last: Mutex<HashMap<(AccessName, ObjectName), LastRequest>>,
+    made: Mutex<HashMap<AccessName, VecDeque<Duration>>>,
+}
 
 impl CertificateRequests {
+    /// Counts one more request of an access.
+    ///
+    /// # Errors
+    /// The access has made [`MOST_IN_WINDOW`] requests: when the next one may be made.
+    fn count(&self, access: &AccessName, now: Duration) -> Result<(), Duration> {
+        let mut made = self.made.lock();
+        // Accesses that are gone are forgotten once their requests no longer count, so deleting an
+        // access and creating it again wins nothing.
+        made.retain(|_, times| {
+            times.retain(|time| now.saturating_sub(*time) < WINDOW);
+            !times.is_empty()
+        });
+        let times = made.entry(access.clone()).or_default();
+        match times.front() {
+            Some(first) if times.len() >= MOST_IN_WINDOW => {
+                Err(WINDOW.saturating_sub(now.saturating_sub(*first)))
+            }
+            _ => {
+                times.push_back(now);
+                Ok(())
+            }
+        }
+    }
+
     /// Drops the keys of an access that is gone.
     pub(super) fn forget(&self, access: &AccessName) {
-        self.0.lock().retain(|(name, _), _| name != access);
+        self.last.lock().retain(|(name, _), _| name != access);
     }
 
     /// Drops the keys of deliveries that the access no longer lists.
     pub(super) fn keep_listed(&self, access: &TargetAccess) {
-        self.0.lock().retain(|(name, delivery), _| {
+        self.last.lock().retain(|(name, delivery), _| {
             *name != access.name
                 || access
                     .delivery(delivery)
@@ -88,7 +120,7 @@ impl CertificateRequests {
 
     /// Drops the key of one delivery, whose request is no longer awaited.
     pub(super) fn finish(&self, access: &AccessName, delivery: &ObjectName) {
-        let mut requests = self.0.lock();
+        let mut requests = self.last.lock();
         if let Some(last) = requests.get_mut(&(access.clone(), delivery.clone())) {
             last.state = RequestState::Done;
         }
@@ -96,7 +128,7 @@ impl CertificateRequests {
 
     /// Drops every key: another replica leads.
     pub(super) fn forget_all(&self) {
-        self.0.lock().clear();
+        self.last.lock().clear();
     }
 }
 
@@ -253,7 +285,7 @@ impl Deliveries {
     ) -> Result<UnderWay, Hindrance> {
         let wanted = WantedCertificate::of(grant);
         let now = self.parts.clock.now().mono;
-        let mut requests = self.certificates.0.lock();
+        let mut requests = self.certificates.last.lock();
         if let Some(last) = requests.get(name) {
             let age = now.saturating_sub(last.made);
             match &last.state {
@@ -283,6 +315,13 @@ impl Deliveries {
                 .again_after(BETWEEN - age));
             }
         }
+        self.certificates.count(&name.0, now).map_err(|wait| {
+            let text = format!(
+                "{MOST_IN_WINDOW} certificates were requested within an hour; the next request \
+                     follows"
+            );
+            Hindrance::new(Reason::CertificatePending, text).again_after(wait)
+        })?;
         let failed = || {
             Hindrance::new(
                 Reason::DeliveryFailed,
@@ -307,7 +346,7 @@ impl Deliveries {
     }
 
     fn note_created(&self, name: &(AccessName, ObjectName)) {
-        let mut requests = self.certificates.0.lock();
+        let mut requests = self.certificates.last.lock();
         if let Some(RequestState::UnderWay(under_way)) =
             requests.get_mut(name).map(|last| &mut last.state)
         {
@@ -323,7 +362,7 @@ impl Deliveries {
         reason: Reason,
         message: String,
     ) -> Hindrance {
-        if let Some(last) = self.certificates.0.lock().get_mut(name) {
+        if let Some(last) = self.certificates.last.lock().get_mut(name) {
             last.state = RequestState::Refused {
                 reason,
                 message: message.clone(),
@@ -346,7 +385,12 @@ impl Deliveries {
         let rules = target.and_then(|target| target.client_certificates);
         let automatic = rules.is_some_and(|rules| rules.approval == CertificateApproval::Automatic);
         let now = self.parts.clock.now().mono;
-        let made = self.certificates.0.lock().get(name).map(|last| last.made);
+        let made = self
+            .certificates
+            .last
+            .lock()
+            .get(name)
+            .map(|last| last.made);
         let young = made.is_some_and(|made| now.saturating_sub(made) < PATIENCE);
         if current.is_some() && automatic && young {
             return Ok(Issuance::Waiting(POLL));

@@ -606,7 +606,9 @@ pub(super) fn refusal(error: &HubError) -> Hindrance {
             }
             ForbiddenCause::MissingRight => Reason::DeliveryForbidden,
         },
-        HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => Reason::HubUnreachable,
+        HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy | HubError::TooLarge => {
+            Reason::HubUnreachable
+        }
         _ => Reason::DeliveryFailed,
     };
     let fix = match reason {

@@ -193,6 +193,25 @@ async fn no_form_of_an_address_that_is_none_of_a_target_is_connected_to() {
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
+/// The HTTP client connects to an address in the URL as it is, whatever was resolved and checked.
+#[tokio::test]
+async fn an_address_as_certificate_name_is_not_connected_to() {
+    let (port, count) = listener().await;
+    let resolver = resolver(&[&["203.0.113.1"]]);
+    let probe = HttpsProbe::within(AddressRules::default(), hub(), resolver);
+    for form in FORMS.into_iter().chain(["203.0.113.1", "[2001:db8::7]"]) {
+        let address = format!("https://prod.example.test:{port}");
+        let answer = probe
+            .try_token(&target(address, None, Some(form)), &"token".into())
+            .await;
+        assert!(
+            matches!(answer, ProbeAnswer::Unanswered(text) if text.contains("cannot be used")),
+            "{form}: {answer:?}"
+        );
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
 #[tokio::test]
 async fn every_answer_of_a_name_is_checked_and_no_second_one_is_asked_for() {
     let (port, count) = listener().await;

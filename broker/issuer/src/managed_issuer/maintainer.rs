@@ -76,9 +76,12 @@ impl MaintainError {
             Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
                 Reason::IssuerKeysForbidden
             }
-            Self::Hub(HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy) => {
-                Reason::HubUnreachable
-            }
+            Self::Hub(
+                HubError::Unreachable(_)
+                | HubError::Unwell(_)
+                | HubError::Busy
+                | HubError::TooLarge,
+            ) => Reason::HubUnreachable,
             _ => Reason::IssuerKeysInvalid,
         }
     }

@@ -35,9 +35,8 @@ impl PublishError {
             Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
                 Reason::HubDiscoveryForbidden
             }
-            Self::Hub(HubError::Unreachable(_) | HubError::Unwell(_)) | Self::SharedCallLost => {
-                Reason::HubUnreachable
-            }
+            Self::Hub(HubError::Unreachable(_) | HubError::Unwell(_) | HubError::TooLarge)
+            | Self::SharedCallLost => Reason::HubUnreachable,
             _ => Reason::HubDiscoveryInvalid,
         }
     }

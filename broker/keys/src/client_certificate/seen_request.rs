@@ -1,5 +1,7 @@
 //! A certificate request as its approver reads it.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::CertificateSigningRequestDer;
 use rustls_pki_types::pem::PemObject;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -48,6 +50,11 @@ impl SeenRequest {
         let (Some(Ok(der)), None) = (blocks.next(), blocks.next()) else {
             return Err(NotPlain::NotARequest);
         };
+        // The apiserver and the signer read PEM with Go's encoding/pem, which ends lines and blocks
+        // elsewhere. Only the exact form that Keyferry writes is the same request for both.
+        if super::pem("CERTIFICATE REQUEST", &STANDARD.encode(der.as_ref())).as_bytes() != pem {
+            return Err(NotPlain::NotARequest);
+        }
         let Ok(([], request)) = X509CertificationRequest::from_der(der.as_ref()) else {
             return Err(NotPlain::NotARequest);
         };

@@ -240,3 +240,43 @@ fn a_request_with_more_than_a_user_is_not_plain() {
         assert_eq!(read(&junk), NotPlain::NotARequest);
     }
 }
+
+/// Go's encoding/pem ends lines only at `\n`, and reads a line with a colon as a header. It would
+/// find the second request in the first of these texts, where other readers find the first one.
+#[test]
+fn a_request_that_other_readers_would_read_differently_is_refused() {
+    let made = |user: &str| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, user);
+        let pair = KeyPair::generate().unwrap();
+        params.serialize_request(&pair).unwrap().pem().unwrap()
+    };
+    let (granted, other) = (made(USER), made("kubernetes-admin"));
+    let base64 = |pem: &str| {
+        let lines = pem.lines().filter(|line| !line.starts_with("-----"));
+        lines.collect::<String>()
+    };
+    const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
+    const END: &str = "-----END CERTIFICATE REQUEST-----";
+    for text in [
+        format!(
+            "{BEGIN}\n{}\r{END}:\n{}\n{END}\n",
+            base64(&granted),
+            base64(&other)
+        ),
+        format!("{BEGIN}\n{}\n{END}\n", base64(&granted)),
+        granted.replace('\n', "\r\n"),
+        format!("text before\n{granted}"),
+        format!("{granted}text after\n"),
+        format!("{granted}\n"),
+        granted.trim_end().to_owned(),
+        granted.replacen('\n', "\nProc-Type: 4\n\n", 1),
+    ] {
+        assert_eq!(
+            SeenRequest::read(text.as_bytes()),
+            Err(NotPlain::NotARequest),
+            "{text:?}"
+        );
+    }
+}

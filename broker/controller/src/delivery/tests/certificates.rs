@@ -307,3 +307,26 @@ async fn edits_of_the_secret_cost_one_request_in_half_a_minute() {
     }
     assert_eq!(requests(&bench).len(), 2, "the first, and one that waits");
 }
+
+#[tokio::test]
+async fn renamed_deliveries_cost_a_bounded_number_of_requests() {
+    let (bench, process) = begun(json!({ "maxLifetime": "1h" })).await;
+    for round in 0..50 {
+        let name = format!("tls-{round}");
+        bench.put_access(json!({ "deliveries": [
+            { "name": name, "type": "ClientCertificateSecret", "objectName": name },
+        ] }));
+        bench.reconcile_all(&process).await;
+        bench.world.clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!(requests(&bench).len(), 32);
+    assert_eq!(reason(&bench), "CertificatePending");
+    assert!(
+        message(&bench).contains("within an hour"),
+        "{}",
+        message(&bench)
+    );
+    bench.world.clock.advance(Duration::from_secs(3600));
+    bench.reconcile_all(&process).await;
+    assert_eq!(requests(&bench).len(), 33);
+}
