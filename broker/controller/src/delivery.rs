@@ -6,8 +6,11 @@
 //! rechecked right before the object is written.
 
 mod client_certificate;
+mod cluster_profile;
+mod delivered_token;
 mod drain;
 mod flux_references;
+mod hindrance;
 mod neighbours;
 mod probe;
 mod remove;

@@ -22,7 +22,8 @@ use keyferry_keys::client_certificate::{CertificateRequest, ClientKey, IssuedCer
 use parking_lot::Mutex;
 use secrecy::SecretString;
 
-use super::write::{Hindrance, ROUTE, refusal};
+use super::hindrance::{Hindrance, refusal};
+use super::write::ROUTE;
 use super::{Deliveries, Reconciliation};
 
 /// How often a request that waits is checked.

@@ -6,7 +6,7 @@ use keyferry_api::reason::Reason;
 use keyferry_core::authorise;
 use keyferry_core::delivery::{self, ObjectPlace};
 
-use super::write::{Hindrance, refusal};
+use super::hindrance::{Hindrance, refusal};
 use super::{Deliveries, Reconciliation};
 
 impl Deliveries {

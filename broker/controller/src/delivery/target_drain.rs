@@ -13,7 +13,7 @@ use keyferry_core::authorise;
 use keyferry_core::delivery::{self, DeliveredObject, ObjectPlace, ReadObject};
 use keyferry_hub::ports::HubError;
 
-use super::write::token_report;
+use super::delivered_token::token_report;
 use super::{Deliveries, LOOK_AGAIN, Next, Reconciliation, drain, report};
 
 /// An object that stays for now, at most until `until`.

@@ -3,26 +3,20 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::config::{Delivery, DeliveryType, Probe, TargetCluster, TokenIssuer};
-use keyferry_api::lifetime;
+use keyferry_api::config::{Delivery, Probe, TargetCluster};
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::{AuditRecord, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair};
-use keyferry_core::delivery::{self, Bearer, ObjectBody, ObjectPlace, OwnedObject, Snapshot, Step};
-use keyferry_hub::forbidden::ForbiddenCause;
-use keyferry_hub::ports::HubError;
+use keyferry_core::delivery::{self, Bearer, ObjectBody, ObjectPlace, Snapshot, Step};
 use keyferry_hub::targets::Readiness;
-use keyferry_issuer::advice;
-use keyferry_keys::jwt::MAX_KID_BYTES;
 
 use super::client_certificate::{Issuance, is_of_another_user};
+use super::delivered_token::token_report;
+use super::hindrance::{Hindrance, refusal};
 use super::probe::LastProbe;
 use super::remove::{Removal, earlier_token};
 use super::{Deliveries, Reconciliation};
-
-/// The shortest time between two writes of a token.
-const LEAST_REST: Duration = Duration::from_secs(60);
 
 /// The route name in audit records.
 pub(super) const ROUTE: &str = "delivery";
@@ -54,42 +48,6 @@ impl Progress {
             .exposed
             .max(token.as_ref().map(|token| token.expires_at));
         self.token = token;
-    }
-}
-
-/// Why an object cannot be reconciled.
-pub(super) struct Hindrance {
-    pub(super) reason: Reason,
-    message: String,
-    retry_after: Option<Duration>,
-}
-
-impl Hindrance {
-    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-            retry_after: None,
-        }
-    }
-
-    /// The same obstacle, which is checked again after this time.
-    pub(super) fn again_after(self, pause: impl Into<Option<Duration>>) -> Self {
-        Self {
-            retry_after: pause.into(),
-            ..self
-        }
-    }
-
-    /// Whether the obstacle may pass without a change that Keyferry would notice.
-    fn passes(&self) -> bool {
-        !matches!(
-            self.reason,
-            Reason::CertificateDenied
-                | Reason::IssuerCollision
-                | Reason::NotExpressible
-                | Reason::TargetSuspended
-        )
     }
 }
 
@@ -375,103 +333,6 @@ impl Deliveries {
         Ok(ca_pem)
     }
 
-    /// Renders an object body with a token that the authoriser granted and that may still be
-    /// issued.
-    async fn with_token(
-        &self,
-        round: &Reconciliation<'_>,
-        delivery: &Delivery,
-        pair: &Pair,
-        snapshot: &Snapshot<'_>,
-    ) -> Result<(ObjectBody, TokenReport), Hindrance> {
-        let advised = |reason: Reason| {
-            let message = advice::on(reason, pair, round.policy.own_namespace.as_ref());
-            Hindrance::new(
-                reason,
-                message.unwrap_or_else(|| "no token could be minted; see the log".to_owned()),
-            )
-        };
-        let grant = round.grant(delivery, pair).map_err(advised)?;
-        let minted = self
-            .parts
-            .mint
-            .token(&grant, lifetime::greatest_min_ttl(pair.lifetime()))
-            .await;
-        let minted = minted.map_err(|reason| Hindrance {
-            // A key becomes active at a known time, and until then the object may contain a token
-            // that no target accepts.
-            retry_after: (reason == Reason::KeySettling)
-                .then(|| self.parts.mint.retry_after(&grant))
-                .flatten(),
-            ..advised(reason)
-        })?;
-        let token = minted.token;
-        let now = self.parts.clock.now();
-        let due = lifetime::refresh_after(
-            token.lifetime(),
-            self.parts.activation_delay,
-            self.parts.random.unit(),
-        );
-        let rest = due.saturating_sub(token.age(now)).max(LEAST_REST);
-        let expires_at = token.deadline().wall();
-        let renew_at = now
-            .wall
-            .saturating_add(rest)
-            .unwrap_or(expires_at)
-            .min(expires_at);
-        // The token is issued only after its record is written, and only if the grant is still
-        // allowed.
-        self.record(
-            ROUTE,
-            round,
-            delivery,
-            pair,
-            Some((&grant, TokenNote::of(&token))),
-        )
-        .await?;
-        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
-            .map_err(advised)?;
-        let key_id = token.kid();
-        let report = TokenReport {
-            token_id: token.token_id().to_owned(),
-            key_id: Some(key_id.to_owned()),
-            expires_at,
-            renew_at,
-        };
-        let bearer = Bearer {
-            token: token.secret(),
-            token_id: token.token_id(),
-            key_id,
-            expires_at,
-            renew_at,
-        };
-        Ok((render(snapshot, delivery, Some(&bearer))?, report))
-    }
-
-    /// Whether a delivered token was signed by a revoked key of the hub. A token whose key is not
-    /// named may have been.
-    pub(super) fn is_revoked(&self, key_id: Option<&str>, target: Option<&TargetCluster>) -> bool {
-        let revoked = self.parts.published.revoked();
-        let of_hub = target.is_none_or(|target| target.issuer == TokenIssuer::Hub);
-        of_hub && !revoked.is_empty() && key_id.is_none_or(|key_id| revoked.contains(key_id))
-    }
-
-    /// Whether an object contains a token that a revoked key of the hub signed, or may contain one.
-    pub(super) fn holds_revoked(
-        &self,
-        held: &OwnedObject<'_>,
-        target: Option<&TargetCluster>,
-    ) -> bool {
-        let tokens = held.tokens();
-        if !tokens.complete || tokens.key_ids.is_empty() {
-            return self.is_revoked(None, target);
-        }
-        tokens
-            .key_ids
-            .iter()
-            .any(|key_id| self.is_revoked(Some(key_id), target))
-    }
-
     /// Writes an audit record before an issuance; without a record nothing is issued.
     pub(super) async fn record(
         &self,
@@ -511,67 +372,9 @@ impl Deliveries {
         };
         self.parts.audit.record(&record).await.map_err(failed)
     }
-
-    /// Checks the status of an object whose content is already right, and applies it if it is
-    /// missing.
-    async fn kept(
-        &self,
-        snapshot: &Snapshot<'_>,
-        delivery: &Delivery,
-        place: &ObjectPlace,
-        held: &OwnedObject<'_>,
-    ) -> Result<(), Hindrance> {
-        if delivery.delivery_type != DeliveryType::ClusterProfile {
-            return Ok(());
-        }
-        let wanted =
-            delivery::cluster_profile_status(snapshot, place.name.as_str(), held.version());
-        let ours = |object: &serde_json::Value| {
-            let providers = object
-                .pointer("/status/accessProviders")
-                .and_then(|list| list.as_array())
-                .cloned()
-                .unwrap_or_default();
-            providers
-                .into_iter()
-                .find(|provider| provider["name"] == "keyferry")
-        };
-        if ours(held.object()) == ours(&wanted) {
-            Ok(())
-        } else {
-            self.apply_profile(snapshot, delivery, place, held.version())
-                .await
-        }
-    }
-
-    /// Applies the status to the object of this version. An object that replaced it is not ours,
-    /// and is read again first.
-    async fn apply_profile(
-        &self,
-        snapshot: &Snapshot<'_>,
-        delivery: &Delivery,
-        place: &ObjectPlace,
-        version: &str,
-    ) -> Result<(), Hindrance> {
-        if delivery.delivery_type != DeliveryType::ClusterProfile {
-            return Ok(());
-        }
-        let status = delivery::cluster_profile_status(snapshot, place.name.as_str(), version);
-        self.parts
-            .objects
-            .apply_status(&place.path(), &status)
-            .await
-            .map_err(|error| match error {
-                HubError::NotFound(_) | HubError::Conflict(_) => Hindrance::new(
-                    Reason::DeliveryFailed,
-                    format!("{place} was changed or deleted before its status was written"),
-                ),
-                error => refusal(&error),
-            })
-    }
 }
 
-fn render(
+pub(super) fn render(
     snapshot: &Snapshot<'_>,
     delivery: &Delivery,
     bearer: Option<&Bearer<'_>>,
@@ -580,42 +383,4 @@ fn render(
     delivery::render(snapshot, delivery, bearer)
         .map_err(|_| failed())?
         .ok_or_else(failed)
-}
-
-pub(super) fn token_report(held: &OwnedObject<'_>) -> Option<TokenReport> {
-    let (expires_at, renew_at) = (held.expires_at()?, held.renew_at()?);
-    let bounded = |text: &str, most: usize| text.chars().take(most).collect::<String>();
-    let token_id = bounded(held.token_id().unwrap_or_default(), 128);
-    Some(TokenReport {
-        token_id,
-        key_id: held.key_id().map(|key_id| bounded(&key_id, MAX_KID_BYTES)),
-        expires_at,
-        renew_at,
-    })
-}
-
-/// Explains the hub's refusal of an object. Exceeded quotas and terminating namespaces answer 403
-/// as well.
-pub(super) fn refusal(error: &HubError) -> Hindrance {
-    let reason = match error {
-        HubError::Forbidden(forbidden) => match forbidden.cause() {
-            ForbiddenCause::QuotaExceeded => Reason::QuotaExceeded,
-            ForbiddenCause::NamespaceTerminating => Reason::NamespaceTerminating,
-            ForbiddenCause::AdmissionPolicy(_) | ForbiddenCause::Admission => {
-                Reason::DeliveryFailed
-            }
-            ForbiddenCause::MissingRight => Reason::DeliveryForbidden,
-        },
-        HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy | HubError::TooLarge => {
-            Reason::HubUnreachable
-        }
-        _ => Reason::DeliveryFailed,
-    };
-    let fix = match reason {
-        Reason::DeliveryForbidden => {
-            "; bind the ClusterRole keyferry-minter to Keyferry's ServiceAccount in this namespace"
-        }
-        _ => "",
-    };
-    Hindrance::new(reason, format!("{error}{fix}"))
 }

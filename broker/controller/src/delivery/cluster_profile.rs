@@ -1,0 +1,69 @@
+//! Writes the status of a ClusterProfile after the object itself.
+
+use keyferry_api::config::{Delivery, DeliveryType};
+use keyferry_api::reason::Reason;
+use keyferry_core::delivery::{self, ObjectPlace, OwnedObject, Snapshot};
+use keyferry_hub::ports::HubError;
+
+use super::Deliveries;
+use super::hindrance::{Hindrance, refusal};
+
+impl Deliveries {
+    /// Checks the status of an object whose content is already right, and applies it if it is
+    /// missing.
+    pub(super) async fn kept(
+        &self,
+        snapshot: &Snapshot<'_>,
+        delivery: &Delivery,
+        place: &ObjectPlace,
+        held: &OwnedObject<'_>,
+    ) -> Result<(), Hindrance> {
+        if delivery.delivery_type != DeliveryType::ClusterProfile {
+            return Ok(());
+        }
+        let wanted =
+            delivery::cluster_profile_status(snapshot, place.name.as_str(), held.version());
+        let ours = |object: &serde_json::Value| {
+            let providers = object
+                .pointer("/status/accessProviders")
+                .and_then(|list| list.as_array())
+                .cloned()
+                .unwrap_or_default();
+            providers
+                .into_iter()
+                .find(|provider| provider["name"] == "keyferry")
+        };
+        if ours(held.object()) == ours(&wanted) {
+            Ok(())
+        } else {
+            self.apply_profile(snapshot, delivery, place, held.version())
+                .await
+        }
+    }
+
+    /// Applies the status to the object of this version. An object that replaced it is not ours,
+    /// and is read again first.
+    pub(super) async fn apply_profile(
+        &self,
+        snapshot: &Snapshot<'_>,
+        delivery: &Delivery,
+        place: &ObjectPlace,
+        version: &str,
+    ) -> Result<(), Hindrance> {
+        if delivery.delivery_type != DeliveryType::ClusterProfile {
+            return Ok(());
+        }
+        let status = delivery::cluster_profile_status(snapshot, place.name.as_str(), version);
+        self.parts
+            .objects
+            .apply_status(&place.path(), &status)
+            .await
+            .map_err(|error| match error {
+                HubError::NotFound(_) | HubError::Conflict(_) => Hindrance::new(
+                    Reason::DeliveryFailed,
+                    format!("{place} was changed or deleted before its status was written"),
+                ),
+                error => refusal(&error),
+            })
+    }
+}

@@ -1,0 +1,133 @@
+//! Renders an object with a token, and reads which token an object contains.
+
+use std::time::Duration;
+
+use keyferry_api::config::{Delivery, TargetCluster, TokenIssuer};
+use keyferry_api::lifetime;
+use keyferry_api::reason::Reason;
+use keyferry_core::access_status::TokenReport;
+use keyferry_core::audit::TokenNote;
+use keyferry_core::authorise::{self, Pair};
+use keyferry_core::delivery::{Bearer, ObjectBody, OwnedObject, Snapshot};
+use keyferry_issuer::advice;
+use keyferry_keys::jwt::MAX_KID_BYTES;
+
+use super::hindrance::Hindrance;
+use super::write::{ROUTE, render};
+use super::{Deliveries, Reconciliation};
+
+/// The shortest time between two writes of a token.
+const LEAST_REST: Duration = Duration::from_secs(60);
+
+impl Deliveries {
+    /// Renders an object body with a token that the authoriser granted and that may still be
+    /// issued.
+    pub(super) async fn with_token(
+        &self,
+        round: &Reconciliation<'_>,
+        delivery: &Delivery,
+        pair: &Pair,
+        snapshot: &Snapshot<'_>,
+    ) -> Result<(ObjectBody, TokenReport), Hindrance> {
+        let advised = |reason: Reason| {
+            let message = advice::on(reason, pair, round.policy.own_namespace.as_ref());
+            Hindrance::new(
+                reason,
+                message.unwrap_or_else(|| "no token could be minted; see the log".to_owned()),
+            )
+        };
+        let grant = round.grant(delivery, pair).map_err(advised)?;
+        let minted = self
+            .parts
+            .mint
+            .token(&grant, lifetime::greatest_min_ttl(pair.lifetime()))
+            .await;
+        // A key becomes active at a known time, and until then the object may contain a token that
+        // no target accepts.
+        let minted = minted.map_err(|reason| {
+            advised(reason).again_after(
+                (reason == Reason::KeySettling)
+                    .then(|| self.parts.mint.retry_after(&grant))
+                    .flatten(),
+            )
+        })?;
+        let token = minted.token;
+        let now = self.parts.clock.now();
+        let due = lifetime::refresh_after(
+            token.lifetime(),
+            self.parts.activation_delay,
+            self.parts.random.unit(),
+        );
+        let rest = due.saturating_sub(token.age(now)).max(LEAST_REST);
+        let expires_at = token.deadline().wall();
+        let renew_at = now
+            .wall
+            .saturating_add(rest)
+            .unwrap_or(expires_at)
+            .min(expires_at);
+        // The token is issued only after its record is written, and only if the grant is still
+        // allowed.
+        self.record(
+            ROUTE,
+            round,
+            delivery,
+            pair,
+            Some((&grant, TokenNote::of(&token))),
+        )
+        .await?;
+        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
+            .map_err(advised)?;
+        let key_id = token.kid();
+        let report = TokenReport {
+            token_id: token.token_id().to_owned(),
+            key_id: Some(key_id.to_owned()),
+            expires_at,
+            renew_at,
+        };
+        let bearer = Bearer {
+            token: token.secret(),
+            token_id: token.token_id(),
+            key_id,
+            expires_at,
+            renew_at,
+        };
+        Ok((render(snapshot, delivery, Some(&bearer))?, report))
+    }
+
+    /// Whether a delivered token was signed by a revoked key of the hub. A token whose key is not
+    /// named may have been.
+    pub(super) fn is_revoked(&self, key_id: Option<&str>, target: Option<&TargetCluster>) -> bool {
+        let revoked = self.parts.published.revoked();
+        let of_hub = target.is_none_or(|target| target.issuer == TokenIssuer::Hub);
+        of_hub && !revoked.is_empty() && key_id.is_none_or(|key_id| revoked.contains(key_id))
+    }
+
+    /// Whether an object contains a token that a revoked key of the hub signed, or may contain one.
+    pub(super) fn holds_revoked(
+        &self,
+        held: &OwnedObject<'_>,
+        target: Option<&TargetCluster>,
+    ) -> bool {
+        let tokens = held.tokens();
+        if !tokens.complete || tokens.key_ids.is_empty() {
+            return self.is_revoked(None, target);
+        }
+        tokens
+            .key_ids
+            .iter()
+            .any(|key_id| self.is_revoked(Some(key_id), target))
+    }
+}
+
+/// Reports the token that an object contains.
+pub(super) fn token_report(held: &OwnedObject<'_>) -> Option<TokenReport> {
+    let (expires_at, renew_at) = (held.expires_at()?, held.renew_at()?);
+    let bounded = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+    let token_id = bounded(held.token_id().unwrap_or_default(), 128);
+    Some(TokenReport {
+        token_id,
+        key_id: held.key_id().map(|key_id| bounded(&key_id, MAX_KID_BYTES)),
+        expires_at,
+        renew_at,
+    })
+}
