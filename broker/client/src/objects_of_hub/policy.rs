@@ -1,0 +1,144 @@
+//! Builds the policy of a command from objects of the hub.
+
+use std::collections::BTreeSet;
+
+use keyferry_api::config::{
+    Configuration, ObjectSource, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget,
+    TokenIssuer,
+};
+use keyferry_api::issuer::Issuer;
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_hub::client::HubClient;
+use serde_json::Value;
+
+use super::{access_value, all_objects, target_value};
+use crate::ClientError;
+use crate::checked_mint::issuer_of;
+
+/// Returns the configuration with `access` and its target as its policy.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the objects.
+/// [`ClientError::StaleTarget`]: the server has not judged the target's current spec yet.
+pub async fn with_access(
+    mut configuration: Configuration,
+    client: &HubClient,
+    access: &AccessName,
+) -> Result<Configuration, ClientError> {
+    let mut objects = StoredObjects::default();
+    if let Some((name, stored)) = access_value(client, access)
+        .await?
+        .as_ref()
+        .and_then(StoredAccess::read)
+    {
+        let target = stored
+            .read
+            .as_ref()
+            .ok()
+            .map(|access| access.target.clone());
+        objects.accesses.insert(name, stored);
+        if let Some(target) = target {
+            let target = stored_target(client, &configuration.server, &target).await?;
+            objects.targets.extend(target);
+        }
+    }
+    configuration.policy = objects
+        .assemble(&configuration.server.cluster_resource_namespace)
+        .policy;
+    Ok(configuration)
+}
+
+/// Returns the configuration with one TargetCluster as its policy, and with the issuer that its
+/// status states, unless the configuration pins one.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the object.
+/// [`ClientError::StaleTarget`]: the server has not judged the current spec yet.
+pub async fn with_target(
+    configuration: Configuration,
+    client: &HubClient,
+    target: &ObjectName,
+) -> Result<Configuration, ClientError> {
+    let mut objects = StoredObjects::default();
+    let stored = stored_target(client, &configuration.server, target).await?;
+    objects.targets.extend(stored);
+    Ok(with_policy(configuration, client, objects).await)
+}
+
+/// Returns the configuration with all objects of the hub as its policy, if it says that the objects
+/// are there. Otherwise returns it unchanged.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
+pub async fn with_all_objects(
+    configuration: Configuration,
+    client: &HubClient,
+) -> Result<Configuration, ClientError> {
+    if configuration.server.objects == ObjectSource::File {
+        return Ok(configuration);
+    }
+    let objects = all_objects(&configuration.server, client).await?;
+    Ok(with_policy(configuration, client, objects).await)
+}
+
+/// Takes the objects as the policy, and the hub's issuer unless the configuration pins one.
+async fn with_policy(
+    mut configuration: Configuration,
+    client: &HubClient,
+    mut objects: StoredObjects,
+) -> Configuration {
+    if configuration.server.hub_issuer.is_none() {
+        // A status has the issuer only once the controller has checked its target. A user without
+        // the right to read the hub's discovery document has only the statuses.
+        let own = issuer_of(client)
+            .await
+            .and_then(|issuer| Issuer::new(issuer).ok());
+        configuration.server.hub_issuer =
+            own.or_else(|| published_issuer(objects.targets.values()));
+    }
+    configuration.policy = objects
+        .assemble(&configuration.server.cluster_resource_namespace)
+        .policy;
+    configuration
+}
+
+/// Reads one TargetCluster, if it has no mistake that hides its name. Refuses a spec that the server
+/// has not judged yet.
+async fn stored_target(
+    client: &HubClient,
+    server: &ServerConfiguration,
+    target: &ObjectName,
+) -> Result<Option<(ObjectName, StoredTarget)>, ClientError> {
+    let object = target_value(client, target).await?;
+    let read = object
+        .as_ref()
+        .and_then(|object| StoredTarget::read(object, server));
+    let Some((name, stored)) = read else {
+        return Ok(None);
+    };
+    // Only the server has seen all targets, and its status says whether an older one has the
+    // audience.
+    let observed = stored.record.status.get("observedGeneration");
+    if observed.and_then(Value::as_i64) != Some(stored.record.generation) {
+        return Err(ClientError::StaleTarget(name.to_string()));
+    }
+    Ok(Some((name, stored)))
+}
+
+/// Returns the hub's issuer from the TargetClusters' statuses, if they agree.
+pub(crate) fn published_issuer<'a>(
+    targets: impl Iterator<Item = &'a StoredTarget>,
+) -> Option<Issuer> {
+    let of_hub = |target: &&StoredTarget| {
+        target
+            .meant()
+            .is_some_and(|target| target.issuer == TokenIssuer::Hub)
+    };
+    let stated = |target: &'a StoredTarget| target.record.status.get("issuer")?.as_str();
+    let issuers: BTreeSet<&str> = targets.filter(of_hub).filter_map(stated).collect();
+    let mut issuers = issuers.into_iter();
+    match (issuers.next(), issuers.next()) {
+        (Some(issuer), None) => Issuer::new(issuer).ok(),
+        _ => None,
+    }
+}
