@@ -1,0 +1,231 @@
+//! The configuration file of the target as evidence.
+
+use super::*;
+
+#[test]
+fn a_file_names_the_cause_of_a_refusal() {
+    let rule =
+        "  claimValidationRules: [{expression: \"claims.sub == 'x'\", message: refused here}]\n";
+    assert_broken(
+        |e| (refused(e), e.configuration = file(rule)).1,
+        Hop::Configuration,
+        Code::ClaimRuleFalse,
+    );
+    let other = "  claimValidationRules: [{claim: hd, requiredValue: x}]\n";
+    assert_broken(
+        |e| (refused(e), e.configuration = file(other)).1,
+        Hop::Configuration,
+        Code::RequiredClaimMissing,
+    );
+    assert_broken(
+        |e| {
+            (
+                refused(e),
+                e.configuration = file(""),
+                e.target.active = Some(loaded("sha256:0")),
+            )
+                .2
+        },
+        Hop::Configuration,
+        Code::ConfigurationNotActive,
+    );
+    assert_undetermined(|e| {
+        (
+            refused(e),
+            e.configuration = file(rule),
+            e.target.minor = None,
+        )
+            .2
+    });
+}
+
+#[test]
+fn the_hashes_decide_whether_a_file_is_active_and_are_shown() {
+    let detail = |edit: &dyn Fn(&mut Evidence)| {
+        let mut evidence = sound();
+        evidence.configuration = file("");
+        edit(&mut evidence);
+        let found = finding(&examine(&evidence), Hop::Configuration);
+        (found.status, found.cause, found.detail)
+    };
+    let ours = hash_of(&file("").unwrap().bytes);
+    let stale: Option<Cause> = Some(Code::ConfigurationNotActive.into());
+    let (status, cause, said) = detail(&|e| e.target.active = Some(loaded("sha256:0")));
+    assert_eq!((status, cause), (Status::Warning, stale));
+    assert!(said.contains(&ours) && said.contains("sha256:0"), "{said}");
+    let (.., said) = detail(&|e| {
+        e.target.active = Some(ActiveConfiguration {
+            reload_failed: Timestamp::from_second(NOW).ok(),
+            ..loaded("sha256:0")
+        });
+    });
+    assert!(said.contains("failed at 2027-01-15T08:00:00Z"), "{said}");
+    // No token is needed to compare the hashes.
+    let (status, cause, said) = detail(&|e| {
+        e.held = TokenEvidence::None;
+        e.target.active = Some(loaded("sha256:0"));
+        e.target.identity = Identity::NotAsked;
+    });
+    assert_eq!((status, cause), (Status::Broken, stale), "{said}");
+    let (status, _, said) = detail(&|e| {
+        e.held = TokenEvidence::None;
+        e.target.active = Some(loaded(&ours));
+        e.target.identity = Identity::NotAsked;
+    });
+    assert!(
+        status == Status::Undetermined && said.contains("this file is active"),
+        "{said}"
+    );
+    // Without a loaded file there is no hash. Before 1.34 there never is one.
+    let none = |e: &mut Evidence| e.target.active = Some(ActiveConfiguration::default());
+    let (status, cause, said) = detail(&none);
+    assert_eq!((status, cause), (Status::Warning, stale), "{said}");
+    assert!(said.contains("no file"), "{said}");
+    let (status, cause, said) = detail(&|e| {
+        none(e);
+        e.target.minor = Some(Minor::V1_33);
+    });
+    assert_eq!((status, cause), (Status::Well, None), "{said}");
+    // The target's own words are the cause, and the hashes stand beside them.
+    let (_, cause, said) = detail(&|e| {
+        refused(e);
+        e.target.active = Some(loaded("sha256:0"));
+        e.configuration = file("  claimValidationRules: [{expression: \"claims.sub == 'x'\"}]\n");
+        e.target.review = Some(Review::Refused("invalid bearer token".to_owned()));
+    });
+    assert_eq!(cause, Some(Code::IssuerDiffers.into()), "{said}");
+    assert!(said.contains("sha256:0"), "{said}");
+}
+
+#[test]
+fn a_file_that_takes_what_the_target_refuses_is_not_active() {
+    let refusal = |words: &str| Some(Review::Refused(words.to_owned()));
+    let (unknown, audience) = (
+        "invalid bearer token",
+        "[invalid bearer token, oidc: verify token: oidc: expected audience \"a\" got [\"t\"]]",
+    );
+    for words in [unknown, audience] {
+        assert_broken(
+            |e| {
+                (
+                    refused(e),
+                    e.configuration = file(""),
+                    e.target.review = refusal(words),
+                )
+                    .2
+            },
+            Hop::Configuration,
+            Code::ConfigurationNotActive,
+        );
+    }
+    // The file refuses the token too, so the target's message is the cause.
+    let rule = "  claimValidationRules: [{expression: \"claims.sub == 'x'\"}]\n";
+    assert_broken(
+        |e| {
+            (
+                refused(e),
+                e.configuration = file(rule),
+                e.target.review = refusal(unknown),
+            )
+                .2
+        },
+        Hop::Configuration,
+        Code::IssuerDiffers,
+    );
+    let mut evidence = sound();
+    refused(&mut evidence);
+    evidence.target.review = refusal(unknown);
+    let other = file("").map(|file| {
+        String::from_utf8(file.bytes)
+            .unwrap()
+            .replace(ISSUER, "https://hub.example.com/")
+    });
+    evidence.configuration = other.map(|text| ConfigurationFile { bytes: text.into() });
+    let detail = finding(&examine(&evidence), Hop::Configuration).detail;
+    assert!(
+        detail.contains("\"https://hub.example.com\"")
+            && detail.contains("\"https://hub.example.com/\""),
+        "{detail}"
+    );
+}
+
+#[test]
+fn a_name_that_is_not_the_hubs_is_broken_though_the_target_takes_the_token() {
+    let known = |name: &str| Identity::Known(name.to_owned());
+    let subject = "system:serviceaccount:a:b";
+    assert_broken(
+        |e| e.target.identity = known(subject),
+        Hop::Authentication,
+        Code::EmptyPrefix,
+    );
+    // Unlike for a refusal, an earlier undetermined hop does not hide this fault.
+    assert_broken(
+        |e| {
+            (
+                e.target.identity = known(subject),
+                e.target.skew = None,
+                e.discovery = Fetched::NotTried,
+            )
+                .0
+        },
+        Hop::Authentication,
+        Code::EmptyPrefix,
+    );
+    let other = format!("other:{subject}");
+    assert_broken(
+        |e| {
+            (
+                e.hub_name = Some("hub".to_owned()),
+                e.target.identity = known(&other),
+            )
+                .1
+        },
+        Hop::Authentication,
+        Reason::IdentityUnexpected,
+    );
+    let mut evidence = sound();
+    evidence.hub_name = Some("hub".to_owned());
+    assert_eq!(
+        finding(&examine(&evidence), Hop::Authentication).status,
+        Status::Well
+    );
+    // If the target cannot be asked with the token itself, the TokenReview decides.
+    assert_broken(
+        |e| {
+            (
+                e.target.identity = Identity::NotAsked,
+                e.target.review = Some(Review::Authenticated(subject.to_owned())),
+            )
+                .1
+        },
+        Hop::Authentication,
+        Code::EmptyPrefix,
+    );
+}
+
+#[test]
+fn an_error_of_lint_breaks_the_file_though_it_takes_the_token() {
+    let mut evidence = sound();
+    evidence.configuration = file("");
+    let with = |from: &str, to: &str| {
+        let text = String::from_utf8(file("").unwrap().bytes).unwrap();
+        assert!(text.contains(from));
+        Some(ConfigurationFile {
+            bytes: text.replace(from, to).into(),
+        })
+    };
+    assert_ne!(
+        finding(&examine(&evidence), Hop::Configuration).status,
+        Status::Broken
+    );
+    assert_broken(
+        |e| e.configuration = with("'hub:'", "''"),
+        Hop::Configuration,
+        Code::EmptyPrefix,
+    );
+    assert_broken(
+        |e| e.configuration = with("'hub:'", "'system:hub:'"),
+        Hop::Configuration,
+        Code::SystemPrefix,
+    );
+}
