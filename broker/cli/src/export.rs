@@ -15,6 +15,7 @@ use keyferry_controller::publish;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::SystemClock;
 use keyferry_hub::config_file;
+use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::key_record_store::{KeyRecordStore, RecordError};
 use keyferry_hub::metrics::Metrics;
@@ -117,6 +118,7 @@ impl Exporter {
             source: Arc::new(KubeIssuerDocuments::new(
                 args.hub.access(),
                 server.hub_endpoints.clone(),
+                HubCaller::User,
             )),
             public_url: public_url.clone(),
             pinned: server.hub_issuer.clone(),

@@ -17,6 +17,7 @@ use keyferry_core::kubeconfig::{self, KubeconfigParts};
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::kube_hub::KubeHub;
 use keyferry_hub::live::LiveObjects;
@@ -132,6 +133,7 @@ impl Direct {
             source: Arc::new(KubeIssuerDocuments::new(
                 self.hub.clone(),
                 server.hub_endpoints,
+                HubCaller::User,
             )),
             public_url: server.public_url,
             pinned: server.hub_issuer,

@@ -93,13 +93,10 @@ impl HubClient {
         })
     }
 
-    /// Makes it the client of Keyferry's server, so that messages name Keyferry.
+    /// Sets whose credentials it has, which messages name. Without it, they are the user's.
     #[must_use]
-    pub fn of_keyferry(self) -> Self {
-        Self {
-            caller: HubCaller::Keyferry,
-            ..self
-        }
+    pub fn called_by(self, caller: HubCaller) -> Self {
+        Self { caller, ..self }
     }
 
     /// The host and port that the client connects to; `None` through a proxy.

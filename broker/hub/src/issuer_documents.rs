@@ -21,21 +21,12 @@ pub struct KubeIssuerDocuments {
 impl KubeIssuerDocuments {
     /// Creates the reader for the hub of `access`. It reads from `endpoints` if there are any.
     /// Otherwise it reads from the endpoints that the hub lists, if this process runs in the hub,
-    /// else from the client's own address.
-    pub fn new(access: HubAccess, endpoints: Vec<HubEndpoint>) -> Self {
+    /// else from the client's own address. `caller` is whose credentials `access` has.
+    pub fn new(access: HubAccess, endpoints: Vec<HubEndpoint>, caller: HubCaller) -> Self {
         Self {
             access,
             endpoints,
-            caller: HubCaller::User,
-        }
-    }
-
-    /// Makes it the reader of Keyferry's server, so that messages name Keyferry.
-    #[must_use]
-    pub fn of_keyferry(self) -> Self {
-        Self {
-            caller: HubCaller::Keyferry,
-            ..self
+            caller,
         }
     }
 
@@ -106,12 +97,9 @@ async fn read(mut config: kube::Config, address: Uri, caller: HubCaller) -> Endp
 }
 
 async fn documents(config: kube::Config, caller: HubCaller) -> Result<UpstreamDocuments, HubError> {
-    let client =
-        HubClient::new(config).map_err(|error| HubError::Unreachable(error.to_string()))?;
-    let client = match caller {
-        HubCaller::Keyferry => client.of_keyferry(),
-        HubCaller::User => client,
-    };
+    let client = HubClient::new(config)
+        .map_err(|error| HubError::Unreachable(error.to_string()))?
+        .called_by(caller);
     let metadata = client
         .get("/.well-known/openid-configuration", "application/json")
         .await?;

@@ -13,6 +13,7 @@ use keyferry_api::service_account::Uid;
 use keyferry_core::authorise::{self, Grant, Requester, Review};
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::clock::Clock;
+use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::kube_hub::KubeHub;
 use keyferry_hub::live::{LiveObjects, Watched};
@@ -130,7 +131,11 @@ impl SmallWorld {
         let port: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&shared)));
         let public_url = PublicUrl::new("https://keyferry.example.test").unwrap();
         let publisher = Publisher::new(PublisherParts {
-            source: Arc::new(KubeIssuerDocuments::new(access, Vec::new())),
+            source: Arc::new(KubeIssuerDocuments::new(
+                access,
+                Vec::new(),
+                HubCaller::Keyferry,
+            )),
             public_url,
             pinned: None,
             activation_delay: activation_delay(),

@@ -52,16 +52,7 @@ async fn journey(place: Here, name: &'static str, minor: Minor) -> TestResult {
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/pod-reader";
     plane.admin().apply(path, &reader).await?;
     let shell = place.shell(name, &place.world.broker, "tenant-a").await?;
-    std::fs::copy(
-        plane.admin_kubeconfig(),
-        shell.folder().join("fresh.kubeconfig"),
-    )?;
-    let journey = Journey {
-        place,
-        plane,
-        shell,
-        name,
-    };
+    let journey = Journey::new(place, plane, shell, name)?;
     journey.nothing_is_written_unasked().await?;
     journey.a_collision_is_refused().await?;
     journey.a_target_with_its_first_tenant().await?;
@@ -75,6 +66,25 @@ async fn journey(place: Here, name: &'static str, minor: Minor) -> TestResult {
 }
 
 impl Journey {
+    /// Begins with a kubeconfig of the target, as a platform admin has one.
+    pub(super) fn new(
+        place: Here,
+        plane: Arc<ControlPlane>,
+        shell: Shell,
+        name: &'static str,
+    ) -> Result<Self, TestError> {
+        std::fs::copy(
+            plane.admin_kubeconfig(),
+            shell.folder().join("fresh.kubeconfig"),
+        )?;
+        Ok(Self {
+            place,
+            plane,
+            shell,
+            name,
+        })
+    }
+
     fn target_path(&self) -> String {
         format!("/apis/keyferry.dev/v1alpha1/targetclusters/{}", self.name)
     }

@@ -14,16 +14,7 @@ pub(super) async fn by_configuration_file(
 ) -> TestResult {
     let (name, tenant) = ("by-file", "by-file-one");
     let shell = place.shell(name, &place.by_file, "tenant-b").await?;
-    std::fs::copy(
-        plane.admin_kubeconfig(),
-        shell.folder().join("fresh.kubeconfig"),
-    )?;
-    let journey = Journey {
-        place,
-        plane,
-        shell,
-        name,
-    };
+    let journey = Journey::new(place, plane, shell, name)?;
     let command = format!(
         "keyferry onboard target {name} --target-kubeconfig fresh.kubeconfig --tenant {tenant}/app \
          --audience https://{name}.example.com --bind pod-reader --discovery-ca ca.crt --config \

@@ -18,6 +18,7 @@ use keyferry_core::authorise;
 use keyferry_core::caller::PresentedToken;
 use keyferry_core::request_id::RequestId;
 use keyferry_hub::clock::Clock;
+use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::live::{LiveObjects, Watched};
 use keyferry_hub::metrics::Metrics;
@@ -177,7 +178,11 @@ impl World {
         fill(&ground, &live)?;
         let activation_delay = lifetime::activation_delay(configuration.server.max_age);
         let publisher = Publisher::new(PublisherParts {
-            source: Arc::new(KubeIssuerDocuments::new(ground.hub_access(), Vec::new())),
+            source: Arc::new(KubeIssuerDocuments::new(
+                ground.hub_access(),
+                Vec::new(),
+                HubCaller::Keyferry,
+            )),
             public_url: configuration.server.public_url.clone(),
             pinned: None,
             activation_delay,

@@ -16,6 +16,7 @@ use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file;
+use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::key_record_store::KeyRecordStore;
@@ -99,17 +100,18 @@ impl Shared {
         let target_reader = targets.reader();
 
         let config = options.hub.config().await?;
-        let client = HubClient::new(config.clone())?.of_keyferry();
+        let client = HubClient::new(config.clone())?.called_by(HubCaller::Keyferry);
         let watches = watch::client(config)?;
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
         let namespace = server.cluster_resource_namespace.clone();
         let secrets = Arc::new(KubeSecretStore::new(client.clone(), namespace.clone()));
         let records = KeyRecords::shared(KeyRecordStore::new(secrets, Arc::clone(&random)));
         let publisher = Publisher::new(PublisherParts {
-            source: Arc::new(
-                KubeIssuerDocuments::new(options.hub.clone(), server.hub_endpoints.clone())
-                    .of_keyferry(),
-            ),
+            source: Arc::new(KubeIssuerDocuments::new(
+                options.hub.clone(),
+                server.hub_endpoints.clone(),
+                HubCaller::Keyferry,
+            )),
             public_url: server.public_url.clone(),
             pinned: server.hub_issuer.clone(),
             activation_delay: lifetime::activation_delay(server.max_age),
