@@ -75,7 +75,10 @@ impl PodHost {
     ) -> Result<(), TestError> {
         let pod: Value = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": namespace },
-            "spec": { "automountServiceAccountToken": false, "containers": [{ "name": "main", "image": "none" }] },
+            "spec": {
+                "automountServiceAccountToken": false,
+                "containers": [{ "name": "main", "image": "none" }],
+            },
         });
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         hub.admin().apply(&path, &pod).await?;

@@ -141,7 +141,7 @@ async fn a_target_accepts_a_hub_token(fleet: Arc<Fleet>, target: &'static str) -
         user_name(&with_token).await?.starts_with("hub:"),
         "the last good one is lost"
     );
-    // Whoever restarts this target next starts with the file that is there.
+    // The next test that restarts this target starts with the file that is there.
     target.set_authentication_config(&trust_in_nobody()).await?;
     Ok(())
 }

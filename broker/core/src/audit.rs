@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_says_for_whom_and_to_whom() {
+    fn a_grant_names_the_account_and_the_caller() {
         let (policy, hub) = (usual(), hub());
         let access = Some(AccessName::parse("tenant-a/prod").unwrap());
         let grant = Some(granted(&policy, &hub, caller("tenant-a", "notifier")));

@@ -164,7 +164,7 @@ impl Grant {
         &self.pair
     }
 
-    /// The requester to whom it is granted.
+    /// The requester that gets it.
     pub fn requester(&self) -> &Requester {
         &self.requester
     }

@@ -166,7 +166,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         must_pass("deletion", editor.delete(&there).await)?;
         let mut elsewhere = target("prod");
         elsewhere["spec"]["address"] = json!("https://evil.example.com");
-        must_be_denied("anew", editor.create(&path, &elsewhere).await, POLICY)?;
+        must_be_denied("recreated", editor.create(&path, &elsewhere).await, POLICY)?;
     }
     Ok(())
 }

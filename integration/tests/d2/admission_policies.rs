@@ -1,4 +1,4 @@
-//! Objects that are refused for a tenant's namespace, whoever writes them: the admin makes every
+//! Objects that are refused for a tenant's namespace, from every writer: the admin makes every
 //! attempt here.
 
 use std::sync::Arc;

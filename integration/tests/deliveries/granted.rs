@@ -120,7 +120,7 @@ pub(crate) async fn what_is_no_longer_allowed_is_deleted(world: Arc<OnHub>) -> T
 pub(crate) async fn another_account_under_the_name_gets_another_token(
     world: Arc<OnHub>,
 ) -> TestResult {
-    let tenant = Tenant::new(&world, "anew", &EVERY_SHAPE).await?;
+    let tenant = Tenant::new(&world, "recreated", &EVERY_SHAPE).await?;
     tenant
         .put_access("apps", json!([{ "name": "s", "type": "KubeConfigSecret" }]))
         .await?;
@@ -129,13 +129,13 @@ pub(crate) async fn another_account_under_the_name_gets_another_token(
     let before = world.hub.admin().get(&path).await?;
     world
         .hub
-        .recreate_service_account("anew", RECONCILER)
+        .recreate_service_account("recreated", RECONCILER)
         .await?;
     let id = |secret: &serde_json::Value| {
         secret["metadata"]["annotations"]["keyferry.dev/token-id"].clone()
     };
     let after = world
-        .until(&path, "written anew", |secret| {
+        .until(&path, "written again", |secret| {
             secret["data"].is_object() && id(secret) != id(&before)
         })
         .await?;

@@ -1,4 +1,4 @@
-//! Callers to whom policy grants no target, and callers whom the hub's RBAC does not let act for
+//! Callers that policy grants no target, and callers that the hub's RBAC does not let act for
 //! another account.
 
 use std::sync::Arc;

@@ -199,7 +199,7 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
     watch
         .until(|line| line["name"] == "after-the-rotation")
         .await?;
-    assert_eq!(credential(&python.again().await?), second, "loaded anew");
+    assert_eq!(credential(&python.again().await?), second, "loaded again");
     // client-go and the JavaScript provider re-read the file within about a minute by themselves.
     watch
         .until(|line| credential(&line["user"]) == second)

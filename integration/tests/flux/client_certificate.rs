@@ -177,9 +177,15 @@ async fn put_target(stage: &Stage, rules: Value) -> TestResult {
     let spec = json!({
         "address": stage.hub.url(), "audience": "https://this-hub.keyferry.test", "hub": true,
         "clientCertificates": rules,
-        "allow": [{ "namespaces": [TENANT], "serviceAccounts": [RECONCILER], "deliveries": ["ClientCertificateSecret"] }],
+        "allow": [{
+            "namespaces": [TENANT], "serviceAccounts": [RECONCILER],
+            "deliveries": ["ClientCertificateSecret"],
+        }],
     });
-    let target = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": "this-hub" }, "spec": spec });
+    let target = json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
+        "metadata": { "name": "this-hub" }, "spec": spec,
+    });
     stage.hub.admin().apply(TARGET, &target).await?;
     Ok(())
 }
@@ -190,7 +196,10 @@ async fn put_access(stage: &Stage) -> TestResult {
         "deliveries": [{ "name": "tls", "type": "ClientCertificateSecret" }],
     });
     let named = json!({ "name": ACCESS, "namespace": TENANT });
-    let access = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": named, "spec": spec });
+    let access = json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+        "metadata": named, "spec": spec,
+    });
     let path = access_path(TENANT, ACCESS);
     stage.hub.admin().apply(&path, &access).await?;
     Ok(())

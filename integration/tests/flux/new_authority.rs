@@ -272,7 +272,7 @@ impl Road<'_> {
         .await?;
         assert!(
             self.relay.accepted() > connections,
-            "{text}: nobody shook hands anew"
+            "{text}: no client made a new handshake"
         );
         Ok(())
     }

@@ -10,7 +10,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{BrokerSpec, Ground, caller_token};
 use serde_json::{Value, json};
 
-use super::stage::{Judge, Stage, TENANT, hub_kids, published, sign_anew};
+use super::stage::{Judge, Stage, TENANT, hub_kids, published, sign_with_new_key};
 
 const KEYS: &str = "/openid/v1/jwks";
 
@@ -48,7 +48,7 @@ pub(super) async fn lagging(ground: Arc<Ground>) -> TestResult {
         "the second apiserver is asked too"
     );
 
-    sign_anew(&stage.hub, "second").await?;
+    sign_with_new_key(&stage.hub, "second").await?;
     let second = hub_kids(&stage.hub)
         .await?
         .into_iter()
@@ -120,7 +120,7 @@ pub(super) async fn signs_first(ground: Arc<Ground>) -> TestResult {
         .token()?;
 
     let rule = proxy.add(answer(&listed));
-    sign_anew(&stage.hub, "second").await?;
+    sign_with_new_key(&stage.hub, "second").await?;
     let newcomer = caller_token(&stage.hub, TENANT, "newcomer").await?;
     let from = Instant::now();
     while from.elapsed() < Duration::from_secs(20) {
@@ -215,10 +215,10 @@ pub(super) async fn rogue(ground: Arc<Ground>) -> TestResult {
         ),
     ] {
         let rule = proxy.add(answer(&json!({ "keys": keys })));
-        read_anew(&stage, &proxy).await?;
+        read_again(&stage, &proxy).await?;
         proxy.remove(rule);
         for _ in 0..2 {
-            read_anew(&stage, &proxy).await?;
+            read_again(&stage, &proxy).await?;
             assert_eq!(published(&stage.broker).await?, before, "{what}");
         }
         if let Some(reason) = expected {
@@ -239,7 +239,7 @@ pub(super) async fn rogue(ground: Arc<Ground>) -> TestResult {
         "/.well-known/openid-configuration",
         body,
     ));
-    read_anew(&stage, &proxy).await?;
+    read_again(&stage, &proxy).await?;
     assert_eq!(published(&stage.broker).await?, before, "another issuer");
     proxy.remove(rule);
 
@@ -260,7 +260,7 @@ pub(super) async fn rogue(ground: Arc<Ground>) -> TestResult {
     Ok(())
 }
 
-async fn read_anew(stage: &Stage, proxy: &ChaosProxy) -> TestResult {
+async fn read_again(stage: &Stage, proxy: &ChaosProxy) -> TestResult {
     let reads = proxy.count(&Method::GET, KEYS);
     stage.broker.process().hang_up().await?;
     let limit = Instant::now() + Duration::from_secs(15);

@@ -14,7 +14,7 @@ use keyferry_integration::world::on_hub::{
 use serde_json::{Value, json};
 
 use super::people::{commands_of_people, keeper_of_secrets};
-use super::stage::{Judge, hub_kids, kid, sign_anew};
+use super::stage::{Judge, hub_kids, kid, sign_with_new_key};
 
 /// The TargetCluster and the tenant of each target.
 const PLACES: [(&str, &str); 2] = [("target-a", "tenant-a"), ("target-b", "tenant-b")];
@@ -61,7 +61,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
     }
     the_other_commands_read_the_hub(&world).await?;
 
-    sign_anew(&world.hub, "clean").await?;
+    sign_with_new_key(&world.hub, "clean").await?;
     let clean = hub_kids(&world.hub)
         .await?
         .into_iter()

@@ -146,7 +146,7 @@ async fn until_fixed(stage: &Stage, journal: &Value, case: &str) -> TestResult {
             return Ok(());
         }
         if Instant::now() > limit {
-            return Err(format!("{case}: the record was not written anew: {found:?}").into());
+            return Err(format!("{case}: the record was not written again: {found:?}").into());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

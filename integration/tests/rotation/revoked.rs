@@ -9,7 +9,7 @@ use keyferry_integration::world::{Ground, caller_token};
 use serde_json::{Value, json};
 
 use super::record::journal_of;
-use super::stage::{Judge, Stage, TENANT, hub_kids, kid, published, sign_anew};
+use super::stage::{Judge, Stage, TENANT, hub_kids, kid, published, sign_with_new_key};
 
 const SECRET: &str = "/api/v1/namespaces/keyferry-revoked/secrets/keyferry-keys";
 
@@ -36,7 +36,7 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
         witnesses.push(file);
     }
     let thief = stage.hub.signing().await;
-    sign_anew(&stage.hub, "clean").await?;
+    sign_with_new_key(&stage.hub, "clean").await?;
     let clean = hub_kids(&stage.hub)
         .await?
         .into_iter()
@@ -123,7 +123,7 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
     // Wait until it is rewritten with its revocations, before the hub restarts.
     while journal_of(&stage.hub.admin().get(SECRET).await?)?["revoked"][0]["kid"] != stolen.as_str()
     {
-        assert!(Instant::now() < limit, "the record was not written anew");
+        assert!(Instant::now() < limit, "the record was not written again");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // The hub is set back to the stolen key: no token that it signs is issued.

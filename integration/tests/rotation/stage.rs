@@ -192,7 +192,10 @@ pub(super) async fn hub_kids(hub: &ControlPlane) -> Result<Vec<String>, TestErro
 
 /// Makes the hub sign with a new key, while `further` of the old keys stay published. Returns the
 /// previous signing state.
-pub(super) async fn sign_anew(hub: &ControlPlane, name: &str) -> Result<TokenSigning, TestError> {
+pub(super) async fn sign_with_new_key(
+    hub: &ControlPlane,
+    name: &str,
+) -> Result<TokenSigning, TestError> {
     let before = hub.signing().await;
     let fresh = hub.create_signing_key(SigningKeyKind::Rsa2048, name)?;
     let mut further = before.further_keys.clone();

@@ -135,7 +135,7 @@ async fn hold_a_generation(
         };
         tokio::time::timeout(SEEN, seen)
             .await
-            .map_err(|_| "the broker did not see a ServiceAccount that was made anew")?;
+            .map_err(|_| "the broker did not see a ServiceAccount that was recreated")?;
         forms.extend(of_namespace);
     }
     ask_all(client, url, forms).await

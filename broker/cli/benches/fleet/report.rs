@@ -102,7 +102,7 @@ fn times(figures: &Figures) -> Table {
             revoked.refused,
         ),
         (
-            "the hub denies a TokenRequest, whoever makes it".to_owned(),
+            "the hub denies every TokenRequest".to_owned(),
             revoked.denied,
         ),
         (

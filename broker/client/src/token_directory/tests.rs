@@ -150,7 +150,7 @@ fn rights_are_as_asked() {
     assert_eq!(
         (mode(&path), mode(&path.join("tenant-a"))),
         (0o750, 0o750),
-        "whoever may read must get there"
+        "a reader must get there"
     );
     drop(directory);
     // With other permissions requested, the files are written again.

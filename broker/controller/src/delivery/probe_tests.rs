@@ -251,7 +251,7 @@ async fn the_silence_of_a_target_is_waited_for_once() {
     world.clock.advance(Duration::from_secs(61));
     deliveries.reconcile(&two).await;
     deliveries.reconcile(&one).await;
-    assert_eq!(seen.asked(), 2, "one asks anew for all");
+    assert_eq!(seen.asked(), 2, "one asks again for all");
 }
 
 #[tokio::test]

@@ -447,6 +447,6 @@ fn a_replacement_keeps_what_others_added_and_meets_only_that_object() {
         metadata["annotations"]
             .get("keyferry.dev/expires-at")
             .is_none(),
-        "our own annotations are written anew"
+        "our own annotations are written again"
     );
 }

@@ -129,7 +129,7 @@ fn replaced(der: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn certificates_leave_in_order_and_encoded_anew() {
+fn certificates_leave_in_order_and_encoded_again() {
     let (one, two) = (authority("one"), authority("two"));
     let text = format!(
         "# subject: one\r\n{}\r\nstray text\r\n{two}{one}",

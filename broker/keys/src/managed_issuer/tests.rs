@@ -319,8 +319,8 @@ fn a_set_that_was_rolled_back_gets_its_keys_back() {
 fn a_set_that_was_deleted_is_gone_with_all_its_keys() {
     let mut seen = Sightings::default();
     seen.note(&first(at(0)), "one", WAIT, at(0));
-    let anew = KeySet::first(binding(), key(4), key(5), at(1000));
-    seen.note(&anew, "two", WAIT, at(1000));
+    let another = KeySet::first(binding(), key(4), key(5), at(1000));
+    seen.note(&another, "two", WAIT, at(1000));
     let published = seen.published().unwrap();
     assert_eq!(
         published.len(),

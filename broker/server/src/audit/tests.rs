@@ -26,7 +26,7 @@ impl Write for Full {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_an_error_for_whoever_waits() {
+async fn a_full_disk_is_an_error_for_every_waiting_request() {
     assert_eq!(
         AuditLog::to(Full).record(&AuditRecord::default()).await,
         Err(AuditError)
@@ -135,7 +135,7 @@ async fn a_log_that_stands_still_is_an_error_in_time_and_its_lines_come_later() 
     assert_eq!(
         both.unwrap(),
         (Err(AuditError), Err(AuditError)),
-        "whoever waits is told in time, the one behind too"
+        "every waiting request gets the error in time, the last one too"
     );
     drop(go);
     assert_eq!(log.record(&named(3)).await, Ok(()));

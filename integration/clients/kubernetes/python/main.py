@@ -1,6 +1,6 @@
 """Asks the API server that a kubeconfig leads to who the caller is, by the kubernetes package, and prints the answer as JSON.
 
-For each line of standard input it does so once more, with the kubeconfig loaded anew.
+For each line of standard input it does so once more, with the kubeconfig loaded again.
 """
 
 import json

@@ -178,7 +178,7 @@ async fn an_object_that_a_finalizer_keeps_is_emptied() {
     assert_eq!(
         last["data"],
         json!({}),
-        "no token is left for whoever added the finalizer"
+        "no token is left for the tenant that added the finalizer"
     );
 }
 

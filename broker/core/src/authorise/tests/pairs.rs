@@ -196,7 +196,7 @@ fn an_operator_is_paired_by_policy_alone() {
 }
 
 #[test]
-fn a_caller_that_was_made_anew_is_another() {
+fn a_recreated_caller_is_another() {
     let (policy, mut hub) = (usual(), hub());
     let old = caller("tenant-a", "reconciler");
     hub.accounts

@@ -167,7 +167,7 @@ fn a_grant_ends_with_what_it_stands_on() {
             [Err(CallerIdentityChanged), Err(GrantSuperseded)],
         ),
         (
-            "the delegate was made anew",
+            "the delegate was recreated",
             before.clone(),
             caller_recreated,
             [Ok(()), Err(CallerIdentityChanged)],

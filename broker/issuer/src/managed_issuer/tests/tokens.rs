@@ -98,7 +98,7 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
 }
 
 #[tokio::test]
-async fn an_account_made_anew_gets_nothing() {
+async fn a_recreated_account_gets_nothing() {
     let (world, _store, mut replica) = world().await;
     let (mint, _) = mint(&world, &replica);
     replica.maintainer.round(&world.policy).await;
@@ -216,9 +216,9 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
     );
     world.clock.advance(WAIT);
     replica.maintainer.round(&world.policy).await;
-    let anew = mint.token(&grant, NOTHING).await.unwrap();
-    assert_eq!(anew.from_cache, FromCache::Miss);
-    assert!(replica.publishes(&kid(&anew.token)) && !replica.publishes(&kid(&first.token)));
+    let next = mint.token(&grant, NOTHING).await.unwrap();
+    assert_eq!(next.from_cache, FromCache::Miss);
+    assert!(replica.publishes(&kid(&next.token)) && !replica.publishes(&kid(&first.token)));
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ fn a_forged_record_changes_nothing_but_raises_the_alarm() {
     assert_eq!(bytes(&tracked), before);
     assert!(
         tracked.draft(Some(&rogue), at(20)).is_some(),
-        "it is written anew"
+        "it is written again"
     );
 
     let mut dated_back = good.clone();
@@ -106,7 +106,7 @@ fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
 }
 
 #[test]
-fn a_deleted_record_is_written_anew_and_deactivates_no_key() {
+fn a_deleted_record_is_written_again_and_deactivates_no_key() {
     let (mut tracked, _) = world_with_active_keys();
     assert_eq!(
         tracked.adopt_none(at(50)),

@@ -12,7 +12,7 @@ use keyferry_integration::world::caller_token;
 
 use super::stage::{Stage, handed_out, owner_and_deployer, reason, two_targets};
 
-pub(crate) async fn made_anew(
+pub(crate) async fn is_another(
     stage: &Stage,
     hub: &Arc<ControlPlane>,
     namespace: &str,
