@@ -59,6 +59,8 @@ impl Journey {
             assert!(said.contains(&wanted), "{wanted}: {said}");
         }
 
+        self.waits_on_while_the_hub_is_away(&hub, &command, name)
+            .await?;
         self.guided(&command, "interrupted").await?;
         let kubeconfig = hub_user.path().display().to_string();
         self.another_version_while_it_is_changed(&hub, &kubeconfig, name)
@@ -78,6 +80,42 @@ impl Journey {
         assert!(object["metadata"]["deletionTimestamp"].is_null());
         let (code, said) = self.run(&format!("{remove} --remove")).await?;
         assert_eq!(code, Some(0), "{said}");
+        Ok(())
+    }
+
+    /// The hub goes away while the command waits for a status: it says so, waits on within its
+    /// limit, and goes on when the hub is back. If the hub stays away, the error says that.
+    async fn waits_on_while_the_hub_is_away(
+        &self,
+        hub: &ChaosProxy,
+        command: &str,
+        name: &str,
+    ) -> TestResult {
+        let path = format!("/targetaccesses/{name}");
+        let away = "the hub could not be reached";
+        // The reads before the wait come through; these are of the wait, which lasts 3 s.
+        let rule = hub.add(Rule::on(Method::GET, &path, Fault::Drop));
+        let (code, said) = self.run(&format!("{command} --timeout 3s")).await?;
+        hub.remove(rule);
+        assert_eq!(code, Some(1), "{said}");
+        for wanted in [
+            format!("it is not Ready after 3 s: {away}"),
+            "fix: run this command again once the hub answers".to_owned(),
+            "next: the same command, which leaves what is in place as it is".to_owned(),
+        ] {
+            assert!(said.contains(&wanted), "{wanted}: {said}");
+        }
+
+        hub.add(Rule::on(Method::GET, &path, Fault::Drop).times(3));
+        // The target has no file yet, so no token is proven within the time.
+        let (code, said) = self.run(&format!("{command} --timeout 20s")).await?;
+        assert_ne!(code, Some(0), "{said}");
+        assert!(
+            said.contains(&format!(
+                "waiting for TargetAccess interrupted-one/{name}: {away}"
+            )) && said.contains("trying a token of TargetAccess"),
+            "{said}"
+        );
         Ok(())
     }
 
@@ -160,7 +198,9 @@ impl Journey {
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": { "name": "keyferry-minter", "namespace": tenant },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "keyferry-minter" },
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "keyferry-minter",
+            },
         });
         let path = format!("{RBAC}/namespaces/{tenant}/rolebindings/keyferry-minter");
         world.hub.admin().apply(&path, &binding).await?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use keyferry_api::config::{Configuration, ObjectSource, Overrides, TokenIssuer};
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::status::{TargetAccessStatus, TargetClusterStatus};
+use keyferry_client::ClientError;
 use keyferry_client::objects_of_hub::{access_value, target_statuses, target_value};
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
@@ -105,31 +106,27 @@ pub(super) async fn ready_target(
     client: &HubClient,
     target: &ObjectName,
 ) -> Result<TargetClusterStatus, CommandError> {
-    let clock = SystemClock::start();
-    let started = clock.now().mono;
-    loop {
+    let read = async || {
         let object = target_value(client, target).await?;
         let status: Option<TargetClusterStatus> = object.as_ref().and_then(current);
-        let why = match status {
-            Some(status) if is_ready(&status.conditions) => return Ok(status),
-            Some(status) => not_ready(&status.conditions).unwrap_or_default(),
-            None => "Keyferry has written no status about its current spec".to_owned(),
-        };
-        if clock.now().mono.saturating_sub(started) > STATUS_PATIENCE {
-            return Err(CommandError::with_fix(
-                format!(
-                    "waiting for TargetCluster {target}: it is not Ready after {} s: {why}",
-                    STATUS_PATIENCE.as_secs()
-                ),
-                "see whether Keyferry runs on this hub with objects: CustomResources, and read the \
-                 conditions: kubectl describe targetcluster",
-            ));
-        }
-        tokio::time::sleep(EVERY).await;
-    }
+        Ok(match status {
+            Some(status) if is_ready(&status.conditions) => Wait::Over(status),
+            Some(status) => Wait::For(not_ready(&status.conditions).unwrap_or_default()),
+            None => Wait::For("Keyferry has written no status about its current spec".to_owned()),
+        })
+    };
+    let fix = "see whether Keyferry runs on this hub with objects: CustomResources, and read the \
+               conditions: kubectl describe targetcluster";
+    until_ready(
+        &format!("TargetCluster {target}"),
+        STATUS_PATIENCE,
+        fix,
+        read,
+    )
+    .await
 }
 
-/// Waits until a TargetAccess is Ready, prints what it waits for, and returns the object.
+/// Waits until a TargetAccess is Ready, and returns the object.
 ///
 /// # Errors
 /// It is not Ready in time.
@@ -138,28 +135,57 @@ pub(super) async fn ready_access(
     access: &AccessName,
     patience: Duration,
 ) -> Result<Value, CommandError> {
+    let read = async || {
+        let object = access_value(client, access).await?;
+        let status: Option<TargetAccessStatus> = object.as_ref().and_then(current);
+        Ok(match (status, object) {
+            (Some(status), Some(object)) if is_ready(&status.conditions) => Wait::Over(object),
+            (Some(status), _) => Wait::For(status.summary.unwrap_or_default()),
+            (None, _) => Wait::For("no status about its current spec yet".to_owned()),
+        })
+    };
+    let fix = "read its conditions: kubectl describe targetaccess";
+    until_ready(&format!("TargetAccess {access}"), patience, fix, read).await
+}
+
+/// What a read of an object says about a wait.
+enum Wait<T> {
+    /// The object is Ready.
+    Over(T),
+    /// It is not Ready yet, and why.
+    For(String),
+}
+
+/// Reads an object until it is Ready, and prints what it waits for. A hub that goes away meanwhile
+/// does not end the wait: what was written stays, and only the time limit ends it.
+async fn until_ready<T>(
+    what: &str,
+    patience: Duration,
+    fix: &'static str,
+    read: impl AsyncFn() -> Result<Wait<T>, ClientError>,
+) -> Result<T, CommandError> {
     let clock = SystemClock::start();
     let started = clock.now().mono;
     let mut printed = String::new();
     loop {
-        let object = access_value(client, access).await?;
-        let status: Option<TargetAccessStatus> = object.as_ref().and_then(current);
-        let why = match (&status, object) {
-            (Some(status), Some(object)) if is_ready(&status.conditions) => return Ok(object),
-            (Some(status), _) => status.summary.clone().unwrap_or_default(),
-            (None, _) => "no status about its current spec yet".to_owned(),
+        let (why, fix) = match read().await {
+            Ok(Wait::Over(object)) => return Ok(object),
+            Ok(Wait::For(why)) => (why, fix),
+            Err(ClientError::HubCall { error, .. }) if error.proves_unreachable() => (
+                error.to_string(),
+                "run this command again once the hub answers",
+            ),
+            Err(error) => return Err(error.into()),
         };
         if clock.now().mono.saturating_sub(started) > patience {
+            let seconds = patience.as_secs();
             return Err(CommandError::with_fix(
-                format!(
-                    "waiting for TargetAccess {access}: it is not Ready after {} s: {why}",
-                    patience.as_secs()
-                ),
-                "read its conditions: kubectl describe targetaccess",
+                format!("waiting for {what}: it is not Ready after {seconds} s: {why}"),
+                fix,
             ));
         }
         if why != printed {
-            ui::note(&format!("waiting for TargetAccess {access}: {why}"));
+            ui::note(&format!("waiting for {what}: {why}"));
             printed = why;
         }
         tokio::time::sleep(EVERY).await;
