@@ -17,7 +17,7 @@ mod shipped;
 mod token;
 mod verdict;
 
-pub use facts::hold;
+pub use facts::{hold, next_release};
 pub use observed::recorded;
 pub use run::{Cases, Settings, differ};
 pub use shipped::shipped;

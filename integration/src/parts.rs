@@ -134,6 +134,9 @@ pub enum OracleRelease {
     V0_36,
     /// 1.37: cel-go 0.29.
     V0_37,
+    /// The alpha of 1.38, which the evaluator does not know yet: go-oidc 3.21. It shows what will
+    /// change.
+    V0_38,
 }
 
 impl OracleRelease {
@@ -164,6 +167,7 @@ impl OracleRelease {
             Self::V0_35 => "v0.35.6",
             Self::V0_36 => "v0.36.6",
             Self::V0_37 => "v0.37.2",
+            Self::V0_38 => "v0.38.0-alpha.2",
         }
     }
 
@@ -177,6 +181,7 @@ impl OracleRelease {
             Self::V0_35 => "oracle-0.35",
             Self::V0_36 => "oracle-0.36",
             Self::V0_37 => "oracle-0.37",
+            Self::V0_38 => "oracle-0.38",
         }
     }
 }

@@ -31,6 +31,7 @@ mod identity;
 mod impersonation;
 mod install;
 mod lifecycle;
+mod next_release;
 mod rotation;
 mod tls;
 mod verifiers;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         .suite("walking_path", walking_path::suite())
         .suite("consumers", consumers::suite())
         .suite("distributions", distributions::suite())
+        .suite("next_release", next_release::suite())
         .suite("admission_latency", admission_policies::latency())
         .suite("long_rotation", rotation::long::suite())
         .main()

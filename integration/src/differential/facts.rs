@@ -3,6 +3,7 @@
 
 mod configuration;
 mod expression;
+mod next_release;
 mod token;
 
 use super::case::{Case, ConfigText, Form, Published};
@@ -12,6 +13,8 @@ use super::node::Node;
 use super::token::TokenSpec;
 use crate::oracle::{Answer, Oracles};
 use crate::runner::TestResult;
+
+pub use next_release::next_release;
 
 /// The expected answer. The texts are parts of the oracle's.
 #[derive(Debug, Clone)]
@@ -43,11 +46,7 @@ struct Fact {
 /// Checks every oracle against every fact.
 pub async fn hold(oracles: &Oracles) -> TestResult {
     let keys = SigningKeys::generate().map_err(|_| "no signing keys")?;
-    let facts: Vec<Fact> = [configuration::facts(), token::facts(), expression::facts()]
-        .into_iter()
-        .flatten()
-        .map(|fact| fact.published(&keys))
-        .collect();
+    let facts = every_fact(&keys);
     let questions: Vec<_> = facts
         .iter()
         .zip(0..)
@@ -75,6 +74,15 @@ pub async fn hold(oracles: &Oracles) -> TestResult {
     } else {
         Err(wrong.join("\n").into())
     }
+}
+
+/// Every fact, each with the keys of its issuers.
+fn every_fact(keys: &SigningKeys) -> Vec<Fact> {
+    [configuration::facts(), token::facts(), expression::facts()]
+        .into_iter()
+        .flatten()
+        .map(|fact| fact.published(keys))
+        .collect()
 }
 
 impl Fact {

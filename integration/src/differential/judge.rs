@@ -118,7 +118,8 @@ fn fault(error: &FieldError) -> FieldFault {
     }
 }
 
-/// The minor version that a release of the oracle stands for.
+/// The minor version that a release of the oracle stands for; for one that the evaluator does not
+/// know, the newest that it knows.
 pub(crate) fn minor(release: OracleRelease) -> Minor {
     match release {
         OracleRelease::V0_30 => Minor::V1_30,
@@ -128,6 +129,6 @@ pub(crate) fn minor(release: OracleRelease) -> Minor {
         OracleRelease::V0_34 => Minor::V1_34,
         OracleRelease::V0_35 => Minor::V1_35,
         OracleRelease::V0_36 => Minor::V1_36,
-        OracleRelease::V0_37 => Minor::V1_37,
+        OracleRelease::V0_37 | OracleRelease::V0_38 => Minor::V1_37,
     }
 }

@@ -1,0 +1,1 @@
+../../parts/oracle-0.37/release.go
