@@ -2,8 +2,9 @@
 //!
 //! The info string of a code block says how it is checked. `integration/tests/walk.rs` runs blocks
 //! with `sh run=offline` and `sh run=hub`. No test can run a block with `sh run=no`, so its
-//! commands are only parsed. A block with `text shows` behind a block that is run is compared with
-//! what that prints.
+//! commands are only parsed. `exit=1` says that the last command exits with 1. A block with `text
+//! shows` behind a block that is run is compared with what that prints. A block with `file=NAME` is
+//! a file that later blocks read.
 
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,8 @@ pub struct CommandBlock {
     pub line: usize,
     /// How it is checked; `None` if the info string does not say.
     pub run: Option<Run>,
+    /// The exit code of its last command.
+    pub exit: i32,
     /// Its text, without the fences.
     pub text: String,
     /// What the document says that it prints: consecutive lines of it.
@@ -98,6 +101,7 @@ pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
                     document: name.clone(),
                     line,
                     run: run_of(&info),
+                    exit: value_of(&info, "exit").map_or(Ok(0), str::parse).unwrap_or(-1),
                     text: dedent(&lines),
                     shows: None,
                 };
@@ -121,6 +125,32 @@ pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
         }
     }
     Ok(blocks)
+}
+
+/// The files that a document shows whole, by name.
+///
+/// # Errors
+/// The document cannot be read.
+pub fn shown_files(document: &Path) -> std::io::Result<Vec<(String, String)>> {
+    let text = std::fs::read_to_string(document)?;
+    let mut files = Vec::new();
+    let mut open: Option<(Option<String>, Vec<&str>)> = None;
+    for line in text.lines() {
+        match (line.trim_start().strip_prefix("```"), open.take()) {
+            (Some(info), None) => {
+                open = Some((value_of(info, "file").map(str::to_owned), Vec::new()));
+            }
+            (Some(_), Some((name, lines))) => {
+                files.extend(name.map(|name| (name, dedent(&lines))));
+            }
+            (None, Some((name, mut lines))) => {
+                lines.push(line);
+                open = Some((name, lines));
+            }
+            (None, None) => {}
+        }
+    }
+    Ok(files)
 }
 
 /// The commands between single backticks outside fenced blocks, each with its line number.
@@ -179,12 +209,18 @@ fn is_shell(info: &str) -> bool {
 }
 
 fn run_of(info: &str) -> Option<Run> {
-    info.split_whitespace().find_map(|word| match word {
-        "run=offline" => Some(Run::Offline),
-        "run=hub" => Some(Run::Hub),
-        "run=no" => Some(Run::No),
+    match value_of(info, "run")? {
+        "offline" => Some(Run::Offline),
+        "hub" => Some(Run::Hub),
+        "no" => Some(Run::No),
         _ => None,
-    })
+    }
+}
+
+/// The value of `key=value` in an info string.
+fn value_of<'a>(info: &'a str, key: &str) -> Option<&'a str> {
+    info.split_whitespace()
+        .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
 /// Removes the indentation that all lines share, because a block in a list is indented like the
@@ -279,6 +315,15 @@ mod tests {
                 vec!["keyferry", "keys"]
             ]
         );
+    }
+
+    #[test]
+    fn an_info_string_says_how_a_block_is_checked() {
+        let info = "sh run=hub exit=1";
+        assert_eq!(run_of(info), Some(Run::Hub));
+        assert_eq!(value_of(info, "exit"), Some("1"));
+        assert_eq!(value_of("yaml file=a.yaml", "file"), Some("a.yaml"));
+        assert_eq!((value_of("yaml", "file"), run_of("sh")), (None, None));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Runs the blocks of commands in the README and the documents unchanged.
 
-use keyferry_integration::documents::{CommandBlock, Run, command_blocks, documents, repository};
+use keyferry_integration::documents::{
+    CommandBlock, Run, command_blocks, documents, repository, shown_files,
+};
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::on_hub::RECONCILER;
 
@@ -37,6 +39,9 @@ pub(crate) async fn blocks_of_the_documents(place: Here) -> TestResult {
     prepare(&shell).await?;
     let mut blocks: Vec<CommandBlock> = Vec::new();
     for document in documents()? {
+        for (name, text) in shown_files(&document)? {
+            std::fs::write(shell.folder().join(name), text)?;
+        }
         blocks.extend(
             command_blocks(&document)?
                 .into_iter()
@@ -57,10 +62,10 @@ pub(crate) async fn blocks_of_the_documents(place: Here) -> TestResult {
         );
         let shown = block.shows.as_deref().unwrap_or_default();
         compared += usize::from(!shown.is_empty());
-        if !output.status.success() || !said.contains(shown) {
+        if output.status.code() != Some(block.exit) || !said.contains(shown) {
             wrong.push(format!(
-                "{}:{} {}\n{text}\n{said}\nthe document shows:\n{shown}",
-                block.document, block.line, output.status
+                "{}:{} {}, not {}\n{text}\n{said}\nthe document shows:\n{shown}",
+                block.document, block.line, output.status, block.exit
             ));
         }
     }
