@@ -5,10 +5,12 @@ mod applied;
 mod helm;
 mod manifests;
 mod monitoring;
+mod process;
 mod rendered;
 mod rights;
 mod running;
 mod setup;
+mod tls_secrets;
 mod upgrade;
 
 use keyferry_integration::parts::Part;
@@ -67,6 +69,14 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "keyferry_works_with_these_rights",
             running::keyferry_works_with_these_rights,
+        )
+        .test(
+            "the_chart_serves_with_tls_from_secrets",
+            tls_secrets::with_the_chart,
+        )
+        .test(
+            "the_components_serve_with_tls_from_secrets",
+            tls_secrets::with_the_components,
         )
         .test(
             "an_upgrade_keeps_the_crds",

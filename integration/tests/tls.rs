@@ -1,6 +1,7 @@
 //! Keyferry's own TLS: certificates from Secrets of a real hub, what a client sees from outside, and
 //! the redirect from plain HTTP.
 
+mod metrics;
 mod outside;
 mod redirect;
 mod rotation;
@@ -30,6 +31,15 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "secrets_are_read_without_the_right_to_watch",
             rotation::without_the_right_to_watch,
+        )
+        .test(
+            "an_authority_of_another_certificate_is_reported",
+            rotation::an_authority_of_another_certificate,
+        )
+        .test("a_bad_file_is_an_event_of_the_pod", rotation::a_bad_file)
+        .test(
+            "metrics_are_for_permitted_readers",
+            metrics::only_permitted_readers,
         )
         .test(
             "openssl_sees_the_promised_tls",

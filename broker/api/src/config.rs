@@ -11,6 +11,7 @@ mod allow;
 mod check;
 mod document;
 mod listener;
+mod metrics_listener;
 mod mistake;
 mod node;
 mod object_list;
@@ -38,6 +39,7 @@ pub use listener::{
     ListenAddressError, Listener, ListenerOverrides, TlsFiles, TlsSource, TlsVersion,
     listen_address,
 };
+pub use metrics_listener::{MetricsAuthentication, MetricsListener};
 pub use mistake::{ConfigError, Mistake};
 pub use object_list::ObjectList;
 pub use selector::{NamespaceSelector, selects_by};

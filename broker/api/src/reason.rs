@@ -90,6 +90,9 @@ reasons! {
     DeliveryFailed,
     /// The hub denies Keyferry access to the object of a delivery.
     DeliveryForbidden,
+    /// `ca.crt` beside the certificate of the discovery listener does not verify it, so no target
+    /// gets it.
+    DiscoveryAuthorityMismatch,
     /// What allowed the request changed while the request was processed.
     GrantSuperseded,
     /// The hub denies Keyferry access to its discovery documents.
@@ -130,6 +133,8 @@ reasons! {
     LabelsUnprotected,
     /// No replica has been the leader for a minute, so nothing is delivered or withdrawn.
     LeaderMissing,
+    /// The hub does not permit this user to read Keyferry's metrics.
+    MetricsForbidden,
     /// The hub could not carry out the TokenRequest.
     MintFailed,
     /// The hub does not permit Keyferry the TokenRequest.

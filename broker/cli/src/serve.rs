@@ -1,27 +1,26 @@
 //! `keyferry serve`: runs the server, or checks its configuration.
 
-use std::net::SocketAddr;
+mod listener_args;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use ipnet::IpNet;
-use keyferry_api::config::{
-    ListenerOverrides, Overrides, ServerConfiguration, TlsSource, listen_address,
-};
+use keyferry_api::config::{Listener, Overrides, ServerConfiguration, TlsSource};
 use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::{ClientError, HubAccess};
 use keyferry_hub::config_file;
 use keyferry_hub::reload_signal::{self, ReloadSignal};
-use keyferry_server::http::listener::{ServingCertificateError, check_certificate};
-use keyferry_server::serve::{ServeOptions, Server, certificate_secrets};
+use keyferry_server::http::listener::{
+    CertificateAccess, Pod, ServingCertificateError, check_certificate,
+};
+use keyferry_server::serve::{ServeOptions, Server, certificate_access};
 use tracing_subscriber::EnvFilter;
 
+use self::listener_args::ListenerArgs;
 use super::{HubArgs, ui};
-
-/// Heading of the flags about listeners.
-const LISTENERS: &str = "Listeners";
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
@@ -31,36 +30,26 @@ pub(super) struct ServeArgs {
     config: PathBuf,
     /// Allow targets with `issuer: Keyferry`: a managed issuer with its own key set, stored in a
     /// Secret of Keyferry's namespace.
-    #[arg(long, env = "KEYFERRY_ENABLE_KEYFERRY_ISSUER", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(
+        long,
+        env = "KEYFERRY_ENABLE_KEYFERRY_ISSUER",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
     enable_keyferry_issuer: Option<bool>,
     /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own; overrides
     /// clusterResourceNamespace of the file.
-    #[arg(long, env = "KEYFERRY_CLUSTER_RESOURCE_NAMESPACE", value_name = "NAMESPACE", value_parser = namespace)]
+    #[arg(
+        long,
+        env = "KEYFERRY_CLUSTER_RESOURCE_NAMESPACE",
+        value_name = "NAMESPACE",
+        value_parser = namespace
+    )]
     cluster_resource_namespace: Option<Namespace>,
-    /// Secret of type kubernetes.io/tls with the serving certificate of all listeners, in
-    /// Keyferry's namespace; overrides tls of the file.
-    #[arg(long, env = "KEYFERRY_TLS_SECRET", value_name = "NAME", value_parser = secret_name, help_heading = LISTENERS)]
-    tls_secret: Option<ObjectName>,
-    /// As --tls-secret, for the token API alone.
-    #[arg(long, env = "KEYFERRY_API_TLS_SECRET", value_name = "NAME", value_parser = secret_name, help_heading = LISTENERS)]
-    api_tls_secret: Option<ObjectName>,
-    /// As --tls-secret, for the published documents alone.
-    #[arg(long, env = "KEYFERRY_DISCOVERY_TLS_SECRET", value_name = "NAME", value_parser = secret_name, help_heading = LISTENERS)]
-    discovery_tls_secret: Option<ObjectName>,
-    /// Address of the token API: ip:port or :port; overrides api.address of the file. Default
-    /// :9443.
-    #[arg(long, env = "KEYFERRY_API_HTTPS_ADDR", value_name = "ADDRESS", value_parser = listen_address, help_heading = LISTENERS)]
-    api_https_addr: Option<SocketAddr>,
-    /// Address of the published documents; overrides discovery.address of the file. Default :8443.
-    #[arg(long, env = "KEYFERRY_DISCOVERY_HTTPS_ADDR", value_name = "ADDRESS", value_parser = listen_address, help_heading = LISTENERS)]
-    discovery_https_addr: Option<SocketAddr>,
-    /// Address of a plain-HTTP listener that only redirects to the published documents; overrides
-    /// discovery.httpAddress of the file. Off by default.
-    #[arg(long, env = "KEYFERRY_DISCOVERY_HTTP_ADDR", value_name = "ADDRESS", value_parser = listen_address, help_heading = LISTENERS)]
-    discovery_http_addr: Option<SocketAddr>,
-    /// Address of health and metrics; overrides health.address of the file. Default 127.0.0.1:8080.
-    #[arg(long, env = "KEYFERRY_HEALTH_ADDR", value_name = "ADDRESS", value_parser = listen_address, help_heading = LISTENERS)]
-    health_addr: Option<SocketAddr>,
+    #[command(flatten)]
+    listeners: ListenerArgs,
     /// Only check, and exit: the configuration and the serving certificates.
     #[arg(long)]
     check: bool,
@@ -86,23 +75,39 @@ pub(super) struct ServeArgs {
     )]
     refuse_target_cidr: Vec<IpNet>,
     #[command(flatten)]
+    pod: PodArgs,
+    #[command(flatten)]
     hub: HubArgs,
+}
+
+/// The Pod in which the server runs, as the downward API names it. Events about certificate files
+/// are the Pod's.
+#[derive(Args)]
+struct PodArgs {
+    #[arg(long, env = "POD_NAMESPACE", hide = true, value_parser = namespace)]
+    pod_namespace: Option<Namespace>,
+    #[arg(long, env = "POD_NAME", hide = true, value_parser = pod_name)]
+    pod_name: Option<ObjectName>,
+    #[arg(long, env = "POD_UID", hide = true)]
+    pod_uid: Option<String>,
+}
+
+impl PodArgs {
+    /// The Pod, if all of it is known.
+    fn pod(self) -> Option<Pod> {
+        Some(Pod {
+            namespace: self.pod_namespace?,
+            name: self.pod_name?,
+            uid: self.pod_uid?,
+        })
+    }
 }
 
 pub(super) async fn run(args: ServeArgs) -> ExitCode {
     let overrides = Overrides {
         enable_managed_issuers: args.enable_keyferry_issuer,
         cluster_resource_namespace: args.cluster_resource_namespace.clone(),
-        listeners: ListenerOverrides {
-            tls_secret: args.tls_secret.clone(),
-            api_tls_secret: args.api_tls_secret.clone(),
-            discovery_tls_secret: args.discovery_tls_secret.clone(),
-            api_address: args.api_https_addr,
-            discovery_address: args.discovery_https_addr,
-            discovery_http_address: args.discovery_http_addr,
-            health_address: args.health_addr,
-            tls_may_be_unset: false,
-        },
+        listeners: args.listeners.overrides(),
     };
     if args.check {
         return check(&args.config, overrides, &args.hub.named()).await;
@@ -112,6 +117,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         config,
         state_dir,
         hub,
+        pod,
         allow_target_cidr,
         refuse_target_cidr,
         ..
@@ -126,6 +132,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
             refused: refuse_target_cidr.into(),
         },
         reload_signal: hang_ups(),
+        pod: pod.pod(),
     };
     let outcome = match Server::bind(options).await {
         Ok(server) => server.run(stop_signal()).await,
@@ -146,12 +153,12 @@ fn namespace(text: &str) -> Result<Namespace, NamespaceError> {
     Ok(Namespace::new(text)?)
 }
 
-/// The argument is not the name of a Secret.
+/// The argument is not the name of a Pod.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the name of the Secret {0}")]
-struct SecretNameError(#[from] NameError);
+#[error("the name of the Pod {0}")]
+struct PodNameError(#[from] NameError);
 
-fn secret_name(text: &str) -> Result<ObjectName, SecretNameError> {
+fn pod_name(text: &str) -> Result<ObjectName, PodNameError> {
     Ok(ObjectName::new(text)?)
 }
 
@@ -201,17 +208,19 @@ async fn check_certificates(
     server: &ServerConfiguration,
     hub: &HubAccess,
 ) -> Result<(), CertificatesError> {
-    let secrets = match certificate_secrets(server, hub).await {
-        Ok(secrets) => secrets,
-        Err(ClientError::NotInCluster) => None,
+    let access = match certificate_access(server, hub).await {
+        Ok(access) => access,
+        Err(ClientError::NotInCluster) => CertificateAccess::default(),
         Err(error) => return Err(error.into()),
     };
-    let listeners = [
-        (&server.discovery, Some(server.public_url.host())),
-        (&server.api, None),
+    let listeners: [(Option<&Listener>, Option<&str>); 3] = [
+        (Some(&server.discovery), Some(server.public_url.host())),
+        (Some(&server.api), None),
+        (server.metrics.as_ref().map(|own| &own.listener), None),
     ];
     for (listener, host) in listeners {
-        if let (TlsSource::Secret(name), None) = (&listener.tls, &secrets) {
+        let Some(listener) = listener else { continue };
+        if let (TlsSource::Secret(name), None) = (&listener.tls, &access.secrets) {
             ui::note(&format!(
                 "warning: not checked: Secret {}/{name} is on the hub; fix: give --kubeconfig FILE \
                  to check it",
@@ -219,8 +228,9 @@ async fn check_certificates(
             ));
             continue;
         }
-        match check_certificate(listener, host, secrets.as_ref()).await {
-            Ok(()) => {}
+        match check_certificate(listener, host, &access).await {
+            Ok(None) => {}
+            Ok(Some(mismatch)) => ui::note(&format!("warning: {mismatch}")),
             // The file is often checked on another machine than the one that has the certificates.
             Err(error) if error.is_absent() && matches!(listener.tls, TlsSource::Files(_)) => {
                 ui::note(&format!("warning: not checked: {error}"));

@@ -49,7 +49,12 @@ struct InitArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = "keyferry-ca", value_parser = namespace)]
     ca_namespace: Namespace,
     /// Days that the CA is valid.
-    #[arg(long, value_name = "DAYS", default_value_t = 1825, value_parser = clap::value_parser!(u32).range(1..=7300))]
+    #[arg(
+        long,
+        value_name = "DAYS",
+        default_value_t = 1825,
+        value_parser = clap::value_parser!(u32).range(1..=7300)
+    )]
     ca_days: u32,
 }
 
@@ -72,10 +77,20 @@ struct CertificateArgs {
     #[arg(long, value_name = "HOST")]
     api_host: Vec<String>,
     /// Namespace of the Secrets with the serving certificates: Keyferry's.
-    #[arg(long, value_name = "NAMESPACE", default_value = "keyferry-system", value_parser = namespace)]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "keyferry-system",
+        value_parser = namespace
+    )]
     tls_namespace: Namespace,
     /// Days that the serving certificates are valid.
-    #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=825))]
+    #[arg(
+        long,
+        value_name = "DAYS",
+        default_value_t = 90,
+        value_parser = clap::value_parser!(u32).range(1..=825)
+    )]
     days: u32,
 }
 

@@ -1,5 +1,5 @@
 //! SubjectAccessReview (authorization.k8s.io/v1): whether the hub's own RBAC lets this caller mint
-//! for that ServiceAccount.
+//! for that ServiceAccount, or lets this user read a path of ours.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,16 @@ struct Spec<'a> {
     uid: &'a str,
     groups: &'a [String],
     extra: &'a BTreeMap<String, Vec<String>>,
-    resource_attributes: ResourceAttributes<'a>,
+    #[serde(flatten)]
+    question: Question<'a>,
+}
+
+#[derive(Serialize)]
+enum Question<'a> {
+    #[serde(rename = "resourceAttributes")]
+    Resource(ResourceAttributes<'a>),
+    #[serde(rename = "nonResourceAttributes")]
+    Path { path: &'a str, verb: &'static str },
 }
 
 #[derive(Serialize)]
@@ -55,7 +64,8 @@ pub(super) struct AccessReviewStatus {
     denied: bool,
 }
 
-/// Asks the hub. True only for `allowed` without `denied`.
+/// Asks the hub whether the user may create tokens for a ServiceAccount. True only for `allowed`
+/// without `denied`.
 ///
 /// # Errors
 /// [`HubError`].
@@ -63,6 +73,35 @@ pub(super) async fn create(
     client: &HubClient,
     user: &ReviewedUser,
     account: &ServiceAccount,
+) -> Result<bool, HubError> {
+    let question = Question::Resource(ResourceAttributes {
+        verb: "create",
+        group: "",
+        version: "v1",
+        resource: "serviceaccounts",
+        subresource: "token",
+        namespace: account.namespace.as_str(),
+        name: account.name.as_str(),
+    });
+    ask(client, user, question).await
+}
+
+/// Asks the hub whether the user may `get` a path. True only for `allowed` without `denied`.
+///
+/// # Errors
+/// [`HubError`].
+pub(super) async fn of_path(
+    client: &HubClient,
+    user: &ReviewedUser,
+    path: &str,
+) -> Result<bool, HubError> {
+    ask(client, user, Question::Path { path, verb: "get" }).await
+}
+
+async fn ask(
+    client: &HubClient,
+    user: &ReviewedUser,
+    question: Question<'_>,
 ) -> Result<bool, HubError> {
     let review = SubjectAccessReview {
         api_version: "authorization.k8s.io/v1",
@@ -72,15 +111,7 @@ pub(super) async fn create(
             uid: &user.uid,
             groups: &user.groups,
             extra: &user.extra,
-            resource_attributes: ResourceAttributes {
-                verb: "create",
-                group: "",
-                version: "v1",
-                resource: "serviceaccounts",
-                subresource: "token",
-                namespace: account.namespace.as_str(),
-                name: account.name.as_str(),
-            },
+            question,
         },
     };
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";

@@ -83,12 +83,21 @@ impl Subject {
 impl Subject {
     /// Creates the subject for a Secret of Keyferry's namespace.
     pub fn secret(namespace: &Namespace, name: &ObjectName, uid: &str) -> Self {
+        Self::core("Secret", namespace, name, uid)
+    }
+
+    /// Creates the subject for a Pod.
+    pub fn pod(namespace: &Namespace, name: &ObjectName, uid: &str) -> Self {
+        Self::core("Pod", namespace, name, uid)
+    }
+
+    fn core(kind: &str, namespace: &Namespace, name: &ObjectName, uid: &str) -> Self {
         let namespace = namespace.to_string();
         Self {
             reference: ObjectReference {
                 api_version: Some("v1".to_owned()),
                 namespace: Some(namespace.clone()),
-                ..reference("Secret", name, uid)
+                ..reference(kind, name, uid)
             },
             namespace,
         }

@@ -112,4 +112,15 @@ impl Hub for KubeHub {
             access_review::create(&self.client, user, account),
         ))
     }
+
+    fn path_review<'a>(
+        &'a self,
+        user: &'a ReviewedUser,
+        path: &'static str,
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
+        Box::pin(self.guarded(
+            &self.reviews,
+            access_review::of_path(&self.client, user, path),
+        ))
+    }
 }

@@ -123,6 +123,13 @@ pub trait Hub: Send + Sync {
         user: &'a ReviewedUser,
         account: &'a ServiceAccount,
     ) -> BoxFuture<'a, Result<bool, HubError>>;
+
+    /// Sends a SubjectAccessReview: may this user `get` that path, which is of no resource?
+    fn path_review<'a>(
+        &'a self,
+        user: &'a ReviewedUser,
+        path: &'static str,
+    ) -> BoxFuture<'a, Result<bool, HubError>>;
 }
 
 /// Fetches the hub's discovery documents on each call, without a cache.

@@ -63,6 +63,14 @@ impl Hub for TimedHub {
     ) -> BoxFuture<'a, Result<bool, HubError>> {
         self.hub.access_review(user, account)
     }
+
+    fn path_review<'a>(
+        &'a self,
+        user: &'a ReviewedUser,
+        path: &'static str,
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
+        self.hub.path_review(user, path)
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +107,14 @@ mod tests {
             &'a self,
             _: &'a ReviewedUser,
             _: &'a ServiceAccount,
+        ) -> BoxFuture<'a, Result<bool, HubError>> {
+            Box::pin(async { Ok(true) })
+        }
+
+        fn path_review<'a>(
+            &'a self,
+            _: &'a ReviewedUser,
+            _: &'static str,
         ) -> BoxFuture<'a, Result<bool, HubError>> {
             Box::pin(async { Ok(true) })
         }

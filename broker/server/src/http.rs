@@ -1,12 +1,14 @@
 //! The HTTP servers: the published documents, the token API, and health, each on its own listener.
 
 mod acceptor;
+mod bearer;
 mod bodies;
 mod certificate_reload;
 mod certificate_source;
 mod connection;
 mod connection_requests;
 pub mod discovery;
+mod discovery_authority;
 pub mod exchange;
 mod framing;
 mod gate;
@@ -14,6 +16,7 @@ pub mod health;
 pub mod kubeconfig;
 pub mod listener;
 mod managed_issuers;
+pub mod metrics;
 pub mod redirect;
 pub mod refusal;
 mod serving_certificate;

@@ -6,6 +6,7 @@ pub mod authenticate;
 pub mod broker;
 pub mod delegate;
 pub mod http;
+pub mod metrics_readers;
 pub mod new_callers;
 pub mod rate;
 pub mod refusal_summary;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keyferry_api::config::{Configuration, Listener, Overrides, ServerConfiguration, TlsSource};
+use keyferry_api::config::{
+    Configuration, Listener, MetricsAuthentication, Overrides, ServerConfiguration, TlsSource,
+};
 use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_hub::config_file;
@@ -26,7 +28,11 @@ use tokio::task::JoinSet;
 use self::shared::Shared;
 use crate::audit::AuditLog;
 use crate::http::health::{self, HealthParts};
-use crate::http::listener::{Bounds, CertificateSecrets, DRAIN, PlainListener, TlsListener};
+use crate::http::listener::{
+    Bounds, CertificateAccess, CertificateSecrets, DRAIN, PlainListener, Pod, PodEvents,
+    TlsListener,
+};
+use crate::http::metrics::{self as metrics_routes, MetricsParts};
 use crate::http::{discovery, redirect, token_api};
 
 pub use self::error::ServeError;
@@ -49,6 +55,8 @@ pub struct ServeOptions {
     pub target_addresses: AddressRules,
     /// Triggers an immediate reload.
     pub reload_signal: ReloadSignal,
+    /// The Pod in which the process runs, for Events about it.
+    pub pod: Option<Pod>,
 }
 
 /// A server whose listeners are open.
@@ -59,6 +67,7 @@ pub struct Server {
     redirects: Option<PlainListener>,
     api: TlsListener,
     health: PlainListener,
+    metrics_listener: Option<TlsListener>,
     audit: Arc<dyn AuditSink>,
     metrics: Metrics,
 }
@@ -80,23 +89,33 @@ impl Server {
             None => Arc::new(AuditLog::standard_output()),
         };
         let metrics = Metrics::default();
-        let secrets = certificate_secrets(server, &options.hub).await?;
+        let mut access = certificate_access(server, &options.hub).await?;
+        if let Some(pod) = &options.pod {
+            access.events = pod_events(pod, &options.hub).await;
+        }
         let discovery = TlsListener::bind(
             &server.discovery,
             Bounds::DOCUMENTS,
             Some(server.public_url.host()),
-            secrets.as_ref(),
+            &access,
             metrics.clone(),
         )
         .await?;
-        let api = TlsListener::bind(
-            &server.api,
-            Bounds::TOKENS,
-            None,
-            secrets.as_ref(),
-            metrics.clone(),
-        )
-        .await?;
+        let api =
+            TlsListener::bind(&server.api, Bounds::TOKENS, None, &access, metrics.clone()).await?;
+        let metrics_listener = match &server.metrics {
+            Some(own) => Some(
+                TlsListener::bind(
+                    &own.listener,
+                    Bounds::METRICS,
+                    None,
+                    &access,
+                    metrics.clone(),
+                )
+                .await?,
+            ),
+            None => None,
+        };
         let redirects = server
             .discovery_http_address
             .map(|address| PlainListener::bind(address, Bounds::REDIRECTS, metrics.clone()));
@@ -109,6 +128,7 @@ impl Server {
             redirects,
             api,
             health,
+            metrics_listener,
             audit,
             metrics,
         })
@@ -130,6 +150,7 @@ impl Server {
             redirects,
             api,
             health,
+            metrics_listener,
             audit,
             metrics,
         } = self;
@@ -144,12 +165,26 @@ impl Server {
             stopping: Arc::clone(&stopping),
             published: published.clone(),
             live: Arc::clone(&shared.live),
-            metrics: shared.metrics.clone(),
+            metrics: server.metrics.is_none().then(|| shared.metrics.clone()),
         };
         shared.background.spawn(async move {
             // The health listener ends after all others.
             let _ = health.serve(health::routes(health_parts)).await;
         });
+        if let (Some(listener), Some(own)) = (metrics_listener, &server.metrics) {
+            let readers = match own.authentication {
+                MetricsAuthentication::TokenReview => Some(shared.metrics_readers()?),
+                MetricsAuthentication::None => None,
+            };
+            let routes = metrics_routes::routes(MetricsParts {
+                metrics: shared.metrics.clone(),
+                readers,
+            });
+            let reload_signal = options.reload_signal.clone();
+            shared.background.spawn(async move {
+                let _ = listener.serve(routes, reload_signal).await;
+            });
+        }
         let mut handles = vec![discovery.handle(), api.handle()];
         let mut listeners = JoinSet::new();
         let documents = discovery::routes(
@@ -210,19 +245,23 @@ impl Server {
 ///
 /// # Errors
 /// The hub's client cannot be made.
-pub async fn certificate_secrets(
+pub async fn certificate_access(
     server: &ServerConfiguration,
     hub: &HubAccess,
-) -> Result<Option<CertificateSecrets>, ClientError> {
+) -> Result<CertificateAccess, ClientError> {
     let from_secret = |listener: &Listener| matches!(listener.tls, TlsSource::Secret(_));
-    if !from_secret(&server.discovery) && !from_secret(&server.api) {
-        return Ok(None);
+    let metrics = server.metrics.as_ref().map(|own| &own.listener);
+    if !from_secret(&server.discovery)
+        && !from_secret(&server.api)
+        && !metrics.is_some_and(from_secret)
+    {
+        return Ok(CertificateAccess::default());
     }
     let config = hub.config().await?;
     let client = HubClient::new(config.clone())?;
     let namespace = server.cluster_resource_namespace.clone();
     let watches = watch::client(config)?;
-    Ok(Some(CertificateSecrets {
+    let secrets = CertificateSecrets {
         secrets: Arc::new(KubeServingSecrets::new(
             client.clone(),
             watches,
@@ -231,7 +270,22 @@ pub async fn certificate_secrets(
         namespace,
         objects: Arc::new(KubeObjects::new(client)),
         random: Arc::new(SystemRandomness::default()),
-    }))
+    };
+    Ok(CertificateAccess {
+        secrets: Some(secrets),
+        events: None,
+    })
+}
+
+/// Writes Events about the Pod, if there is a hub to write them to. They are only for people, so
+/// nothing depends on them.
+async fn pod_events(pod: &Pod, hub: &HubAccess) -> Option<PodEvents> {
+    let client = HubClient::new(hub.config().await.ok()?).ok()?;
+    Some(PodEvents {
+        pod: pod.clone(),
+        objects: Arc::new(KubeObjects::new(client)),
+        random: Arc::new(SystemRandomness::default()),
+    })
 }
 
 fn listener_ended(

@@ -416,6 +416,11 @@ impl Broker {
         &self.ca_path
     }
 
+    /// The files of its serving certificate and key.
+    pub fn certificate(&self) -> (&Path, &Path) {
+        (&self.certificate.0, &self.certificate.1)
+    }
+
     /// The URL of the token API.
     pub fn api_url(&self) -> String {
         self.url(1, "https")

@@ -281,7 +281,7 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
         ),
         (
             &json!("keyferry-state"),
-            &json!(["keyferry-discovery-tls", "own-tls"]),
+            &json!(["keyferry-discovery-tls", "own-tls", "keyferry-metrics-tls"]),
             &json!(["get", "watch"])
         )
     );
@@ -302,9 +302,46 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
         object("Certificate", "keyferry-api")?["spec"]["dnsNames"],
         json!(["keyferry.internal"])
     );
+    let scrape = &object("ServiceMonitor", "keyferry")?["spec"]["endpoints"][0];
+    assert_eq!(scrape["interval"], "1m");
     assert_eq!(
-        object("ServiceMonitor", "keyferry")?["spec"]["endpoints"][0]["interval"],
-        "1m"
+        (&scrape["scheme"], &scrape["tlsConfig"]),
+        (
+            &json!("https"),
+            &json!({
+                "serverName": "keyferry-metrics.keyferry-system.svc",
+                "ca": { "secret": { "name": "keyferry-metrics-tls", "key": "ca.crt" } },
+            })
+        )
+    );
+    assert_eq!(
+        object("Certificate", "keyferry-metrics")?["spec"]["dnsNames"],
+        json!(["keyferry-metrics.keyferry-system.svc"])
+    );
+    assert_eq!(
+        (&config["metrics"], &config["discovery"]["httpAddress"]),
+        (
+            &json!({ "address": "0.0.0.0:8444", "tls": { "secretName": "keyferry-metrics-tls" } }),
+            &json!("0.0.0.0:8081")
+        )
+    );
+    let redirect = json!({ "name": "http", "port": 80, "targetPort": "http" });
+    assert_eq!(
+        object("Service", "keyferry-discovery")?["spec"]["ports"][1],
+        redirect
+    );
+    let ports =
+        object("Deployment", "keyferry")?["spec"]["template"]["spec"]["containers"][0]["ports"]
+            .to_string();
+    for port in ["\"http\"", "\"metrics\""] {
+        assert!(ports.contains(port), "{port}: {ports}");
+    }
+    let admitted = object("NetworkPolicy", "keyferry")?["spec"]["ingress"].to_string();
+    assert!(
+        admitted.contains("\"http\"")
+            && admitted.contains("\"metrics\"")
+            && !admitted.contains("health"),
+        "{admitted}"
     );
     let aggregated = all.values().any(|object| {
         object["metadata"]["labels"]
@@ -501,7 +538,7 @@ pub(crate) async fn admission_policies_are_rendered_for_the_release(hubs: Arc<Hu
 }
 
 /// The objects that `helm template` renders.
-async fn charted(hubs: &Hubs, more: &[&str]) -> Result<Objects, TestError> {
+pub(crate) async fn charted(hubs: &Hubs, more: &[&str]) -> Result<Objects, TestError> {
     objects(&template(hubs.fleet(), more).await?.success()?)
 }
 

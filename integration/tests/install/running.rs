@@ -5,17 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_integration::control_plane::ControlPlane;
-use keyferry_integration::keyferry_process::{KeyferryBinary, KeyferryProcess, ServeSpec};
-use keyferry_integration::pki::TestCa;
-use keyferry_integration::ports::free_port;
-use keyferry_integration::rbac::{ServiceAccountKubeconfig, service_account_kubeconfig};
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::wait::until_object;
 use keyferry_integration::world::on_hub::until_gone;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use super::setup::{Hubs, NAMESPACE, TENANT};
+use super::process::{self, Shipped, Started};
+use super::setup::{Hubs, TENANT};
 
 const WITHIN: Duration = Duration::from_secs(60);
 const ACCOUNT: &str = "system:serviceaccount:keyferry-system:keyferry";
@@ -23,7 +20,7 @@ const ACCOUNT: &str = "system:serviceaccount:keyferry-system:keyferry";
 pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestResult {
     let hub = &hubs.base;
     hub.create_service_account(TENANT, "reconciler").await?;
-    let (keyferry, _kubeconfig) = serve(&hubs).await?;
+    let keyferry = serve(&hubs).await?;
     let targets = "/apis/keyferry.dev/v1alpha1/targetclusters";
     let accesses = format!("/apis/keyferry.dev/v1alpha1/namespaces/{TENANT}/targetaccesses");
     let target = json!({
@@ -106,63 +103,20 @@ pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestRes
     // This hub has no Flux and nothing else reads such a ConfigMap, so nothing has to remain.
     until_gone(hub.admin(), &format!("{accesses}/prod")).await?;
     hub.admin().delete(&format!("{targets}/prod")).await?;
-    keyferry.stop().await?;
+    keyferry.process.stop().await?;
     refused_nothing(hub)
 }
 
 /// Starts a process with the base's configuration, and with this machine's ports and certificates.
-async fn serve(hubs: &Hubs) -> Result<(KeyferryProcess, ServiceAccountKubeconfig), TestError> {
-    let folder = hubs.fleet().folder().join("running");
-    std::fs::create_dir_all(&folder)?;
-    let certificate = TestCa::create("keyferry", &folder)?
-        .serving("keyferry", &["keyferry.example.com".to_owned()])?;
-    let (discovery, api, health) = (free_port()?, free_port()?, free_port()?);
-    let mut text = std::fs::read_to_string(shipped("examples/install/base/config.yaml"))?;
-    let changes = [
-        ("0.0.0.0:8443", format!("127.0.0.1:{discovery}")),
-        ("0.0.0.0:9443", format!("127.0.0.1:{api}")),
-        ("0.0.0.0:8080", format!("127.0.0.1:{health}")),
-        (
-            "/etc/keyferry/discovery-tls/tls.crt",
-            certificate.cert_path.display().to_string(),
-        ),
-        (
-            "/etc/keyferry/discovery-tls/tls.key",
-            certificate.key_path.display().to_string(),
-        ),
-        (
-            "/etc/keyferry/api-tls/tls.crt",
-            certificate.cert_path.display().to_string(),
-        ),
-        (
-            "/etc/keyferry/api-tls/tls.key",
-            certificate.key_path.display().to_string(),
-        ),
-    ];
-    for (from, to) in &changes {
-        assert!(
-            text.contains(from),
-            "the base's config.yaml does not hold {from}"
-        );
-        text = text.replace(from, to);
-    }
-    let config = folder.join("config.yaml");
-    std::fs::write(&config, text)?;
-    let kubeconfig = service_account_kubeconfig(&hubs.base, NAMESPACE, "keyferry", 3600).await?;
-    let spec = ServeSpec {
-        name: "keyferry-of-the-base".to_owned(),
-        folder,
-        config,
-        kubeconfig: Some(kubeconfig.path().to_owned()),
-        args: Vec::new(),
-        env: Vec::new(),
-        ready_url: format!("http://127.0.0.1:{health}/readyz"),
-        ready_within: WITHIN,
+async fn serve(hubs: &Hubs) -> Result<Started, TestError> {
+    let name = "of-the-base";
+    let (_, certified) = process::certificate(&process::folder(hubs, name))?;
+    let shipped = Shipped {
+        name,
+        config: std::fs::read_to_string(shipped("examples/install/base/config.yaml"))?,
+        variables: Vec::new(),
     };
-    Ok((
-        KeyferryBinary::build().await?.serve(&spec).await?,
-        kubeconfig,
-    ))
+    process::start(hubs, &hubs.base, shipped, &certified).await
 }
 
 fn ready(object: &Value) -> Option<&str> {

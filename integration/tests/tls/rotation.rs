@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use keyferry_integration::pki::{CertifiedKey, TestCa};
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::wait::until;
-use keyferry_integration::world::Broker;
-use serde_json::Value;
+use keyferry_integration::world::{Broker, BrokerSpec};
+use serde_json::{Value, json};
 
 use super::stage::{SOON, Stage, s_client};
 
@@ -191,5 +191,112 @@ pub(super) async fn without_the_right_to_watch(stage: Arc<Stage>) -> TestResult 
         log.contains("watching Secret keyferry-system/unwatched-api") && log.contains("403"),
         "{log}"
     );
+    Ok(())
+}
+
+/// `ca.crt` of the discovery listener's Secret is what targets are told to trust.
+pub(super) async fn an_authority_of_another_certificate(stage: Arc<Stage>) -> TestResult {
+    let secrets = ["authority-discovery", "authority-api"];
+    let [discovery, _] = secrets;
+    let broker = stage.start_with_secrets("authority", secrets).await?;
+    let other_ca = TestCa::create("another CA", &stage.folder("another-ca")?)?;
+    let path = format!("/api/v1/namespaces/keyferry-system/secrets/{discovery}");
+    let with_authority = async |pem: &str| {
+        let change = json!({ "stringData": { "ca.crt": pem } });
+        stage.hub().admin().patch(&path, &change).await
+    };
+    with_authority(other_ca.cert_pem()).await?;
+    let events = "/apis/events.k8s.io/v1/namespaces/keyferry-system/events";
+    until("an Event names the Secret and the fault", SOON, || async {
+        let list = stage.hub().admin().get(events).await?;
+        let found = list["items"].as_array().into_iter().flatten();
+        let mut found = found.filter(|event| event["regarding"]["name"] == discovery);
+        Ok(found.any(|event: &Value| {
+            event["reason"] == "DiscoveryAuthorityMismatch"
+                && event["note"].as_str().is_some_and(|note| {
+                    note.contains("does not verify it") && note.contains("fix: ")
+                })
+        }))
+    })
+    .await?;
+    assert!(
+        reloads(&broker, "discovery", "failure").await? < 0.5,
+        "the certificate is good"
+    );
+
+    let check = async || -> Result<String, TestError> {
+        let (config, kubeconfig) = (
+            broker.config().display().to_string(),
+            broker.kubeconfig().path().display().to_string(),
+        );
+        let args = [
+            ["serve", "--check"],
+            ["--config", &config],
+            ["--kubeconfig", &kubeconfig],
+            ["--discovery-tls-secret", discovery],
+        ];
+        let output = stage
+            .ground()
+            .binary()
+            .run(args.as_flattened(), &[])
+            .await?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        Ok(said)
+    };
+    let said = check().await?;
+    assert!(
+        said.contains("warning: DiscoveryAuthorityMismatch: Secret keyferry-system/"),
+        "{said}"
+    );
+    let both = format!("{}{}", other_ca.cert_pem(), stage.ground().ca().cert_pem());
+    with_authority(&both).await?;
+    let said = check().await?;
+    assert!(!said.contains("DiscoveryAuthorityMismatch"), "{said}");
+    Ok(())
+}
+
+/// Without a Secret, the Event is about the Pod.
+pub(super) async fn a_bad_file(stage: Arc<Stage>) -> TestResult {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "keyferry-0" },
+        "spec": {
+            "serviceAccountName": "keyferry", "automountServiceAccountToken": false,
+            "containers": [{ "name": "keyferry", "image": "keyferry:0.1.0" }],
+        },
+    });
+    // The installation creates the Pod's ServiceAccount.
+    let first = BrokerSpec::of_hub("with-files", stage.hub());
+    let broker = stage
+        .ground()
+        .start_broker(stage.hub(), first.clone())
+        .await?;
+    broker.into_process().stop().await?;
+    let pods = "/api/v1/namespaces/keyferry-system/pods";
+    let made = stage.hub().admin().create(pods, &pod).await?;
+    let uid = made["metadata"]["uid"].as_str().ok_or("no UID")?;
+    let spec = first.with_args(
+        &[
+            ["--pod-namespace", "keyferry-system"],
+            ["--pod-name", "keyferry-0"],
+            ["--pod-uid", uid],
+        ]
+        .as_flattened(),
+    );
+    let broker = stage.ground().start_installed(stage.hub(), spec).await?;
+    let (certificate, _) = broker.certificate();
+    let good = std::fs::read(certificate)?;
+    std::fs::write(certificate, "no certificate\n")?;
+    broker.process().hang_up().await?;
+    until("kubectl shows the Event beside the Pod", SOON, || async {
+        let said = stage
+            .hub()
+            .kubectl(&["events", "-n", "keyferry-system", "--for", "pod/keyferry-0"])
+            .await?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        Ok(said.contains("ServingCertificateInvalid") && said.contains("fix: "))
+    })
+    .await?;
+    std::fs::write(certificate, good)?;
     Ok(())
 }

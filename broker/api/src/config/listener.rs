@@ -76,6 +76,10 @@ pub struct ListenerOverrides {
     pub discovery_http_address: Option<SocketAddr>,
     /// `--health-addr`.
     pub health_address: Option<SocketAddr>,
+    /// `--metrics-tls-secret`.
+    pub metrics_tls_secret: Option<ObjectName>,
+    /// `--metrics-https-addr`.
+    pub metrics_address: Option<SocketAddr>,
     /// Whether a listener without a certificate is no mistake, as for a command that reads a
     /// server's file without the server's flags.
     pub tls_may_be_unset: bool,
@@ -91,20 +95,25 @@ pub(super) struct Given<'a> {
 
 impl ListenerOverrides {
     pub(super) fn api(&self) -> Given<'_> {
-        Given {
-            secret: self.api_tls_secret.as_ref().or(self.tls_secret.as_ref()),
-            address: self.api_address,
-            tls_may_be_unset: self.tls_may_be_unset,
-        }
+        self.given(self.api_tls_secret.as_ref(), self.api_address)
     }
 
     pub(super) fn discovery(&self) -> Given<'_> {
+        self.given(self.discovery_tls_secret.as_ref(), self.discovery_address)
+    }
+
+    pub(super) fn metrics(&self) -> Given<'_> {
+        self.given(self.metrics_tls_secret.as_ref(), self.metrics_address)
+    }
+
+    fn given<'a>(
+        &'a self,
+        secret: Option<&'a ObjectName>,
+        address: Option<SocketAddr>,
+    ) -> Given<'a> {
         Given {
-            secret: self
-                .discovery_tls_secret
-                .as_ref()
-                .or(self.tls_secret.as_ref()),
-            address: self.discovery_address,
+            secret: secret.or(self.tls_secret.as_ref()),
+            address,
             tls_may_be_unset: self.tls_may_be_unset,
         }
     }
@@ -198,12 +207,17 @@ fn min_version(text: Option<&str>, path: &str, check: &mut Check<'_>) -> Option<
     let field = format!("{path}.tls.minVersion");
     match text {
         None | Some("1.3") => Some(TlsVersion::V1_3),
-        // Keyferry's own clients and every client in support have TLS 1.3, so on the token API the
-        // setting would only help somebody who wants the weaker version.
-        Some("1.2") if path == "api" => {
+        // Keyferry's own clients, scrapers and every client in support have TLS 1.3, so the setting
+        // would only help an attacker who wants the weaker version.
+        Some("1.2") if path != "discovery" => {
+            let listener = if path == "api" {
+                "the token API"
+            } else {
+                "this listener"
+            };
             check.wrong(
                 &field,
-                "is \"1.2\", but the token API accepts only TLS 1.3",
+                format!("is \"1.2\", but {listener} accepts only TLS 1.3"),
                 "remove it; discovery.tls.minVersion is for old verifiers",
             );
             None

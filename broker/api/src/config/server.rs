@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::check::Check;
 use super::document::Document;
 use super::listener::{Limits, Listener, ListenerSpec, address, limit, listener};
+use super::metrics_listener::{MetricsListener, MetricsSpec, metrics};
 use super::mistake::Mistake;
 use super::{Overrides, span};
 use crate::audience::Audience;
@@ -57,8 +58,11 @@ pub struct ServerConfiguration {
     pub api: Listener,
     /// The rate limits for unknown callers.
     pub new_callers: NewCallerLimits,
-    /// The plain-HTTP listener of health and metrics. Default `127.0.0.1:8080`.
+    /// The plain-HTTP listener of health, and of metrics without a listener of their own. Default
+    /// `127.0.0.1:8080`.
     pub health_address: SocketAddr,
+    /// The TLS listener of metrics. Default none.
+    pub metrics: Option<MetricsListener>,
     /// The `max-age` of every published document: 30 s to 1 h, default 60 s.
     pub max_age: Duration,
     /// How long a successful authorisation stays valid while the hub is unreachable: 0 to 1 h,
@@ -145,6 +149,8 @@ struct Object {
     api: ListenerSpec,
     #[serde(default)]
     health: Health,
+    #[serde(default)]
+    metrics: MetricsSpec,
     max_stale_authorization: Option<String>,
     #[serde(default)]
     require_pod_bound: bool,
@@ -325,6 +331,7 @@ pub(super) fn read(
         SocketAddr::from(([127, 0, 0, 1], 8080)),
         &mut check,
     );
+    let metrics = metrics(object.metrics, given.metrics(), &mut check);
     let stale = duration(
         object.max_stale_authorization.as_deref(),
         "maxStaleAuthorization",
@@ -371,6 +378,7 @@ pub(super) fn read(
             per_namespace: per_namespace?,
         },
         health_address: given.health_address.or(health_address)?,
+        metrics: metrics?,
         max_age: max_age?,
         max_stale_authorization: stale?,
         require_pod_bound: object.require_pod_bound,

@@ -12,7 +12,7 @@ use axum::routing::any;
 use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_server::http::listener::{Bounds, TlsListener};
+use keyferry_server::http::listener::{Bounds, CertificateAccess, TlsListener};
 use serde::{Deserialize, Serialize};
 
 use super::process;
@@ -53,8 +53,14 @@ pub fn main() -> Outcome<()> {
             min_version: TlsVersion::default(),
             connections_per_address: None,
         };
-        let listener =
-            TlsListener::bind(&listener, Bounds::DOCUMENTS, None, None, Metrics::default()).await?;
+        let listener = TlsListener::bind(
+            &listener,
+            Bounds::DOCUMENTS,
+            None,
+            &CertificateAccess::default(),
+            Metrics::default(),
+        )
+        .await?;
         process::say(&format!("{}\n", listener.address()?))?;
         let answer = Bytes::from(vec![b'x'; order.bytes]);
         let handler = any(async move || Response::new(Body::from(answer.clone())));

@@ -162,6 +162,14 @@ impl Hub for CountingHub {
         self.access_reviews.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(true) })
     }
+
+    fn path_review<'a>(
+        &'a self,
+        _: &'a ReviewedUser,
+        _: &'static str,
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
+        Box::pin(async { Ok(true) })
+    }
 }
 
 /// An audit sink that discards everything.

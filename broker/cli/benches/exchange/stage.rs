@@ -166,6 +166,7 @@ impl Stage {
             state_dir: None,
             overrides: Overrides::default(),
             target_addresses: AddressRules::default(),
+            pod: None,
             reload_signal: ReloadSignal::never(),
         })
         .await?;

@@ -10,7 +10,7 @@ use axum::routing::any;
 use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_server::http::listener::{Bounds, TlsListener};
+use keyferry_server::http::listener::{Bounds, CertificateAccess, TlsListener};
 
 use super::driver::{Interleaving, Turn};
 use super::generator::{Load, Order};
@@ -238,8 +238,14 @@ async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
         min_version: TlsVersion::default(),
         connections_per_address: None,
     };
-    let listener =
-        TlsListener::bind(&listener, Bounds::TOKENS, None, None, Metrics::default()).await?;
+    let listener = TlsListener::bind(
+        &listener,
+        Bounds::TOKENS,
+        None,
+        &CertificateAccess::default(),
+        Metrics::default(),
+    )
+    .await?;
     let address = listener.address()?;
     let answer = Bytes::from(vec![b'x'; bytes]);
     let handler = any(async move |_: Bytes| Response::new(Body::from(answer.clone())));

@@ -123,6 +123,7 @@ impl Stage {
             state_dir: None,
             overrides: Overrides::default(),
             target_addresses: AddressRules::default(),
+            pod: None,
             reload_signal: ReloadSignal::never(),
         };
         // The ports stay bound until now, so that the hub and the target could not take them.

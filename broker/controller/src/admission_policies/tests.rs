@@ -71,6 +71,14 @@ impl Hub for OneAnswer {
     ) -> BoxFuture<'a, Result<bool, HubError>> {
         Box::pin(async { Err(HubError::Busy) })
     }
+
+    fn path_review<'a>(
+        &'a self,
+        _: &'a ReviewedUser,
+        _: &'static str,
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
+        Box::pin(async { Err(HubError::Busy) })
+    }
 }
 
 /// A hub that reports these audiences.

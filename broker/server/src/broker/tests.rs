@@ -75,6 +75,14 @@ impl Hub for Silent {
     ) -> BoxFuture<'a, Result<bool, HubError>> {
         Box::pin(future::pending())
     }
+
+    fn path_review<'a>(
+        &'a self,
+        _: &'a ReviewedUser,
+        _: &'static str,
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
+        Box::pin(future::pending())
+    }
 }
 
 fn before_a_silent_hub(world: &SmallWorld, audit: Arc<dyn AuditSink>) -> Broker {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum_server::tls_rustls::RustlsConfig;
 use jiff::Timestamp;
+use keyferry_api::condition::Finding;
 use keyferry_api::reason::Reason;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::metrics::Metrics;
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 use super::certificate_source::{
     CertificateContent, CertificateRead, CertificateSource, ReadSecret,
 };
+use super::discovery_authority::{DiscoveryAuthorityMismatch, verified};
 use super::serving_certificate::{Requirements, ServingCertificate, ServingCertificateError};
 
 /// The least time between two reads, however often the source changes.
@@ -50,6 +52,8 @@ struct LastRead {
     content: CertificateContent,
     /// Why nothing could be read since.
     error: Option<ServingCertificateError>,
+    /// Why the CA certificates beside the certificate are not published.
+    mismatch: Option<DiscoveryAuthorityMismatch>,
 }
 
 impl CertificateReload {
@@ -64,23 +68,23 @@ impl CertificateReload {
         let content = content?;
         let certificate = ServingCertificate::of(&content, &requirements, now())?;
         metrics.serving_certificate(listener, certificate.not_after.as_second());
-        let (version, authority) = match secret {
-            Some(secret) => (Some(secret.version), secret.authority),
-            None => (None, None),
-        };
-        Ok(Self {
+        let authority = verified(&content, &requirements, now());
+        let reload = Self {
             listener,
             source,
             requirements,
             metrics,
             tls: RustlsConfig::from_config(certificate.config),
             last: Arc::new(Mutex::new(LastRead {
-                version,
+                version: secret.as_ref().map(|secret| secret.version.clone()),
                 content,
                 error: None,
+                mismatch: None,
             })),
-            authority: watch::Sender::new(authority),
-        })
+            authority: watch::Sender::new(None),
+        };
+        reload.publish(authority, secret.as_ref()).await;
+        Ok(reload)
     }
 
     /// The TLS configuration, which follows the reloads.
@@ -88,7 +92,7 @@ impl CertificateReload {
         self.tls.clone()
     }
 
-    /// `ca.crt` of the Secret that the certificate in use is from.
+    /// `ca.crt` of the Secret that the certificate in use is from, or beside its file.
     pub(super) fn authority(&self) -> watch::Receiver<Option<Vec<u8>>> {
         self.authority.subscribe()
     }
@@ -140,15 +144,10 @@ impl CertificateReload {
             last.content.is_same(&content)
         };
         let checked = ServingCertificate::of(&content, &self.requirements, now());
-        if checked.is_ok()
-            && let Some(secret) = &secret
-        {
-            // A Secret's CA bundle can change alone, as when a second CA is announced.
-            self.authority.send_if_modified(|authority| {
-                let changed = *authority != secret.authority;
-                authority.clone_from(&secret.authority);
-                changed
-            });
+        if checked.is_ok() {
+            // The CA bundle can change alone, as when a second CA is announced.
+            let authority = verified(&content, &self.requirements, now());
+            self.publish(authority, secret.as_ref()).await;
         }
         if is_known {
             return;
@@ -171,6 +170,32 @@ impl CertificateReload {
         self.last.lock().content = content;
     }
 
+    /// Publishes the CA certificates, or reports once that they do not verify the certificate.
+    async fn publish(
+        &self,
+        authority: Result<Option<Vec<u8>>, DiscoveryAuthorityMismatch>,
+        secret: Option<&ReadSecret>,
+    ) {
+        let (authority, mismatch) = match authority {
+            Ok(authority) => (authority, None),
+            Err(mismatch) => (None, Some(mismatch)),
+        };
+        self.authority.send_if_modified(|published| {
+            let changed = *published != authority;
+            *published = authority;
+            changed
+        });
+        let before = std::mem::replace(&mut self.last.lock().mismatch, mismatch.clone());
+        if let Some(mismatch) = mismatch.filter(|mismatch| before.as_ref() != Some(mismatch)) {
+            tracing::warn!(
+                reason = %Reason::DiscoveryAuthorityMismatch, listener = self.listener, %mismatch,
+                "the CA certificates beside the serving certificate are not published"
+            );
+            let finding = Finding::not(Reason::DiscoveryAuthorityMismatch, mismatch.message());
+            self.source.report(secret, &finding, now()).await;
+        }
+    }
+
     /// Reports that the old certificate stays.
     async fn failed(&self, secret: Option<&ReadSecret>, error: &ServingCertificateError) {
         self.metrics
@@ -179,9 +204,8 @@ impl CertificateReload {
             reason = %Reason::ServingCertificateInvalid, listener = self.listener, %error,
             "the changed serving certificate cannot be used; the old one stays"
         );
-        if let Some(secret) = secret {
-            self.source.report(secret, error, now()).await;
-        }
+        let finding = Finding::not(Reason::ServingCertificateInvalid, error.message());
+        self.source.report(secret, &finding, now()).await;
     }
 }
 

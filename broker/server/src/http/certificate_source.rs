@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use keyferry_api::condition::Finding;
 use keyferry_api::config::{TlsFiles, TlsSource};
 use keyferry_api::name::{Namespace, ObjectName};
-use keyferry_api::reason::Reason;
 use keyferry_hub::event;
 use keyferry_hub::ports::{HubError, HubObjects, ServingSecret, ServingSecrets};
 use keyferry_hub::random::Random;
@@ -24,6 +23,37 @@ const MAX_BYTES: u64 = 1 << 20;
 const FILE_INTERVAL: Duration = Duration::from_secs(30);
 /// The type of a Secret with a serving certificate.
 const SECRET_TYPE: &str = "kubernetes.io/tls";
+
+/// What a listener needs to read its certificate, and to report a faulty one.
+#[derive(Clone, Default)]
+pub struct CertificateAccess {
+    /// Needed only for a certificate in a Secret.
+    pub secrets: Option<CertificateSecrets>,
+    /// Reports faults of certificate files. None outside of a Pod.
+    pub events: Option<PodEvents>,
+}
+
+/// Writes Events about the Pod in which the process runs.
+#[derive(Clone)]
+pub struct PodEvents {
+    /// The Pod.
+    pub pod: Pod,
+    /// Writes them.
+    pub objects: Arc<dyn HubObjects>,
+    /// Draws their names.
+    pub random: Arc<dyn Random>,
+}
+
+/// Identifies the Pod in which the process runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// Its name.
+    pub name: ObjectName,
+    /// Its UID.
+    pub uid: String,
+}
 
 /// Where the Secrets with serving certificates are, and how their faults are reported.
 #[derive(Clone)]
@@ -41,7 +71,10 @@ pub struct CertificateSecrets {
 /// The source of one listener's certificate.
 #[derive(Clone)]
 pub(super) enum CertificateSource {
-    Files(TlsFiles),
+    Files {
+        files: TlsFiles,
+        events: Option<PodEvents>,
+    },
     Secret {
         name: ObjectName,
         access: CertificateSecrets,
@@ -56,6 +89,9 @@ pub(super) struct CertificateContent {
     pub(super) key_at: String,
     pub(super) certificate: Vec<u8>,
     pub(super) key: SecretSlice<u8>,
+    /// `ca.crt` of the same Secret, or beside the certificate's file. Clients may be told to trust
+    /// it.
+    pub(super) authority: Option<Vec<u8>>,
 }
 
 /// What a source gave.
@@ -69,8 +105,6 @@ pub(super) struct CertificateRead {
 pub(super) struct ReadSecret {
     pub(super) version: String,
     pub(super) uid: String,
-    /// `ca.crt`, which clients may be told to trust.
-    pub(super) authority: Option<Vec<u8>>,
 }
 
 impl CertificateContent {
@@ -85,10 +119,13 @@ impl CertificateSource {
     /// The source that the configuration names. Without access to the hub, a Secret is an error.
     pub(super) fn of(
         source: &TlsSource,
-        secrets: Option<&CertificateSecrets>,
+        access: &CertificateAccess,
     ) -> Result<Self, ServingCertificateError> {
-        match (source, secrets) {
-            (TlsSource::Files(files), _) => Ok(Self::Files(files.clone())),
+        match (source, &access.secrets) {
+            (TlsSource::Files(files), _) => Ok(Self::Files {
+                files: files.clone(),
+                events: access.events.clone(),
+            }),
             (TlsSource::Secret(name), Some(access)) => Ok(Self::Secret {
                 name: name.clone(),
                 access: access.clone(),
@@ -109,7 +146,7 @@ impl CertificateSource {
     /// Reads the certificate and the key.
     pub(super) async fn read(&self) -> CertificateRead {
         match self {
-            Self::Files(files) => CertificateRead {
+            Self::Files { files, .. } => CertificateRead {
                 content: of_files(files),
                 secret: None,
             },
@@ -120,7 +157,6 @@ impl CertificateSource {
                         secret: Some(ReadSecret {
                             version: std::mem::take(&mut secret.version),
                             uid: std::mem::take(&mut secret.uid),
-                            authority: secret.authority.take(),
                         }),
                         content: of_secret(secret, &at),
                     },
@@ -136,22 +172,40 @@ impl CertificateSource {
     /// Waits until the source may have changed since `version`, that of the Secret as last read.
     pub(super) async fn changed(&self, version: Option<&str>) {
         match self {
-            Self::Files(_) => tokio::time::sleep(FILE_INTERVAL).await,
+            Self::Files { .. } => tokio::time::sleep(FILE_INTERVAL).await,
             Self::Secret { name, access } => access.secrets.changed(name, version).await,
         }
     }
 
-    /// Writes an Event about the Secret. No object of the hub stands for files.
+    /// Writes an Event about the Secret, or about the process's own Pod if the certificate is in
+    /// files: that is where people look for the cause of its state.
     pub(super) async fn report(
         &self,
-        secret: &ReadSecret,
-        error: &ServingCertificateError,
+        secret: Option<&ReadSecret>,
+        finding: &Finding,
         now: Timestamp,
     ) {
-        if let Self::Secret { name, access } = self {
-            let about = event::Subject::secret(&access.namespace, name, &secret.uid);
-            let finding = Finding::not(Reason::ServingCertificateInvalid, error.message());
-            event::tell(&access.objects, &*access.random, &about, &finding, now).await;
+        match (self, secret) {
+            (Self::Secret { name, access }, Some(secret)) => {
+                let about = event::Subject::secret(&access.namespace, name, &secret.uid);
+                event::tell(&access.objects, &*access.random, &about, finding, now).await;
+            }
+            (
+                Self::Files {
+                    events: Some(events),
+                    ..
+                },
+                _,
+            ) => {
+                let Pod {
+                    namespace,
+                    name,
+                    uid,
+                } = &events.pod;
+                let about = event::Subject::pod(namespace, name, uid);
+                event::tell(&events.objects, &*events.random, &about, finding, now).await;
+            }
+            _ => {}
         }
     }
 }
@@ -160,6 +214,8 @@ fn of_files(files: &TlsFiles) -> Result<CertificateContent, ServingCertificateEr
     Ok(CertificateContent {
         certificate: bytes(&files.certificate)?,
         key: SecretSlice::from(bytes(&files.key)?),
+        // Keyferry does not need it, so a missing or unreadable one is no failure.
+        authority: regular_file::read(&files.certificate.with_file_name("ca.crt"), MAX_BYTES).ok(),
         certificate_at: files.certificate.display().to_string(),
         key_at: files.key.display().to_string(),
     })
@@ -192,6 +248,7 @@ fn of_secret(
         key_at: format!("{at}: tls.key"),
         certificate: certificate.ok_or_else(|| missing("tls.crt"))?,
         key: key.ok_or_else(|| missing("tls.key"))?,
+        authority: secret.authority,
     })
 }
 

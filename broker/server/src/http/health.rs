@@ -1,16 +1,18 @@
-//! Health and metrics, on a plain listener that must not be reachable from outside.
+//! Health, and metrics without a listener of their own, on a plain listener that must not be
+//! reachable from outside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::http::StatusCode;
 use axum::routing::get;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::metrics::Metrics;
 use keyferry_issuer::publication::PublicationReader;
+
+use super::metrics::exposition;
 
 /// The state that the health routes report.
 #[derive(Clone)]
@@ -23,17 +25,19 @@ pub struct HealthParts {
     pub published: PublicationReader,
     /// The watched hub objects.
     pub live: Arc<LiveObjects>,
-    /// The metrics to expose.
-    pub metrics: Metrics,
+    /// The metrics to expose. None: they have a listener of their own.
+    pub metrics: Option<Metrics>,
 }
 
-/// Builds the routes `/livez`, `/readyz` and `/metrics`.
+/// Builds the routes `/livez`, `/readyz` and, if there are metrics to expose, `/metrics`.
 pub fn routes(parts: HealthParts) -> Router {
-    Router::new()
+    let mut routes = Router::new()
         .route("/livez", get(live))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
-        .with_state(parts)
+        .route("/readyz", get(ready));
+    if let Some(metrics) = parts.metrics.clone() {
+        routes = routes.route("/metrics", get(async move || exposition(&metrics)));
+    }
+    routes.with_state(parts)
 }
 
 /// Reports that the process runs. It does not depend on the hub: a restart would only lose cached
@@ -66,14 +70,4 @@ async fn ready(State(parts): State<HealthParts>) -> (StatusCode, &'static str) {
     } else {
         (StatusCode::OK, "ok\n")
     }
-}
-
-async fn metrics(State(parts): State<HealthParts>) -> impl IntoResponse {
-    (
-        [(
-            header::CONTENT_TYPE,
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        )],
-        parts.metrics.exposition(),
-    )
 }

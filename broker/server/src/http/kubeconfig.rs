@@ -6,15 +6,15 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, Method, Response, StatusCode, header};
+use axum::http::{Method, Response, StatusCode};
 use keyferry_api::config::DeliveryType;
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
-use keyferry_core::caller::PresentedToken;
 use keyferry_core::kubeconfig::{self, KubeconfigParts};
 use keyferry_core::request_id::RequestId;
 use secrecy::ExposeSecret;
 
+use super::bearer;
 use super::exchange::source_of;
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, Issuance};
@@ -43,7 +43,7 @@ pub(super) async fn answer(
         .await;
     }
     let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, Some(id));
-    let caller_token = match bearer(request.headers()) {
+    let caller_token = match bearer::token(request.headers()) {
         Ok(token) => token,
         Err(reason) => {
             return match broker.refuse(ROUTE, reason, id, source).await {
@@ -129,19 +129,4 @@ fn access(path: Result<Path<(String, String)>, PathRejection>) -> Option<AccessN
         namespace: Namespace::new(namespace).ok()?,
         name: ObjectName::new(name).ok()?,
     })
-}
-
-/// Returns the request's single bearer token (RFC 6750 section 2.1).
-fn bearer(headers: &HeaderMap) -> Result<PresentedToken<'_>, Reason> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let value = values.next().ok_or(Reason::CallerMissing)?;
-    if values.next().is_some() {
-        return Err(Reason::CallerMalformed);
-    }
-    let value = value.to_str().map_err(|_| Reason::CallerMalformed)?;
-    let (scheme, token) = value.split_once(' ').ok_or(Reason::CallerMalformed)?;
-    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
-        return Err(Reason::CallerMalformed);
-    }
-    Ok(PresentedToken::new(token))
 }

@@ -23,10 +23,12 @@ use super::acceptor::BoundedAcceptor;
 use super::certificate_reload::{CertificateReload, now};
 use super::certificate_source::CertificateSource;
 use super::connection::Times;
+use super::discovery_authority;
 use super::gate::{ConnectionLimits, Gate};
 use super::serving_certificate::{Requirements, ServingCertificate};
 
-pub use super::certificate_source::CertificateSecrets;
+pub use super::certificate_source::{CertificateAccess, CertificateSecrets, Pod, PodEvents};
+pub use super::discovery_authority::DiscoveryAuthorityMismatch;
 pub use super::serving_certificate::ServingCertificateError;
 
 /// How many bytes a client may send over HTTP/2 before they are read. It is the protocol's default
@@ -97,7 +99,12 @@ impl Bounds {
         tells_source: false,
         times: Times::USUAL,
     };
-
+    /// For metrics on a listener of their own, which only scrapers reach.
+    pub const METRICS: Self = Self {
+        name: "metrics",
+        tells_source: true,
+        ..Self::HEALTH
+    };
     /// For redirects to the published documents, over plain HTTP.
     pub const REDIRECTS: Self = Self {
         name: "discovery_http",
@@ -246,7 +253,7 @@ impl PlainListener {
 
 impl TlsListener {
     /// Reads the serving certificate and binds the address. If `host` is known, the certificate
-    /// must be valid for it. `secrets` is needed only if the certificate is in a Secret.
+    /// must be valid for it.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -254,10 +261,10 @@ impl TlsListener {
         listener: &Listener,
         bounds: Bounds,
         host: Option<&str>,
-        secrets: Option<&CertificateSecrets>,
+        access: &CertificateAccess,
         metrics: Metrics,
     ) -> Result<Self, ListenError> {
-        let source = CertificateSource::of(&listener.tls, secrets)?;
+        let source = CertificateSource::of(&listener.tls, access)?;
         let requirements = requirements(listener, host);
         let certificate =
             CertificateReload::start(bounds.name, source, requirements, metrics.clone()).await?;
@@ -307,8 +314,8 @@ impl TlsListener {
         self.plain.handle()
     }
 
-    /// `ca.crt` of the Secret that the certificate in use is from, as it was last read. It is never
-    /// there if the certificate is in files.
+    /// `ca.crt` of the Secret that the certificate in use is from, or beside its file, as it was
+    /// last read. Only if it verifies the certificate for the listener's host.
     pub fn authority(&self) -> watch::Receiver<Option<Vec<u8>>> {
         self.certificate.authority()
     }
@@ -337,20 +344,23 @@ fn requirements(listener: &Listener, host: Option<&str>) -> Requirements {
     }
 }
 
-/// Checks the serving certificate of a listener, without opening it.
+/// Checks the serving certificate of a listener, without opening it. Returns what is wrong with the
+/// CA certificates beside it, if clients use a known host.
 ///
 /// # Errors
 /// The certificate cannot be used.
 pub async fn check_certificate(
     listener: &Listener,
     host: Option<&str>,
-    secrets: Option<&CertificateSecrets>,
-) -> Result<(), ServingCertificateError> {
-    let content = CertificateSource::of(&listener.tls, secrets)?
+    access: &CertificateAccess,
+) -> Result<Option<DiscoveryAuthorityMismatch>, ServingCertificateError> {
+    let content = CertificateSource::of(&listener.tls, access)?
         .read()
         .await
         .content?;
-    ServingCertificate::of(&content, &requirements(listener, host), now()).map(|_| ())
+    let requirements = requirements(listener, host);
+    ServingCertificate::of(&content, &requirements, now())?;
+    Ok(discovery_authority::verified(&content, &requirements, now()).err())
 }
 
 #[cfg(test)]

@@ -179,14 +179,17 @@ mod tests {
     use keyferry_testing::Authority;
     use secrecy::ExposeSecret;
 
-    use super::super::certificate_source::CertificateSource;
+    use super::super::certificate_source::{CertificateAccess, CertificateSource};
     use super::{Requirements, ServingCertificate, ServingCertificateError};
 
     async fn read(files: &TlsFiles) -> Result<super::CertificateContent, ServingCertificateError> {
-        CertificateSource::of(&TlsSource::Files(files.clone()), None)?
-            .read()
-            .await
-            .content
+        CertificateSource::of(
+            &TlsSource::Files(files.clone()),
+            &CertificateAccess::default(),
+        )?
+        .read()
+        .await
+        .content
     }
 
     #[tokio::test]

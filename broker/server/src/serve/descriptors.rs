@@ -15,6 +15,7 @@ pub(super) fn needed() -> u64 {
         Bounds::DOCUMENTS,
         Bounds::REDIRECTS,
         Bounds::HEALTH,
+        Bounds::METRICS,
     ];
     OTHERS
         + listeners
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn every_connection_that_is_admitted_has_a_descriptor() {
-        assert!(needed() >= 4096 + 1024 + 2048 + 1024 + 256 + 256);
+        assert!(needed() >= 4096 + 1024 + 2048 + 1024 + 2 * (256 + 256));
         assert_eq!(
             (too_few(Some(1024)), too_few(Some(needed())), too_few(None)),
             (Some(1024), None, None)

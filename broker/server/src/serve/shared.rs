@@ -50,6 +50,7 @@ use super::{ServeError, ServeOptions};
 use crate::authenticate::Authenticator;
 use crate::broker::{Broker, BrokerParts};
 use crate::delegate::Delegations;
+use crate::metrics_readers::MetricsReaders;
 
 /// How long a start waits for the first check of the key sets of managed issuers.
 const FIRST_ROUND: Duration = Duration::from_secs(10);
@@ -72,7 +73,7 @@ pub(super) struct Shared {
     policy: PolicyReader,
     targets: TargetReader,
     target_addresses: AddressRules,
-    /// `ca.crt` of the discovery listener's Secret.
+    /// `ca.crt` beside the discovery listener's certificate.
     discovery_authority: watch_channel::Receiver<Option<Vec<u8>>>,
 }
 
@@ -288,6 +289,17 @@ impl Shared {
         self.guard.clone()
     }
 
+    /// Creates the check of who may read metrics.
+    pub(super) fn metrics_readers(&self) -> Result<MetricsReaders, ServeError> {
+        Ok(MetricsReaders::new(
+            Arc::clone(&self.hub),
+            Arc::clone(&self.clock),
+            self.metrics.clone(),
+            random_key(&SystemRandomness::default())?,
+            self.server.max_stale_authorization,
+        ))
+    }
+
     /// Creates the broker, and starts the controller and the renewal of cached tokens.
     pub(super) fn broker(
         &mut self,
@@ -295,10 +307,7 @@ impl Shared {
         audit: Arc<dyn AuditSink>,
     ) -> Result<Broker, ServeError> {
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
-        let mut hash_key = [0; 32];
-        if !random.fill(&mut hash_key) {
-            return Err(ServeError::Random);
-        }
+        let hash_key = random_key(&*random)?;
         let (hub, clock, metrics, publisher) = (
             || Arc::clone(&self.hub),
             || Arc::clone(&self.clock),
@@ -354,5 +363,15 @@ impl Shared {
             Arc::clone(&self.live),
         ));
         Ok(broker)
+    }
+}
+
+/// Draws the key of a keyed hash.
+fn random_key(random: &dyn Random) -> Result<[u8; 32], ServeError> {
+    let mut key = [0; 32];
+    if random.fill(&mut key) {
+        Ok(key)
+    } else {
+        Err(ServeError::Random)
     }
 }

@@ -24,7 +24,8 @@ pub struct Grant {
 
 impl Grant {
     /// Allows `verb` on `resource` of the core group, everywhere. As in RBAC a subresource is
-    /// written `serviceaccounts/token`, and `*` stands for any verb or any resource.
+    /// written `serviceaccounts/token`, and `*` stands for any verb or any resource. A path of no
+    /// resource, such as `/metrics`, is written as it is.
     #[must_use]
     pub fn new(subject: Subject, verb: &str, resource: &str) -> Self {
         Self {

@@ -63,13 +63,13 @@ pub(super) async fn access(
     )?;
     let spec: AccessReviewSpec = spec_of(&headers, &body)?;
     let user = UserInfo {
-        username: spec.user.unwrap_or_default(),
-        groups: spec.groups.unwrap_or_default(),
+        username: spec.user.clone().unwrap_or_default(),
+        groups: spec.groups.clone().unwrap_or_default(),
         ..UserInfo::default()
     };
     let allowed = spec
-        .resource_attributes
-        .is_some_and(|wanted| granted(&hub, &user, &wanted.into()));
+        .wanted()
+        .is_some_and(|wanted| granted(&hub, &user, &wanted));
     Ok(decision("SubjectAccessReview", allowed))
 }
 
@@ -81,8 +81,8 @@ pub(super) async fn my_access(
     let caller = Caller::of(&hub, &headers)?;
     let spec: AccessReviewSpec = spec_of(&headers, &body)?;
     let allowed = spec
-        .resource_attributes
-        .is_some_and(|wanted| caller.may(&hub, &wanted.into()));
+        .wanted()
+        .is_some_and(|wanted| caller.may(&hub, &wanted));
     Ok(decision("SelfSubjectAccessReview", allowed))
 }
 
@@ -104,6 +104,29 @@ struct AccessReviewSpec {
     user: Option<String>,
     groups: Option<Vec<String>>,
     resource_attributes: Option<ResourceAttributes>,
+    non_resource_attributes: Option<NonResourceAttributes>,
+}
+
+impl AccessReviewSpec {
+    /// What the review asks for: exactly one of a resource and a path.
+    fn wanted(self) -> Option<Wanted> {
+        match (self.resource_attributes, self.non_resource_attributes) {
+            (Some(resource), None) => Some(resource.into()),
+            (None, Some(NonResourceAttributes { path, verb })) => Some(Wanted {
+                verb,
+                resource: path,
+                ..Wanted::default()
+            }),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NonResourceAttributes {
+    path: String,
+    verb: String,
 }
 
 #[derive(Default, Deserialize)]

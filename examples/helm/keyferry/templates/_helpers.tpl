@@ -54,11 +54,19 @@ app.kubernetes.io/name: keyferry
 {{- end -}}
 {{- if $limits }}{{ $_ := set $into "limits" $limits }}{{ end -}}
 {{- end -}}
+{{- if .Values.service.discovery.httpRedirect }}{{ $_ := set $discovery "httpAddress" "0.0.0.0:8081" }}{{ end -}}
 {{- $server := dict "apiVersion" "config.keyferry.dev/v1alpha1" "kind" "ServerConfiguration" "objects" "CustomResources"
     "hubName" .Values.hubName "publicURL" .Values.publicURL
     "discovery" $discovery
     "api" $api
     "health" (dict "address" "0.0.0.0:8080") -}}
+{{- with .Values.tls.metrics -}}
+{{- if .enabled -}}
+{{- $metricsTls := dict "certFile" "/etc/keyferry/metrics-tls/tls.crt" "keyFile" "/etc/keyferry/metrics-tls/tls.key" -}}
+{{- if eq $.Values.tls.source "Secrets" }}{{ $metricsTls = dict "secretName" .secretName }}{{ end -}}
+{{- $_ := set $server "metrics" (dict "address" "0.0.0.0:8444" "tls" $metricsTls) -}}
+{{- end -}}
+{{- end -}}
 {{- $namespace := include "keyferry.stateNamespace" . -}}
 {{- if ne $namespace "keyferry-system" }}{{ $_ := set $server "clusterResourceNamespace" $namespace }}{{ end -}}
 {{- range $field := list "callerAudience" "canaryServiceAccount" "maxStaleAuthorization" "requirePodBound" -}}

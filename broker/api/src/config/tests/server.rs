@@ -1,11 +1,12 @@
 //! What a ServerConfiguration reads to, and how it affects the targets.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{GOOD, mistakes_of, target};
 use crate::config::{
-    ConfigError, HubEndpoint, ListenerOverrides, ManagedIssuers, Overrides, TlsFiles, TlsSource,
-    TlsVersion, TokenIssuer, read, read_with,
+    ConfigError, HubEndpoint, ListenerOverrides, ManagedIssuers, MetricsAuthentication, Overrides,
+    TlsFiles, TlsSource, TlsVersion, TokenIssuer, read, read_with,
 };
 use crate::name::{Namespace, ObjectName};
 
@@ -131,6 +132,41 @@ fn a_listeners_certificate_can_be_in_a_secret() {
     );
     assert_eq!(server.api.tls, TlsSource::Secret(secret("tokens")));
     assert_eq!(server.api.min_version, TlsVersion::V1_3);
+}
+
+#[test]
+fn metrics_have_a_listener_of_their_own_if_it_has_an_address() {
+    assert_eq!(read(GOOD).unwrap().server.metrics, None);
+    let read_lines = |lines: &str| {
+        let text = GOOD.replace("hubName: hub\n", &format!("hubName: hub\n{lines}"));
+        read(&text).unwrap().server.metrics
+    };
+    let written = "metrics:\n  address: ':8444'\n  tls: {secretName: metrics-tls}\n";
+    let metrics = read_lines(written).unwrap();
+    assert_eq!(metrics.listener.address.to_string(), "0.0.0.0:8444");
+    assert_eq!(
+        metrics.listener.tls,
+        TlsSource::Secret(secret("metrics-tls"))
+    );
+    assert_eq!(
+        metrics.listener.connections_per_address,
+        NonZeroU32::new(32)
+    );
+    assert_eq!(metrics.authentication, MetricsAuthentication::TokenReview);
+    let open = read_lines(&format!("{written}  authentication: None\n")).unwrap();
+    assert_eq!(open.authentication, MetricsAuthentication::None);
+
+    let overrides = Overrides {
+        listeners: ListenerOverrides {
+            tls_secret: Some(secret("shared")),
+            metrics_address: Some("10.0.0.1:5".parse().unwrap()),
+            ..ListenerOverrides::default()
+        },
+        ..Overrides::default()
+    };
+    let given = read_with(GOOD, overrides).unwrap().server.metrics.unwrap();
+    assert_eq!(given.listener.address.to_string(), "10.0.0.1:5");
+    assert_eq!(given.listener.tls, TlsSource::Secret(secret("shared")));
 }
 
 #[test]

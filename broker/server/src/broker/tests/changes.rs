@@ -90,7 +90,7 @@ async fn what_changes_between_two_requests_counts_at_once() {
             Err(Denied),
         ),
         (
-            "the caller made anew",
+            "the recreated caller",
             &|| live.set_service_account(caller.clone(), Some(other.clone())),
             Ok(()),
             Err(Recreated),
@@ -161,7 +161,7 @@ async fn the_hubs_word_on_a_delegation_has_its_ten_seconds_and_no_more() {
         assert_eq!(
             outcome(&broker, &token).await,
             Ok(()),
-            "the token is reviewed anew at 10 s"
+            "the token is reviewed again at 10 s"
         );
     }
     world.hub.revoke(&delegation());
@@ -216,6 +216,14 @@ impl Hub for Meddling {
             (self.change)();
             answer
         })
+    }
+
+    fn path_review<'a>(
+        &'a self,
+        user: &'a ReviewedUser,
+        path: &'static str,
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
+        self.hub.path_review(user, path)
     }
 }
 

@@ -26,7 +26,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Bounds, PlainListener, TlsListener};
+use super::{Bounds, CertificateAccess, PlainListener, TlsListener};
 use crate::http::connection::Times;
 
 /// Longer than any wait in these tests takes on a busy machine.
@@ -100,9 +100,16 @@ async fn tls_from(bounds: Bounds, per_address: u32, min_version: TlsVersion) -> 
         min_version,
         connections_per_address: NonZeroU32::new(per_address),
     };
-    let listener = TlsListener::bind(&listener, bounds, Some("127.0.0.1"), None, metrics.clone())
-        .await
-        .unwrap();
+    let access = CertificateAccess::default();
+    let listener = TlsListener::bind(
+        &listener,
+        bounds,
+        Some("127.0.0.1"),
+        &access,
+        metrics.clone(),
+    )
+    .await
+    .unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], listener.address().unwrap().port()));
     tokio::spawn(listener.serve(routes(), ReloadSignal::never()));
     Stage {

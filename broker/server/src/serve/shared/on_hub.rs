@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_api::config::TlsSource;
 use keyferry_api::lifetime;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_controller::admission_policies::{
@@ -178,12 +177,7 @@ impl Shared {
             targets: self.targets.clone(),
             published: self.publisher.reader(),
             public_url: self.server.public_url.to_string(),
-            discovery_authority: match &self.server.discovery.tls {
-                TlsSource::Files(files) => DiscoveryAuthority::beside(&files.certificate),
-                TlsSource::Secret(_) | TlsSource::Unset => {
-                    DiscoveryAuthority::of_secret(self.discovery_authority.clone())
-                }
-            },
+            discovery_authority: DiscoveryAuthority::new(self.discovery_authority.clone()),
             username_prefix: format!("{}:", self.server.hub_name),
             namespace: self.server.cluster_resource_namespace.clone(),
             objects,

@@ -1,0 +1,20 @@
+//! Reads the bearer token of a request.
+
+use axum::http::{HeaderMap, header};
+use keyferry_api::reason::Reason;
+use keyferry_core::caller::PresentedToken;
+
+/// Returns the request's single bearer token (RFC 6750 section 2.1).
+pub(super) fn token(headers: &HeaderMap) -> Result<PresentedToken<'_>, Reason> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next().ok_or(Reason::CallerMissing)?;
+    if values.next().is_some() {
+        return Err(Reason::CallerMalformed);
+    }
+    let value = value.to_str().map_err(|_| Reason::CallerMalformed)?;
+    let (scheme, token) = value.split_once(' ').ok_or(Reason::CallerMalformed)?;
+    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+        return Err(Reason::CallerMalformed);
+    }
+    Ok(PresentedToken::new(token))
+}

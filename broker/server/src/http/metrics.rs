@@ -1,0 +1,99 @@
+//! Metrics on a TLS listener of their own, for readers that the hub permits.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use keyferry_api::reason::Reason;
+use keyferry_hub::metrics::Metrics;
+
+use super::exchange::source_of;
+use super::{bearer, discovery};
+use crate::metrics_readers::MetricsReaders;
+use crate::source::Source;
+
+/// What the metrics listener serves, and who may read it.
+pub struct MetricsParts {
+    /// The metrics to expose.
+    pub metrics: Metrics,
+    /// Who may read them. None: every client.
+    pub readers: Option<MetricsReaders>,
+}
+
+/// Builds the route `/metrics`.
+pub fn routes(parts: MetricsParts) -> Router {
+    Router::new()
+        .route("/metrics", get(answer))
+        .with_state(Arc::new(parts))
+}
+
+async fn answer(State(parts): State<Arc<MetricsParts>>, request: Request) -> Response<Body> {
+    let permitted = match &parts.readers {
+        Some(readers) => permitted(readers, request.headers(), source_of(&request)).await,
+        None => Ok(()),
+    };
+    match permitted {
+        Ok(()) => exposition(&parts.metrics),
+        Err(reason) => refusal(reason),
+    }
+}
+
+async fn permitted(
+    readers: &MetricsReaders,
+    headers: &HeaderMap,
+    source: Source,
+) -> Result<(), Reason> {
+    match bearer::token(headers) {
+        Ok(token) => readers.check(&token, source).await,
+        Err(reason) => {
+            readers.count(source)?;
+            Err(reason)
+        }
+    }
+}
+
+/// Answers with all metrics.
+pub(super) fn exposition(metrics: &Metrics) -> Response<Body> {
+    (
+        [(
+            header::CONTENT_TYPE,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        )],
+        metrics.exposition(),
+    )
+        .into_response()
+}
+
+fn refusal(reason: Reason) -> Response<Body> {
+    let (status, text) = match reason {
+        reason if reason.is_about_caller() => (
+            StatusCode::UNAUTHORIZED,
+            "the hub does not accept the bearer token; fix: send the ServiceAccount token with \
+             which you call the hub's API\n",
+        ),
+        Reason::MetricsForbidden => (
+            StatusCode::FORBIDDEN,
+            "MetricsForbidden: you may not get /metrics; fix: bind ClusterRole \
+             keyferry-metrics-reader\n",
+        ),
+        Reason::RateLimited => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "RateLimited: too many requests of unknown readers; try again shortly\n",
+        ),
+        _ => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the hub could not review the bearer token; see Keyferry's log\n",
+        ),
+    };
+    let mut response = discovery::plain(status, text);
+    if status == StatusCode::UNAUTHORIZED {
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}

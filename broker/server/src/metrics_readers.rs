@@ -1,0 +1,242 @@
+//! Decides who may read the metrics of the metrics listener: the hub reviews the reader's token, and
+//! then its right to `get` the path `/metrics`.
+//!
+//! Both answers are cached together for seconds. While the hub does not answer, an earlier
+//! permission stays valid for a while, because metrics matter most then.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
+use keyferry_api::config::NewCallerLimits;
+use keyferry_api::moment::{Deadline, Moment};
+use keyferry_api::reason::Reason;
+use keyferry_core::caller::PresentedToken;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::metrics::Metrics;
+use keyferry_hub::ports::{Hub, HubError};
+use keyferry_hub::single_flight::SingleFlight;
+use keyferry_keys::claims::ServiceAccountClaims;
+use keyferry_keys::jwt::UnverifiedJwt;
+use moka::sync::Cache;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::Semaphore;
+
+use crate::authenticate::TokenKey;
+use crate::new_callers::NewCallers;
+use crate::source::Source;
+
+/// The path that a reader must be allowed to `get`, whatever path the listener serves it at.
+const PATH: &str = "/metrics";
+/// How long a permission is cached.
+const PERMISSION_LIFETIME: Duration = Duration::from_secs(10);
+/// How long a refusal is cached, to slow down a client that retries in a loop.
+const REFUSAL_LIFETIME: Duration = Duration::from_secs(5);
+/// The maximum number of cached readers. A hub has few, and refused ones must not use up memory.
+const CAPACITY: u64 = 1_000;
+/// How many of the hub's 16 concurrent reviews readers may use: callers need the others.
+const REVIEWS: usize = 2;
+/// How long a reader waits for its review.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Requests a second of one address with tokens that the hub has not accepted recently.
+const UNKNOWN_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(5).unwrap();
+
+/// The cached result of both reviews.
+#[derive(Clone, Copy, Debug)]
+enum CachedReview {
+    Allowed { fresh: Deadline, stale: Deadline },
+    Refused { reason: Reason, until: Deadline },
+}
+
+/// Decides who may read metrics.
+pub struct MetricsReaders {
+    reviewer: Arc<Reviewer>,
+    hash_key: hmac::Key,
+    unknown: NewCallers,
+    calls: SingleFlight<TokenKey, Result<(), ReviewFailure>>,
+}
+
+struct Reviewer {
+    hub: Arc<dyn Hub>,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+    max_stale: Duration,
+    known: Cache<TokenKey, CachedReview>,
+    reviews: Semaphore,
+}
+
+#[derive(Clone, Debug)]
+enum ReviewFailure {
+    Refused(Reason),
+    Hub(HubError),
+}
+
+impl MetricsReaders {
+    /// Creates an empty cache of the answers of `hub`; `hash_key` must be random and private to
+    /// this process.
+    pub fn new(
+        hub: Arc<dyn Hub>,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        hash_key: [u8; 32],
+        max_stale: Duration,
+    ) -> Self {
+        let life = max_stale.max(PERMISSION_LIFETIME);
+        let known = Cache::builder()
+            .max_capacity(CAPACITY)
+            .time_to_live(life)
+            .build();
+        Self {
+            reviewer: Arc::new(Reviewer {
+                hub,
+                clock,
+                metrics,
+                max_stale,
+                known,
+                reviews: Semaphore::new(REVIEWS),
+            }),
+            hash_key: hmac::Key::new(hmac::HMAC_SHA256, &hash_key),
+            unknown: NewCallers::new(NewCallerLimits {
+                per_address: Some(UNKNOWN_PER_ADDRESS),
+                per_namespace: None,
+            }),
+            calls: SingleFlight::default(),
+        }
+    }
+
+    /// Checks that the bearer of `token` may read metrics.
+    ///
+    /// # Errors
+    /// [`Reason::CallerRejected`] or [`Reason::MetricsForbidden`]; [`Reason::RateLimited`];
+    /// [`Reason::HubUnreachable`] without an earlier permission that is still valid;
+    /// [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
+    pub async fn check(&self, token: &PresentedToken<'_>, source: Source) -> Result<(), Reason> {
+        let now = self.reviewer.clock.now();
+        let key = self.key(token);
+        let known = self.reviewer.known.get(&key);
+        match known {
+            Some(CachedReview::Allowed { fresh, .. }) if !fresh.passed(now) => return Ok(()),
+            // The hub accepted this token recently: its review is due again.
+            Some(CachedReview::Allowed { stale, .. }) if !stale.passed(now) => {}
+            known => {
+                self.unknown.of_source(source, now.mono)?;
+                if let Some(CachedReview::Refused { reason, until }) = known
+                    && !until.passed(now)
+                {
+                    return Err(reason);
+                }
+            }
+        }
+        let call = || Arc::clone(&self.reviewer).review(key, token.keep());
+        match self.calls.join(key, call).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(ReviewFailure::Refused(reason))) => Err(reason),
+            Ok(Err(ReviewFailure::Hub(error))) if error.proves_unreachable() => match known {
+                Some(CachedReview::Allowed { stale, .. })
+                    if !stale.passed(self.reviewer.clock.now()) =>
+                {
+                    Ok(())
+                }
+                _ => Err(Reason::HubUnreachable),
+            },
+            Ok(Err(ReviewFailure::Hub(error))) => {
+                let reason = error.review_reason();
+                tracing::error!(%reason, %error, "the review of a reader of metrics failed");
+                Err(reason)
+            }
+            Err(_) => Err(Reason::HubUnreachable),
+        }
+    }
+
+    /// Counts a request without a readable token towards the limit of its source.
+    ///
+    /// # Errors
+    /// [`Reason::RateLimited`].
+    pub fn count(&self, source: Source) -> Result<(), Reason> {
+        self.unknown
+            .of_source(source, self.reviewer.clock.now().mono)
+    }
+
+    fn key(&self, token: &PresentedToken<'_>) -> TokenKey {
+        let mut key = [0; 32];
+        key.copy_from_slice(hmac::sign(&self.hash_key, token.expose().as_bytes()).as_ref());
+        key
+    }
+}
+
+impl Reviewer {
+    /// Sends both reviews, in a task of their own, so that a reader that hangs up does not stop
+    /// them.
+    async fn review(
+        self: Arc<Self>,
+        key: TokenKey,
+        token: SecretString,
+    ) -> Result<(), ReviewFailure> {
+        // Another review of the token may have ended between the cache lookup and the start of this
+        // one.
+        match self.known.get(&key) {
+            Some(CachedReview::Allowed { fresh, .. }) if !fresh.passed(self.clock.now()) => {
+                return Ok(());
+            }
+            Some(CachedReview::Refused { reason, until }) if !until.passed(self.clock.now()) => {
+                return Err(ReviewFailure::Refused(reason));
+            }
+            _ => {}
+        }
+        let permit = tokio::time::timeout(PATIENCE, self.reviews.acquire()).await;
+        let Ok(Ok(_permit)) = permit else {
+            return Err(ReviewFailure::Hub(HubError::Busy));
+        };
+        // Without an audience the hub checks for its own: a token that a caller may send to
+        // Keyferry's token API is none of the hub's, and opens nothing here.
+        let answer = self.hub.token_review(&token, None).await;
+        self.metrics.token_review(answer.is_ok());
+        let answer = answer.map_err(ReviewFailure::Hub)?;
+        if !answer.authenticated {
+            return Err(self.refused(key, Reason::CallerRejected));
+        }
+        let allowed = self.hub.path_review(&answer.user, PATH).await;
+        self.metrics.access_review(allowed.is_ok());
+        if !allowed.map_err(ReviewFailure::Hub)? {
+            return Err(self.refused(key, Reason::MetricsForbidden));
+        }
+        let now = self.clock.now();
+        self.known.insert(
+            key,
+            CachedReview::Allowed {
+                fresh: Deadline::after(PERMISSION_LIFETIME, now),
+                stale: self.stale(&token, now),
+            },
+        );
+        Ok(())
+    }
+
+    fn refused(&self, key: TokenKey, reason: Reason) -> ReviewFailure {
+        let until = Deadline::after(REFUSAL_LIFETIME, self.clock.now());
+        self.known
+            .insert(key, CachedReview::Refused { reason, until });
+        ReviewFailure::Refused(reason)
+    }
+
+    /// Until when the permission stays valid while the hub does not answer: at most until the token
+    /// expires. The hub has just accepted the token, so what it says of itself is true. Of a token
+    /// that is not a ServiceAccount's, no expiry is known.
+    fn stale(&self, token: &SecretString, now: Moment) -> Deadline {
+        let limit = Deadline::after(self.max_stale, now);
+        let claims = UnverifiedJwt::parse(token.expose_secret())
+            .ok()
+            .and_then(|jwt| ServiceAccountClaims::read(&jwt).ok());
+        let expiry = claims.map_or(Deadline::after(PERMISSION_LIFETIME, now), |claims| {
+            Deadline::at(claims.expires_at, now)
+        });
+        if expiry.left(now) < limit.left(now) {
+            expiry
+        } else {
+            limit
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
