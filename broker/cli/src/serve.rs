@@ -48,7 +48,7 @@ pub(super) struct ServeArgs {
         value_parser = namespace
     )]
     cluster_resource_namespace: Option<Namespace>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Listeners")]
     listeners: ListenerArgs,
     /// Only check, and exit: the configuration and the serving certificates.
     #[arg(long)]

@@ -18,7 +18,6 @@ impl ListenerArgs {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Listeners")]
 struct Flags {
     /// Secret of type kubernetes.io/tls with the serving certificate of all listeners, in
     /// Keyferry's namespace; overrides tls of the file.
