@@ -101,7 +101,9 @@ pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
                     document: name.clone(),
                     line,
                     run: run_of(&info),
-                    exit: value_of(&info, "exit").map_or(Ok(0), str::parse).unwrap_or(-1),
+                    exit: value_of(&info, "exit")
+                        .map_or(Ok(0), str::parse)
+                        .unwrap_or(-1),
                     text: dedent(&lines),
                     shows: None,
                 };

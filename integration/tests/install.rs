@@ -74,7 +74,8 @@ pub(crate) fn suite() -> BoxedSuite {
             "the_chart_serves_with_tls_from_secrets",
             tls_secrets::with_the_chart,
         )
-        .test(
+        // Another replica would write its own CA into the statuses.
+        .test_alone(
             "the_components_serve_with_tls_from_secrets",
             tls_secrets::with_the_components,
         )

@@ -54,14 +54,8 @@ pub struct Snapshot<'a> {
 pub struct Bearer<'a> {
     /// The token.
     pub token: &'a SecretString,
-    /// Its `jti`.
-    pub token_id: &'a str,
-    /// The `kid` of the key that signed it.
-    pub key_id: &'a str,
-    /// When it expires.
-    pub expires_at: Timestamp,
-    /// When it is due for renewal.
-    pub renew_at: Timestamp,
+    /// What the annotations say of it: its `jti`, and the `kid` of the key that signed it.
+    pub note: CredentialNote<'a>,
 }
 
 /// The certificate to write into an object, with its key.
@@ -70,20 +64,21 @@ pub struct DeliveredCertificate<'a> {
     pub chain: &'a str,
     /// Its private key as PEM.
     pub key: &'a SecretString,
-    /// Its serial number.
-    pub serial: &'a str,
+    /// What the annotations say of it: its serial number.
+    pub note: CredentialNote<'a>,
+}
+
+/// What an object's annotations say of the credential in it.
+#[derive(Clone, Copy, Debug)]
+pub struct CredentialNote<'a> {
+    /// What identifies the credential.
+    pub id: &'a str,
+    /// The key that signed it, if that is a key of the hub.
+    pub key_id: Option<&'a str>,
     /// When it expires.
     pub expires_at: Timestamp,
     /// When it is due for renewal.
     pub renew_at: Timestamp,
-}
-
-/// What an object's annotations say of the credential in it.
-struct CredentialNote<'a> {
-    id: &'a str,
-    key_id: Option<&'a str>,
-    expires_at: Timestamp,
-    renew_at: Timestamp,
 }
 
 /// Renders the object of a `ClientCertificateSecret`. Without its certificate, the result serves
@@ -97,19 +92,13 @@ pub fn render_certificate(
     if !delivery.holds_certificate() {
         return None;
     }
-    let note = certificate.map(|one| CredentialNote {
-        id: one.serial,
-        key_id: None,
-        expires_at: one.expires_at,
-        renew_at: one.renew_at,
-    });
     let object = client_certificate::secret(snapshot, certificate);
     Some(body::dress(
         object,
         &place,
         snapshot,
         delivery,
-        note.as_ref(),
+        certificate.map(|one| &one.note),
     ))
 }
 
@@ -138,18 +127,12 @@ pub fn render(
         }
         DeliveryType::Exec | DeliveryType::HTTP => return Ok(None),
     };
-    let note = bearer.map(|bearer| CredentialNote {
-        id: bearer.token_id,
-        key_id: Some(bearer.key_id),
-        expires_at: bearer.expires_at,
-        renew_at: bearer.renew_at,
-    });
     Ok(Some(body::dress(
         object,
         &place,
         snapshot,
         delivery,
-        note.as_ref(),
+        bearer.map(|bearer| &bearer.note),
     )))
 }
 

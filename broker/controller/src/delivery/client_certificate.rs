@@ -14,7 +14,9 @@ use keyferry_core::access_status::TokenReport;
 use keyferry_core::audit::TokenNote;
 use keyferry_core::authorise::{self, Grant, Pair};
 use keyferry_core::client_certificate::{self, RequestProgress, WantedCertificate};
-use keyferry_core::delivery::{self, DeliveredCertificate, ObjectBody, OwnedObject, Snapshot};
+use keyferry_core::delivery::{
+    self, CredentialNote, DeliveredCertificate, ObjectBody, OwnedObject, Snapshot,
+};
 use keyferry_hub::ports::HubError;
 use keyferry_issuer::advice;
 use keyferry_keys::ca_bundle::CaBundle;
@@ -436,9 +438,12 @@ impl Deliveries {
         let delivered = DeliveredCertificate {
             chain: certificate.pem(),
             key: &key,
-            serial: certificate.serial(),
-            expires_at: certificate.not_after(),
-            renew_at,
+            note: CredentialNote {
+                id: certificate.serial(),
+                key_id: None,
+                expires_at: certificate.not_after(),
+                renew_at,
+            },
         };
         let body = delivery::render_certificate(snapshot, delivery, Some(&delivered));
         let body = body.ok_or_else(|| {

@@ -8,7 +8,7 @@ use keyferry_api::reason::Reason;
 use keyferry_core::access_status::TokenReport;
 use keyferry_core::audit::TokenNote;
 use keyferry_core::authorise::{self, Pair};
-use keyferry_core::delivery::{Bearer, ObjectBody, OwnedObject, Snapshot};
+use keyferry_core::delivery::{Bearer, CredentialNote, ObjectBody, OwnedObject, Snapshot};
 use keyferry_issuer::advice;
 use keyferry_keys::jwt::MAX_KID_BYTES;
 
@@ -86,10 +86,12 @@ impl Deliveries {
         };
         let bearer = Bearer {
             token: token.secret(),
-            token_id: token.token_id(),
-            key_id,
-            expires_at,
-            renew_at,
+            note: CredentialNote {
+                id: token.token_id(),
+                key_id: Some(key_id),
+                expires_at,
+                renew_at,
+            },
         };
         Ok((render(snapshot, delivery, Some(&bearer))?, report))
     }

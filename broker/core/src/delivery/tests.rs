@@ -70,10 +70,12 @@ impl World {
         let token = token.map(SecretString::from);
         let bearer = token.as_ref().map(|token| Bearer {
             token,
-            token_id: "jti",
-            key_id: "a-key",
-            expires_at: at(1000),
-            renew_at: at(500),
+            note: CredentialNote {
+                id: "jti",
+                key_id: Some("a-key"),
+                expires_at: at(1000),
+                renew_at: at(500),
+            },
         });
         render(&self.snapshot(), self.delivery(), bearer.as_ref())
             .unwrap()
