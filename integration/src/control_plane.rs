@@ -176,7 +176,7 @@ impl ControlPlane {
     }
 
     fn dns_names(&self) -> Vec<String> {
-        dns_names(&self.spec.name)
+        dns_names(&self.spec)
     }
 
     fn prepare(
@@ -195,7 +195,7 @@ impl ControlPlane {
         std::fs::create_dir_all(&folder)
             .map_err(|source| ControlPlaneError::file(&folder, source))?;
         let ca = TestCa::create(&format!("{} test CA", spec.name), &folder)?;
-        let serving = ca.serving("kube-apiserver", &dns_names(&spec.name))?;
+        let serving = ca.serving("kube-apiserver", &dns_names(&spec))?;
         let certificate = ca.client("harness-admin", "system:masters")?;
         let admin = RestClient::with_certificate(&url_of(port), ca.cert_pem(), &certificate)?;
         let kubeconfig = folder.join("admin.kubeconfig");
@@ -233,12 +233,14 @@ impl ControlPlane {
     }
 }
 
-/// The DNS names in its serving certificate, beside this machine's own.
-fn dns_names(name: &str) -> Vec<String> {
-    vec![
-        format!("{name}.keyferry.test"),
+/// The names in its serving certificate, beside this machine's own.
+fn dns_names(spec: &ControlPlaneSpec) -> Vec<String> {
+    let mut names = vec![
+        format!("{}.keyferry.test", spec.name),
         "kubernetes.default.svc".to_owned(),
-    ]
+    ];
+    names.extend(spec.further_names.iter().cloned());
+    names
 }
 
 fn url_of(port: u16) -> String {

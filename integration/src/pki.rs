@@ -112,8 +112,8 @@ impl TestCa {
         &self.key_path
     }
 
-    /// Signs a serving certificate for 127.0.0.1, `localhost` and the given DNS names, with the
-    /// files `<name>.crt` and `<name>.key`.
+    /// Signs a serving certificate for 127.0.0.1, `localhost` and the given DNS names and IP
+    /// addresses, with the files `<name>.crt` and `<name>.key`.
     pub fn serving(&self, name: &str, dns_names: &[String]) -> Result<CertifiedKey, PkiError> {
         let mut names = vec!["localhost".to_owned()];
         names.extend_from_slice(dns_names);

@@ -1,8 +1,7 @@
-//! A server at an address that an apiserver accepts as a Pod's. It refuses loopback addresses, so
-//! the server has one of 198.18.0.0/15 (RFC 2544) on this machine.
+//! A server in a network namespace, as in a Pod, and the Pod object that leads an apiserver to it.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::process::Command;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,27 +11,31 @@ use axum::routing::get;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
+use crate::network_namespace::NetworkNamespace;
 use crate::runner::TestError;
 
-/// A running HTTP server that answers one path. Dropping it ends it and removes its address.
+/// A running HTTP server that answers one path. Dropping it ends it and its network.
 #[derive(Debug)]
 pub struct PodHost {
+    _network: NetworkNamespace,
     address: SocketAddr,
     reads: Arc<AtomicUsize>,
     serving: tokio::task::JoinHandle<()>,
 }
 
 impl PodHost {
-    /// Starts the server. Needs root, to add the address.
+    /// Starts the server, with its log in the folder.
     ///
     /// # Errors
-    /// The address cannot be added, or the server does not start.
-    pub async fn start(path: &str, document: &'static str) -> Result<Self, TestError> {
-        // The process ID keeps two runs on one machine apart.
-        let [.., a, b] = std::process::id().to_be_bytes();
-        let ip = Ipv4Addr::new(198, 18, a, b);
-        change_address("replace", ip)?;
-        let listener = tokio::net::TcpListener::bind((ip, 0)).await?;
+    /// The network namespace cannot be created, or the server does not start.
+    pub async fn start(
+        folder: &Path,
+        path: &str,
+        document: &'static str,
+    ) -> Result<Self, TestError> {
+        let network = NetworkNamespace::start(folder).await?;
+        let listener = network.listen((network.address(), 0).into())?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
         let address = listener.local_addr()?;
         let reads = Arc::new(AtomicUsize::new(0));
         let answer = async move |State(reads): State<Arc<AtomicUsize>>| {
@@ -47,6 +50,7 @@ impl PodHost {
             let _ = axum::serve(listener, routes).await;
         });
         Ok(Self {
+            _network: network,
             address,
             reads,
             serving,
@@ -95,19 +99,5 @@ impl PodHost {
 impl Drop for PodHost {
     fn drop(&mut self) {
         self.serving.abort();
-        if let IpAddr::V4(ip) = self.address.ip() {
-            let _ = change_address("del", ip);
-        }
     }
-}
-
-fn change_address(verb: &str, ip: Ipv4Addr) -> Result<(), TestError> {
-    let output = Command::new("ip")
-        .args(["address", verb, &format!("{ip}/32"), "dev", "lo"])
-        .output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("ip address {verb} {ip} dev lo: {said}; it needs root").into())
 }

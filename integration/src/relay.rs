@@ -44,7 +44,16 @@ impl Relay {
     /// # Errors
     /// It cannot listen.
     pub fn in_front_of(port: u16) -> io::Result<Self> {
-        let listener = TcpListener::from_std(bound_listener()?)?;
+        Self::listening(bound_listener()?, port)
+    }
+
+    /// As [`Self::in_front_of`], at a non-blocking listener, which may be in another network
+    /// namespace.
+    ///
+    /// # Errors
+    /// As [`Self::in_front_of`].
+    pub fn listening(listener: std::net::TcpListener, port: u16) -> io::Result<Self> {
+        let listener = TcpListener::from_std(listener)?;
         let address = listener.local_addr()?;
         let connections = Arc::new(Connections::default());
         let counted = Arc::clone(&connections);
@@ -65,7 +74,7 @@ impl Relay {
         })
     }
 
-    /// `https://127.0.0.1:<port>`.
+    /// `https://<address>`.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }

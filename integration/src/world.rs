@@ -26,7 +26,7 @@ use crate::rbac::apply_manifests;
 use crate::runner::{Fixture, NotStarted, TestError};
 
 pub use broker::{Broker, BrokerSpec, BrokerTimes, SHARED_NAMESPACE};
-pub use caller::{Answer, caller_token, claims, exchange_form};
+pub use caller::{Answer, caller_token, claims, exchange_at, exchange_form};
 pub use configuration::{Access, Target};
 pub use ground::{Ground, TrustingTarget};
 pub use tenant::{Subject, let_mint, make_tenant, take_back, token_requests};

@@ -2,9 +2,11 @@
 //! the chart with the real Helm. Compares the granted rights as a real apiserver lists them.
 
 mod applied;
+mod before_cni;
 mod helm;
 mod manifests;
 mod monitoring;
+mod overlay;
 mod process;
 mod rendered;
 mod rights;
@@ -69,6 +71,11 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "keyferry_works_with_these_rights",
             running::keyferry_works_with_these_rights,
+        )
+        // Another replica of Keyferry would answer for it.
+        .test_alone(
+            "before_a_cni_a_caller_gets_a_token",
+            before_cni::before_a_cni_a_caller_gets_a_token,
         )
         .test(
             "the_chart_serves_with_tls_from_secrets",

@@ -25,6 +25,8 @@ pub struct ControlPlaneSpec {
     pub authentication_config: Option<String>,
     /// The kind of the signing key.
     pub signing_key: SigningKeyKind,
+    /// Further names and IP addresses in its serving certificate.
+    pub further_names: Vec<String>,
     /// Further flags, such as `--v=4`.
     pub extra_args: Vec<String>,
     /// Whether a kube-controller-manager runs. Without it there are no `default` ServiceAccounts,
@@ -46,6 +48,7 @@ impl ControlPlaneSpec {
             api_audiences: Vec::new(),
             authentication_config: None,
             signing_key: SigningKeyKind::Rsa2048,
+            further_names: Vec::new(),
             extra_args: Vec::new(),
             controller_manager: false,
             audit_log: false,

@@ -8,6 +8,7 @@ use tokio::task::JoinError;
 use tokio::time::error::Elapsed;
 
 use crate::fleet::FleetError;
+use crate::network_namespace::NetworkNamespaceError;
 use crate::parts::PartError;
 
 /// Any error. Tests only print it.
@@ -56,13 +57,9 @@ pub(super) fn test_outcome(
 ) -> Result<Completion, String> {
     match ended {
         Ok(Ok(Ok(()))) => Ok(Completion::Completed),
-        // A part that only this test needs is missing.
-        Ok(Ok(Err(error)))
-            if matches!(error.downcast_ref(), Some(PartError::Unavailable { .. })) =>
-        {
-            missing(&error.to_string())
-                .map_err(|failed| failed.message().unwrap_or_default().to_owned())
-        }
+        // Something that only this test needs is missing.
+        Ok(Ok(Err(error))) if is_missing(error.as_ref()) => missing(&error.to_string())
+            .map_err(|failed| failed.message().unwrap_or_default().to_owned()),
         Ok(Ok(Err(error))) => Err(with_causes(error.as_ref())),
         Ok(Err(join)) => Err(match join.try_into_panic() {
             Ok(payload) => panic_text(payload.as_ref()),
@@ -70,6 +67,15 @@ pub(super) fn test_outcome(
         }),
         Err(_) => Err(format!("not finished after {} s", limit.as_secs())),
     }
+}
+
+fn is_missing(error: &(dyn Error + Send + Sync + 'static)) -> bool {
+    let part = matches!(error.downcast_ref(), Some(PartError::Unavailable { .. }));
+    let network = matches!(
+        error.downcast_ref(),
+        Some(NetworkNamespaceError::Unavailable(_))
+    );
+    part || network
 }
 
 fn with_causes(error: &dyn Error) -> String {

@@ -125,16 +125,7 @@ impl Broker {
     /// # Errors
     /// As [`Broker::exchange`].
     pub async fn post_form(&self, form: &[(&str, String)]) -> Result<Answer, TestError> {
-        let encoded: Vec<String> = form
-            .iter()
-            .map(|(key, value)| format!("{key}={}", percent(value)))
-            .collect();
-        let request = self
-            .http()
-            .post(format!("{}/v1/token", self.api_url()))
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body(encoded.join("&"));
-        Answer::of(request.send().await?).await
+        post_form(self.http(), &self.api_url(), form).await
     }
 
     /// Fetches the kubeconfig of an access.
@@ -168,6 +159,35 @@ pub async fn caller_token(
         .token_request(namespace, account, &[CALLER_AUDIENCE], 600)
         .await?
         .token)
+}
+
+/// As [`Broker::exchange`], of the server at a URL.
+///
+/// # Errors
+/// The server did not answer at all.
+pub async fn exchange_at(
+    http: &reqwest::Client,
+    api_url: &str,
+    subject_token: &str,
+    access: &str,
+) -> Result<Answer, TestError> {
+    post_form(http, api_url, &exchange_form(subject_token, access)).await
+}
+
+async fn post_form(
+    http: &reqwest::Client,
+    api_url: &str,
+    form: &[(&str, String)],
+) -> Result<Answer, TestError> {
+    let encoded: Vec<String> = form
+        .iter()
+        .map(|(key, value)| format!("{key}={}", percent(value)))
+        .collect();
+    let request = http
+        .post(format!("{api_url}/v1/token"))
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(encoded.join("&"));
+    Answer::of(request.send().await?).await
 }
 
 fn percent(text: &str) -> String {

@@ -34,7 +34,7 @@ pub(crate) async fn reads_charts_through_the_hub(stage: Arc<Stage>) -> TestResul
     let [requester, approver] = ["requester", "approver"]
         .map(|name| shipped(&format!("examples/install/client-certificates/{name}.yaml")));
     apply_manifests(hub, &[&requester, &approver]).await?;
-    let host = PodHost::start("/index.yaml", INDEX).await?;
+    let host = PodHost::start(stage.folder(), "/index.yaml", INDEX).await?;
     hub.create_namespace_with_service_account(CHARTS, "default")
         .await?;
     for pod in ["charts-0", "charts-1"] {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::fleet::{Fleet, FleetError, FleetSpec};
+use keyferry_integration::network_namespace::NetworkNamespace;
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::shipped;
@@ -21,6 +22,8 @@ pub(crate) const ELSEWHERE: &str = "tenant-b";
 /// A hub with the kustomize base and a hub with the chart.
 pub(crate) struct Hubs {
     fleet: Fleet,
+    /// A node of the hub with the base, if this machine can have one.
+    node: Option<NetworkNamespace>,
     /// The hub with the base.
     pub(crate) base: Arc<ControlPlane>,
     /// The hub with the chart.
@@ -35,9 +38,13 @@ impl Fixture for Hubs {
 
 impl Hubs {
     pub(crate) async fn start() -> Result<Self, NotStarted> {
+        // Its address is in the certificate of the base's hub, so it exists before.
+        let logs = tempfile::tempdir().map_err(NotStarted::failed)?;
+        let node = NetworkNamespace::start(logs.path()).await.ok();
         let plane = |name: &str| ControlPlaneSpec {
             controller_manager: true,
             audit_log: true,
+            further_names: node.iter().map(|node| node.address().to_string()).collect(),
             ..ControlPlaneSpec::named(name)
         };
         let fleet = Fleet::start(FleetSpec {
@@ -48,11 +55,12 @@ impl Hubs {
         for part in [Part::Helm, Part::PrometheusRules] {
             fleet.parts().locate(part).await.map_err(FleetError::from)?;
         }
-        Self::build(fleet).await.map_err(NotStarted::failed)
+        Self::build(fleet, node).await.map_err(NotStarted::failed)
     }
 
-    async fn build(fleet: Fleet) -> Result<Self, TestError> {
+    async fn build(fleet: Fleet, node: Option<NetworkNamespace>) -> Result<Self, TestError> {
         let hubs = Self {
+            node,
             base: fleet.control_plane("base")?,
             chart: fleet.control_plane("chart")?,
             fleet,
@@ -87,6 +95,20 @@ impl Hubs {
         .await?
         .success()?;
         Ok(hubs)
+    }
+
+    /// The node of the hub with the base.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn node(&self) -> Result<&NetworkNamespace, TestError> {
+        match &self.node {
+            Some(node) => Ok(node),
+            None => Err(match NetworkNamespace::start(self.fleet.folder()).await {
+                Err(error) => error.into(),
+                Ok(_) => "there was no network namespace when the suite began".into(),
+            }),
+        }
     }
 
     pub(crate) fn fleet(&self) -> &Fleet {
