@@ -6,6 +6,7 @@ mod installation;
 mod objects;
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,9 +76,53 @@ impl FluxSpec {
 #[derive(Debug)]
 pub struct Flux {
     kustomize: Process,
-    _source: Process,
-    kubeconfigs: [ServiceAccountKubeconfig; 2],
+    _source: FluxSource,
+    kubeconfig: ServiceAccountKubeconfig,
     folder: PathBuf,
+}
+
+/// A running source-controller on a hub with Flux's CRDs and roles. Dropping it ends it.
+#[derive(Debug)]
+pub struct FluxSource {
+    _process: Process,
+    _kubeconfig: ServiceAccountKubeconfig,
+}
+
+impl FluxSource {
+    /// Installs Flux on the hub, and starts source-controller with its files in the folder. It
+    /// serves artifacts at this address.
+    ///
+    /// # Errors
+    /// As [`Flux::start`].
+    pub async fn start(
+        hub: &Arc<ControlPlane>,
+        parts: &Parts,
+        folder: &Path,
+        address: Ipv4Addr,
+    ) -> Result<Self, TestError> {
+        std::fs::create_dir_all(folder.join("storage"))?;
+        installation::apply(hub, parts, folder).await?;
+        let part = Part::SourceController;
+        let kubeconfig =
+            service_account_kubeconfig(hub, FLUX_NAMESPACE, part.binary(), TOKEN_SECONDS).await?;
+        let storage = free_port()?;
+        let controller = Controller {
+            part,
+            name: part.binary().to_owned(),
+            parts,
+            folder,
+            flags: vec![
+                format!("--storage-path={}", folder.join("storage").display()),
+                format!("--storage-addr={address}:{storage}"),
+                format!("--storage-adv-addr={address}:{storage}"),
+            ],
+            kubeconfig: &kubeconfig,
+        };
+        Ok(Self {
+            _process: controller.start().await?,
+            _kubeconfig: kubeconfig,
+        })
+    }
 }
 
 /// A further kustomize-controller for the objects of one shard. Dropping it ends it.
@@ -115,43 +160,26 @@ impl Flux {
         spec: &FluxSpec,
     ) -> Result<Self, TestError> {
         let folder = folder.join("flux");
-        std::fs::create_dir_all(&folder)?;
-        installation::apply(hub, parts, &folder).await?;
+        let source = FluxSource::start(hub, parts, &folder, Ipv4Addr::LOCALHOST).await?;
+        let part = Part::KustomizeController;
         let kubeconfig =
-            async |name| service_account_kubeconfig(hub, FLUX_NAMESPACE, name, TOKEN_SECONDS).await;
-        let kubeconfigs = [
-            kubeconfig("source-controller").await?,
-            kubeconfig("kustomize-controller").await?,
-        ];
-        let storage = free_port()?;
-        let flags = vec![
-            format!("--storage-path={}", folder.join("storage").display()),
-            format!("--storage-addr=127.0.0.1:{storage}"),
-            format!("--storage-adv-addr=127.0.0.1:{storage}"),
-        ];
-        std::fs::create_dir_all(folder.join("storage"))?;
-        let controller = |part: Part, flags, kubeconfig| Controller {
+            service_account_kubeconfig(hub, FLUX_NAMESPACE, part.binary(), TOKEN_SECONDS).await?;
+        let mut flags = spec.flags();
+        // The others have a controller of their own.
+        flags.push(format!("--watch-label-selector=!{SHARD}"));
+        let controller = Controller {
             part,
             name: part.binary().to_owned(),
             parts,
             folder: &folder,
             flags,
-            kubeconfig,
+            kubeconfig: &kubeconfig,
         };
-        let [by_source, by_kustomize] = &kubeconfigs;
-        let source = controller(Part::SourceController, flags, by_source)
-            .start()
-            .await?;
-        let mut flags = spec.flags();
-        // The others have a controller of their own.
-        flags.push(format!("--watch-label-selector=!{SHARD}"));
-        let kustomize = controller(Part::KustomizeController, flags, by_kustomize)
-            .start()
-            .await?;
+        let kustomize = controller.start().await?;
         Ok(Self {
             kustomize,
             _source: source,
-            kubeconfigs,
+            kubeconfig,
             folder,
         })
     }
@@ -170,14 +198,13 @@ impl Flux {
         let part = Part::KustomizeController;
         let mut flags = spec.flags();
         flags.push(format!("--watch-label-selector={SHARD}={shard}"));
-        let [_, kubeconfig] = &self.kubeconfigs;
         let controller = Controller {
             part,
             name: format!("{}-{shard}", part.binary()),
             parts,
             folder: &self.folder,
             flags,
-            kubeconfig,
+            kubeconfig: &self.kubeconfig,
         };
         Ok(FluxShard {
             _kustomize: controller.start().await?,

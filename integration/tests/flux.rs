@@ -7,6 +7,7 @@ mod client_certificate;
 mod lock_down;
 mod new_authority;
 mod onboarding;
+mod sidecar;
 mod stage;
 
 use std::time::Duration;
@@ -50,6 +51,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_client_certificate_reads_charts_through_the_hub",
             client_certificate::reads_charts_through_the_hub,
+        )
+        .test(
+            "beside_kustomize_controller_one_account_has_all_rights",
+            sidecar::one_account_has_all_rights,
         )
         .test_alone(
             "a_config_map_with_anothers_address_gets_nowhere",

@@ -4,14 +4,14 @@
 mod applied;
 mod before_cni;
 mod helm;
-mod manifests;
+pub(crate) mod manifests;
 mod monitoring;
-mod overlay;
+pub(crate) mod overlay;
 mod process;
 mod rendered;
 mod rights;
 mod running;
-mod setup;
+pub(crate) mod setup;
 mod tls_secrets;
 mod upgrade;
 

@@ -138,6 +138,11 @@ impl Stage {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// The etcd, the CA and the binaries.
+    pub(crate) fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
     /// A folder for files of tests.
     pub(crate) fn folder(&self) -> &Path {
         self.ground.folder()
@@ -291,7 +296,7 @@ pub(crate) async fn until_applied(
 
 /// Grants what the target's admin grants each tenant: ConfigMaps in one namespace, for the user
 /// name that the target knows.
-async fn may_apply(target: &ControlPlane, tenants: &[&str]) -> Result<(), TestError> {
+pub(crate) async fn may_apply(target: &ControlPlane, tenants: &[&str]) -> Result<(), TestError> {
     target.create_namespace(APPS).await?;
     let api = "rbac.authorization.k8s.io";
     for tenant in tenants {

@@ -71,7 +71,8 @@ pub(crate) async fn before_a_cni_a_caller_gets_a_token(hubs: Arc<Hubs>) -> TestR
 /// Renders the component on top of the base.
 async fn rendered(hubs: &Hubs) -> Result<Objects, TestError> {
     let written = "resources: [examples/install/base]\ncomponents: [examples/install/before-cni]\n";
-    overlay(hubs, "before-cni-overlay", written).await
+    let folder = hubs.fleet().folder().join("before-cni-overlay");
+    overlay(&hubs.base, &folder, written).await
 }
 
 /// Checks what no process shows: where the Pod may run, and what must not look like protection.

@@ -3,27 +3,31 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::pod_process::DataByName;
 use keyferry_integration::runner::TestError;
 use keyferry_integration::world::shipped;
 
 use super::manifests::{Objects, objects};
-use super::setup::{Hubs, kubectl};
+use super::setup::kubectl;
 
-/// Writes an overlay into a folder of the fleet and renders it. Paths that begin with `examples/`
-/// are those of the repository.
-pub(crate) async fn overlay(hubs: &Hubs, name: &str, text: &str) -> Result<Objects, TestError> {
-    let folder = hubs.fleet().folder().join(name);
-    std::fs::create_dir_all(&folder)?;
+/// Writes an overlay into a folder and renders it. Paths that begin with `examples/` are those of
+/// the repository.
+pub(crate) async fn overlay(
+    plane: &ControlPlane,
+    folder: &Path,
+    text: &str,
+) -> Result<Objects, TestError> {
+    std::fs::create_dir_all(folder)?;
     // kustomize takes folders by relative paths only.
-    let examples = format!("{}/examples/", relative(&folder, &shipped(""))?);
+    let examples = format!("{}/examples/", relative(folder, &shipped(""))?);
     let text = format!(
         "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n{}",
         text.replace("examples/", &examples)
     );
     std::fs::write(folder.join("kustomization.yaml"), text)?;
     let folder = folder.display().to_string();
-    objects(&kubectl(&hubs.base, &["kustomize", &folder]).await?)
+    objects(&kubectl(plane, &["kustomize", &folder]).await?)
 }
 
 /// The data of rendered ConfigMaps by their names.
