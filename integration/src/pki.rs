@@ -2,11 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384,
-    PKCS_RSA_SHA256, RsaKeySize, SanType,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256, RsaKeySize, SanType,
+    date_time_ymd,
 };
 
 /// Why a certificate or a key could not be created.
@@ -134,6 +136,22 @@ impl TestCa {
         params.distinguished_name = subject(user, Some(group));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(user, params)
+    }
+
+    /// Signs a certificate for a request's key and this user, whatever the request says otherwise,
+    /// as a signer that errs does. It is valid for `life`, which began an hour ago.
+    pub fn sign_request(&self, pem: &str, user: &str, life: Duration) -> Result<String, PkiError> {
+        let failed = |source| make_error(format!("certificate of a request for {user}"), source);
+        let mut request = CertificateSigningRequestParams::from_pem(pem).map_err(failed)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let hour_ago = now.unwrap_or_default() - Duration::from_secs(3600);
+        let begin = date_time_ymd(1970, 1, 1) + hour_ago;
+        let params = &mut request.params;
+        (params.not_before, params.not_after) = (begin, begin + life);
+        params.distinguished_name = subject(user, None);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        Ok(request.signed_by(&self.issuer).map_err(failed)?.pem())
     }
 
     fn issue(&self, name: &str, mut params: CertificateParams) -> Result<CertifiedKey, PkiError> {

@@ -50,6 +50,10 @@ pub(crate) fn suite() -> BoxedSuite {
             "keyferry_writes_no_secret_that_is_a_credential_of_the_hub",
             keyferry_self::secrets,
         )
+        .test(
+            "keyferry_requests_no_certificate_but_its_own",
+            keyferry_self::certificates,
+        )
         .test("the_pairing_and_its_definition_stay", kept::stay)
         .test_alone(
             "without_the_object_only_closed_namespaces_are_closed",

@@ -32,6 +32,11 @@ pub(crate) fn suite() -> BoxedSuite {
             rendered::base_and_chart_are_the_same_objects,
         )
         .test(
+            "the_certificate_approver_is_the_same_objects",
+            rendered::the_certificate_approver_is_the_same_objects,
+        )
+        .test("every_folder_renders", rendered::every_folder_renders)
+        .test(
             "mint_everywhere_is_cluster_wide_minting",
             rendered::mint_everywhere_is_cluster_wide_minting,
         )
@@ -63,6 +68,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "rights_are_the_golden_ones",
             rights::rights_are_the_golden_ones,
+        )
+        .test(
+            "the_approvers_rights_are_the_golden_ones",
+            rights::the_approvers_rights_are_the_golden_ones,
         )
         .test(
             "tenants_get_their_rights_by_aggregation",

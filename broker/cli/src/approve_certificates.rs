@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use keyferry_api::config::Overrides;
-use keyferry_client::certificate_approver::{CertificateApprover, Decision, INTERVAL};
+use keyferry_client::certificate_approver::{
+    ApproverError, CertificateApprover, Decision, INTERVAL,
+};
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::SystemClock;
 use keyferry_hub::config_file;
@@ -43,7 +45,7 @@ pub(super) async fn run(args: ApproveCertificatesArgs) -> ExitCode {
 
 async fn decide(args: &ApproveCertificatesArgs) -> Result<(), CommandError> {
     let failed = |problem: String| CommandError::with_fix(problem, "correct it and start again");
-    let configuration = config_file::read(&args.config, Overrides::default())
+    let configuration = config_file::read(&args.config, Overrides::of_a_reader())
         .map_err(|error| failed(error.to_string()))?;
     // The Pod's own account, as for serve: a person approves with kubectl.
     let config = args.hub.named().config().await;
@@ -53,21 +55,30 @@ async fn decide(args: &ApproveCertificatesArgs) -> Result<(), CommandError> {
     let clock = Arc::new(SystemClock::start());
     let requester = args.requester.clone();
     let mut approver = CertificateApprover::new(client, configuration.server, requester, clock);
+    approver.check_author_policy().await.map_err(refused)?;
     loop {
         match approver.decide_pending().await {
             Ok(decisions) => decisions.iter().for_each(print),
-            Err(error) if args.once => {
-                return Err(failed(format!(
-                    "listing the hub's certificate requests: {error}"
-                )));
-            }
-            Err(error) => ui::note(&format!("listing the hub's certificate requests: {error}")),
+            Err(error) if args.once => return Err(refused(error)),
+            Err(error) => ui::note(&format!("{error}; no request is approved meanwhile")),
         }
         if args.once {
             return Ok(());
         }
         tokio::time::sleep(INTERVAL).await;
     }
+}
+
+fn refused(error: ApproverError) -> CommandError {
+    let fix = match error {
+        ApproverError::AuthorUnchecked(_) => {
+            "apply what keyferry admission-policies prints, as cluster-admin"
+        }
+        ApproverError::Hub(..) => {
+            "bind the ClusterRole keyferry-certificate-approver to this account"
+        }
+    };
+    CommandError::with_fix(error.to_string(), fix)
 }
 
 fn print(decision: &Decision) {

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use keyferry_api::audience::Audience;
 use keyferry_api::definition;
@@ -12,7 +14,7 @@ use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::admission_policy::{
     self, AdmissionPolicy, AdmissionPolicyGap, FillError, HubSite,
 };
-use keyferry_core::pairing;
+use keyferry_core::{client_certificate, pairing};
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_hub::ports::HubError;
 use keyferry_hub::token_request;
@@ -30,6 +32,8 @@ const DEFINITION: &str =
 const KIND_KNOWN_AFTER: Duration = Duration::from_secs(60);
 /// The name of objects that a trial would create.
 const TRIAL: &str = "keyferry-admission-check";
+/// A request for a certificate, whose key was not kept.
+const TRIAL_REQUEST: &str = include_str!("admission_policies/trial_request.pem");
 /// Two audiences that no target trusts, for a request that must be refused because it has two.
 const TWO_INERT: [&str; 2] = [INERT_AUDIENCE, "keyferry.dev/inert/2"];
 
@@ -298,6 +302,21 @@ impl AdmissionPolicies {
                     "a Secret that the hub fills with a token, by Keyferry",
                     post(&self.as_keyferry, &path, &object).await,
                 )
+            }
+            admission_policy::OWN_CERTIFICATES => {
+                // The apiserver reads the request before it asks the policy.
+                let object = json!({
+                    "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": { "name": TRIAL },
+                    "spec": { "request": STANDARD.encode(TRIAL_REQUEST), "signerName": "keyferry.dev/nobody", "usages": ["client auth"] },
+                });
+                let path = format!("{}?dryRun=All", client_certificate::COLLECTION);
+                let answer = post(&self.as_keyferry, &path, &object).await;
+                if let Err(HubError::Forbidden(forbidden)) = &answer
+                    && !forbidden.is_by_policy(admission_policy.policy_name())
+                {
+                    return Trial::NotTried("Keyferry has no right to request certificates");
+                }
+                ("a certificate of another signer, by Keyferry", answer)
             }
             admission_policy::OWN_ACCOUNT => match self.bound_account().await {
                 Ok(Some(account)) => {

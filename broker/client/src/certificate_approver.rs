@@ -10,6 +10,7 @@ use keyferry_api::config::{
 };
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::{ServiceAccount, Uid};
+use keyferry_core::admission_policy::{AUTHOR, AdmissionPolicyGap, HubSite};
 use keyferry_core::authorise::HubView;
 use keyferry_core::client_certificate::{COLLECTION, RequestSubject, SIGNER, approve};
 use keyferry_hub::client::HubClient;
@@ -24,6 +25,18 @@ pub const INTERVAL: Duration = Duration::from_secs(2);
 const PAGE: usize = 64;
 /// The most names of requests that were left to a user, of which each is reported once.
 const MOST_REPORTED: usize = 4096;
+
+/// Why requests are not decided.
+#[derive(Debug, thiserror::Error)]
+pub enum ApproverError {
+    /// The hub did not answer.
+    #[error("reading {0} of the hub: {1}")]
+    Hub(&'static str, HubError),
+    /// Without the policy, each author of a TargetAccess could get a certificate for every
+    /// ServiceAccount that a TargetCluster allows.
+    #[error("the admission policy keyferry-author does not protect the hub: {0}")]
+    AuthorUnchecked(AdmissionPolicyGap),
+}
 
 /// What became of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,11 +93,32 @@ impl CertificateApprover {
         }
     }
 
-    /// Decides on all pending requests, and returns the decisions that were not reported before.
+    /// Checks that the hub has the admission policy `keyferry-author` as it is shipped.
     ///
     /// # Errors
-    /// [`HubError`] if the requests cannot be listed. A request that cannot be decided stays pending.
-    pub async fn decide_pending(&mut self) -> Result<Vec<Decision>, HubError> {
+    /// [`ApproverError`].
+    pub async fn check_author_policy(&self) -> Result<(), ApproverError> {
+        let name = AUTHOR.name();
+        let read = async |kind| {
+            let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}");
+            let read = self.read(&path).await;
+            let read = read.map_err(|error| ApproverError::Hub("the admission policy", error))?;
+            Ok(read.unwrap_or_default())
+        };
+        let policy = read("validatingadmissionpolicies").await?;
+        let binding = read("validatingadmissionpolicybindings").await?;
+        AUTHOR
+            .check(&policy, &binding, &HubSite::shipped())
+            .map_err(ApproverError::AuthorUnchecked)
+    }
+
+    /// Decides on all pending requests, and returns the decisions that were not reported before.
+    /// Approves nothing while [`Self::check_author_policy`] fails.
+    ///
+    /// # Errors
+    /// [`ApproverError`] if the requests or the policy cannot be read. A request that cannot be
+    /// decided stays pending.
+    pub async fn decide_pending(&mut self) -> Result<Vec<Decision>, ApproverError> {
         let mut decisions = Vec::new();
         let (mut limit, mut next) = (PAGE, String::new());
         loop {
@@ -93,10 +127,18 @@ impl CertificateApprover {
                     limit /= 4;
                     continue;
                 }
-                list => list?,
+                list => list
+                    .map_err(|error| ApproverError::Hub("the CertificateSigningRequests", error))?,
             };
-            for object in list["items"].as_array().into_iter().flatten() {
-                decisions.extend(self.decision(object).await);
+            let items = list["items"].as_array().into_iter().flatten();
+            let pending: Vec<(&Value, RequestSubject)> = items
+                .filter_map(|object| Some((object, RequestSubject::of(object, &self.requester)?)))
+                .collect();
+            if !pending.is_empty() {
+                self.check_author_policy().await?;
+            }
+            for (object, subject) in pending {
+                decisions.extend(self.decision(object, &subject).await);
             }
             next = match list["metadata"]["continue"].as_str() {
                 Some(token) if !token.is_empty() => token.to_owned(),
@@ -120,11 +162,10 @@ impl CertificateApprover {
             .await
     }
 
-    /// Decides on one request of Keyferry. `None` if it is another's, decided, or reported before.
-    async fn decision(&mut self, object: &Value) -> Option<Decision> {
-        let subject = RequestSubject::of(object, &self.requester)?;
+    /// Decides on one request of Keyferry. `None` if the decision was reported before.
+    async fn decision(&mut self, object: &Value, subject: &RequestSubject) -> Option<Decision> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let left = self.decide(object, &subject).await.err();
+        let left = self.decide(object, subject).await.err();
         if left.is_some() && !self.reported.insert(name.to_owned()) {
             return None;
         }
@@ -221,5 +262,69 @@ impl CertificateApprover {
         let path = format!("{COLLECTION}/{name}/approval");
         let _: Value = self.client.replace(&path, &approved, "approval").await?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use keyferry_hub::clock::SystemClock;
+
+    use super::*;
+    use crate::answering_hub::hub;
+
+    const REQUESTER: &str = "system:serviceaccount:keyferry-system:keyferry";
+    const SERVER: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\n\
+        objects: CustomResources\nhubName: hub\npublicURL: https://keyferry.example.com\n\
+        discovery:\n  tls: { certFile: a, keyFile: b }\napi:\n  tls: { certFile: a, keyFile: b }\n";
+
+    async fn approver(answers: Vec<Value>) -> CertificateApprover {
+        let server = keyferry_api::config::read(SERVER).unwrap().server;
+        let clock = Arc::new(SystemClock::start());
+        CertificateApprover::new(hub(answers).await, server, REQUESTER.to_owned(), clock)
+    }
+
+    /// The shipped policy and its binding.
+    fn shipped() -> Vec<Value> {
+        let text = include_str!("../../../examples/admission-policies/author.yaml");
+        serde_saphyr::from_multiple(text).unwrap()
+    }
+
+    /// The same with a binding that only audits.
+    fn hollow() -> Vec<Value> {
+        let mut all = shipped();
+        all[1]["spec"]["validationActions"] = json!(["Audit"]);
+        all
+    }
+
+    #[tokio::test]
+    async fn it_starts_only_beside_the_author_policy() {
+        let good = approver(shipped()).await;
+        good.check_author_policy().await.unwrap();
+        let bad = approver(hollow()).await;
+        let refused = bad.check_author_policy().await;
+        assert!(matches!(refused, Err(ApproverError::AuthorUnchecked(_))));
+        // Nothing answers: what is not known is not taken for good.
+        let silent = approver(Vec::new()).await;
+        let refused = silent.check_author_policy().await;
+        assert!(matches!(refused, Err(ApproverError::Hub(..))));
+    }
+
+    #[tokio::test]
+    async fn it_decides_nothing_once_the_policy_is_changed() {
+        let waiting = json!({ "items": [{
+            "metadata": { "name": "keyferry-1", "annotations": {
+                "keyferry.dev/access": "tenant-a/charts", "keyferry.dev/delivery": "tls",
+            } },
+            "spec": { "signerName": SIGNER, "username": REQUESTER },
+        }] });
+        let mut answers = vec![waiting];
+        answers.extend(hollow());
+        let looked = approver(answers).await.decide_pending().await;
+        assert!(matches!(looked, Err(ApproverError::AuthorUnchecked(_))));
+        // Without a request that waits, the policy is not even read.
+        let nothing = json!({ "items": [] });
+        let looked = approver(vec![nothing]).await.decide_pending().await;
+        assert_eq!(looked.unwrap(), Vec::new());
     }
 }

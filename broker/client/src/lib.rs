@@ -2,6 +2,8 @@
 //! `kubeconfig` and `exec`.
 
 pub mod admission_policies;
+#[cfg(test)]
+mod answering_hub;
 pub mod caller_token;
 pub mod certificate_approver;
 mod checked_mint;

@@ -129,6 +129,13 @@ pub const OWN_SECRETS: AdmissionPolicy = AdmissionPolicy::of(
     "Keyferry's own account may write Secrets that the hub fills with a token that does not end",
 );
 
+/// Limits which certificates Keyferry's own account may request.
+pub const OWN_CERTIFICATES: AdmissionPolicy = AdmissionPolicy::of(
+    "keyferry-self-certificates",
+    SELF_MANIFEST,
+    "Keyferry's own account may ask any signer for a certificate of any life",
+);
+
 /// Prevents the deletion of the AudiencePairing and of its definition.
 pub const KEPT: AdmissionPolicy = AdmissionPolicy::of(
     "keyferry-kept",
@@ -138,7 +145,7 @@ pub const KEPT: AdmissionPolicy = AdmissionPolicy::of(
 );
 
 /// All shipped admission policies.
-pub const ALL: [AdmissionPolicy; 9] = [
+pub const ALL: [AdmissionPolicy; 10] = [
     AUTHOR,
     PAIRING,
     PAIRING_CLOSED,
@@ -147,6 +154,7 @@ pub const ALL: [AdmissionPolicy; 9] = [
     RETARGET,
     OWN_ACCOUNT,
     OWN_SECRETS,
+    OWN_CERTIFICATES,
     KEPT,
 ];
 

@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
-use keyferry_integration::runner::TestResult;
-use keyferry_integration::world::{Subject, let_mint};
-use serde_json::json;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use keyferry_integration::rbac::apply_manifests;
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::{Subject, let_mint, shipped};
+use serde_json::{Value, json};
 
 use super::stage::{AUDIENCE, Stage, must_be_denied, must_pass, token_request};
 use super::stage::{SECOND, mint};
@@ -13,6 +16,7 @@ use super::{people, stage};
 
 const POLICY: &str = "keyferry-self";
 const SECRETS: &str = "keyferry-self-secrets";
+const CERTIFICATES: &str = "keyferry-self-certificates";
 
 pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
@@ -177,4 +181,71 @@ pub(super) async fn secrets(stage: Arc<Stage>) -> TestResult {
         )?;
     }
     Ok(())
+}
+
+/// Keyferry requests client certificates of the hub's apiserver for its deliveries. It may request
+/// no other certificate, whoever would approve it.
+pub(super) async fn certificates(stage: Arc<Stage>) -> TestResult {
+    let rights = shipped("examples/install/client-certificates/requester.yaml");
+    for hub in &stage.hubs {
+        apply_manifests(hub, &[&rights]).await?;
+        let keyferry = people::keyferry(hub).await?;
+        let rules = json!([{ "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create"] }]);
+        let engineer = people::with_cluster_rules(hub, "requester", rules).await?;
+        let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests?dryRun=All";
+        let good = certificate_request()?;
+        stage::until("self-certificates holds", || async {
+            let mut other = good.clone();
+            other["spec"]["signerName"] = json!("example.com/signer");
+            stage::denied_by(keyferry.create(path, &other).await, CERTIFICATES)
+        })
+        .await?;
+        must_pass("its own request", keyferry.create(path, &good).await)?;
+        let wrong: [(&str, Value); 11] = [
+            ("signerName", json!("kubernetes.io/kubelet-serving")),
+            (
+                "signerName",
+                json!("kubernetes.io/kube-apiserver-client-kubelet"),
+            ),
+            ("signerName", json!("example.com/signer")),
+            ("usages", json!(["client auth"])),
+            ("usages", json!(["digital signature"])),
+            ("usages", json!(["client auth", "server auth"])),
+            ("usages", json!(["client auth", "key encipherment"])),
+            (
+                "usages",
+                json!(["client auth", "digital signature", "key encipherment"]),
+            ),
+            ("expirationSeconds", Value::Null),
+            ("expirationSeconds", json!(86_401)),
+            ("expirationSeconds", json!(31_536_000)),
+        ];
+        for (field, value) in wrong {
+            let what = format!("{field} {value} on {}", hub.name());
+            let mut request = good.clone();
+            request["spec"][field] = value;
+            must_be_denied(&what, keyferry.create(path, &request).await, CERTIFICATES)?;
+            if field != "signerName" {
+                must_pass(&what, engineer.create(path, &request).await)?;
+            }
+        }
+        let mut of_none = good.clone();
+        of_none["metadata"]["annotations"] = Value::Null;
+        let asked = keyferry.create(path, &of_none).await;
+        must_be_denied("for no access", asked, CERTIFICATES)?;
+    }
+    Ok(())
+}
+
+/// A request as Keyferry makes them, except for its user, which no policy can read.
+fn certificate_request() -> Result<Value, TestError> {
+    let pem = shipped("broker/client/src/admission_policies/trial_request.pem");
+    let spec = json!({
+        "request": STANDARD.encode(std::fs::read(pem)?), "signerName": "kubernetes.io/kube-apiserver-client",
+        "usages": ["client auth", "digital signature"], "expirationSeconds": 86_400,
+    });
+    let metadata = json!({ "name": "keyferry-tried", "annotations": { "keyferry.dev/access": "tenant-a/charts" } });
+    Ok(
+        json!({ "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": metadata, "spec": spec }),
+    )
 }

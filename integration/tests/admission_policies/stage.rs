@@ -301,7 +301,10 @@ pub(super) async fn type_checks(stage: Arc<Stage>) -> TestResult {
         .iter()
         .find(|hub| hub.minor() == Minor::newest())
         .ok_or("there is no hub of the newest minor")?;
-    for admission_policy in ADMISSION_POLICIES.into_iter().chain(["self-secrets"]) {
+    for admission_policy in ADMISSION_POLICIES
+        .into_iter()
+        .chain(["self-secrets", "self-certificates"])
+    {
         let path = format!("{ADMISSION}/validatingadmissionpolicies/keyferry-{admission_policy}");
         until(&format!("{admission_policy} is checked"), || async {
             hub.admin().get(&path).await.is_ok_and(|found| {

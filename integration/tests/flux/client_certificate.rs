@@ -31,8 +31,11 @@ const WITHIN: Duration = Duration::from_secs(60);
 
 pub(crate) async fn reads_charts_through_the_hub(stage: Arc<Stage>) -> TestResult {
     let hub = &stage.hub;
-    let [requester, approver] = ["requester", "approver"]
-        .map(|name| shipped(&format!("examples/install/client-certificates/{name}.yaml")));
+    let [requester, approver] = [
+        "client-certificates/requester",
+        "certificate-approver/approver",
+    ]
+    .map(|name| shipped(&format!("examples/install/{name}.yaml")));
     apply_manifests(hub, &[&requester, &approver]).await?;
     let host = PodHost::start(stage.folder(), "/index.yaml", INDEX).await?;
     hub.create_namespace_with_service_account(CHARTS, "default")
@@ -41,16 +44,19 @@ pub(crate) async fn reads_charts_through_the_hub(stage: Arc<Stage>) -> TestResul
         host.pod(hub, CHARTS, pod).await?;
     }
     put_target(&stage, json!({})).await?;
-    put_access(&stage).await?;
+    for access in [ACCESS, "of-another", "expired"] {
+        put_access(&stage, access).await?;
+    }
+    refuses_what_an_erring_signer_issues(&stage).await?;
 
     // A denial is final, and nothing is written.
-    let first = until_pending(&stage, None).await?;
+    let first = until_pending(&stage, ACCESS, None).await?;
     decide(&stage, "deny", &first).await?;
     until_said(hub, &access_path(TENANT, ACCESS), "was denied").await?;
     let secret = secret_path(TENANT, SECRET);
     assert!(!hub.admin().exists(&secret).await?);
     request_again(&stage, "after the denial").await?;
-    let forged = until_pending(&stage, Some(&first)).await?;
+    let forged = until_pending(&stage, ACCESS, Some(&first)).await?;
 
     // A certificate of the right user and CA, but for another key, as another signer may write it.
     let user = format!("keyferry:{TENANT}:{RECONCILER}");
@@ -66,7 +72,7 @@ pub(crate) async fn reads_charts_through_the_hub(stage: Arc<Stage>) -> TestResul
     .await?;
     assert!(!hub.admin().exists(&secret).await?);
     request_again(&stage, "after the forgery").await?;
-    let second = until_pending(&stage, Some(&forged)).await?;
+    let second = until_pending(&stage, ACCESS, Some(&forged)).await?;
     assert!(
         !hub.admin().exists(&secret).await?,
         "nothing before its approval"
@@ -115,7 +121,7 @@ pub(crate) async fn reads_charts_through_the_hub(stage: Arc<Stage>) -> TestResul
     put_repository(&stage, &host).await?;
     until_ready(hub, &repository()).await?;
     put_target(&stage, json!({ "maxLifetime": "12h" })).await?;
-    let third = until_pending(&stage, Some(&second)).await?;
+    let third = until_pending(&stage, ACCESS, Some(&second)).await?;
     reconciled(&stage, &host, "while the renewal waits").await?;
     assert_eq!(hub.admin().get(&secret).await?["data"], written["data"]);
     decide(&stage, "approve", &third).await?;
@@ -190,18 +196,51 @@ async fn put_target(stage: &Stage, rules: Value) -> TestResult {
     Ok(())
 }
 
-async fn put_access(stage: &Stage) -> TestResult {
+async fn put_access(stage: &Stage, name: &str) -> TestResult {
     let spec = json!({
         "targetClusterRef": { "name": "this-hub" }, "serviceAccountName": RECONCILER,
         "deliveries": [{ "name": "tls", "type": "ClientCertificateSecret" }],
     });
-    let named = json!({ "name": ACCESS, "namespace": TENANT });
+    let named = json!({ "name": name, "namespace": TENANT });
     let access = json!({
         "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
         "metadata": named, "spec": spec,
     });
-    let path = access_path(TENANT, ACCESS);
+    let path = access_path(TENANT, name);
     stage.hub.admin().apply(&path, &access).await?;
+    Ok(())
+}
+
+/// Answers two requests with certificates of the requested key and the hub's own CA: one for
+/// another user, one that has expired. Nothing is written, and the accesses say why.
+async fn refuses_what_an_erring_signer_issues(stage: &Stage) -> TestResult {
+    let hub = &stage.hub;
+    let user = format!("keyferry:{TENANT}:{RECONCILER}");
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    for (access, user, life, why) in [
+        ("of-another", "system:admin", minutes(120), "its subject is not"),
+        ("expired", user.as_str(), minutes(30), "it expires at"),
+    ] {
+        let name = until_pending(stage, access, None).await?;
+        let path = format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");
+        let request = hub.admin().get(&path).await?;
+        let pem = request["spec"]["request"].as_str().unwrap_or_default();
+        let pem = String::from_utf8(STANDARD.decode(pem)?)?;
+        let issued = hub.ca().sign_request(&pem, user, life)?;
+        let status = json!({ "status": { "certificate": STANDARD.encode(issued) } });
+        hub.admin()
+            .patch(&format!("{path}/status"), &status)
+            .await?;
+        until_said(hub, &access_path(TENANT, access), why).await?;
+        let written = hub.admin().get(&access_path(TENANT, access)).await?;
+        assert_eq!(
+            condition(&written, "Ready")["reason"],
+            "CertificateMismatch"
+        );
+        let secret = secret_path(TENANT, &format!("{access}-client-tls"));
+        assert!(!hub.admin().exists(&secret).await?, "{access}");
+        hub.admin().delete(&access_path(TENANT, access)).await?;
+    }
     Ok(())
 }
 
@@ -234,11 +273,15 @@ async fn put_repository(stage: &Stage, host: &PodHost) -> TestResult {
 }
 
 /// Waits until the access reports a request that waits for its approval, other than the last.
-async fn until_pending(stage: &Stage, last: Option<&str>) -> Result<String, TestError> {
+async fn until_pending(
+    stage: &Stage,
+    access: &str,
+    last: Option<&str>,
+) -> Result<String, TestError> {
     let limit = Instant::now() + WITHIN;
     loop {
-        let access = stage.hub.admin().get(&access_path(TENANT, ACCESS)).await?;
-        let ready = condition(&access, "Ready");
+        let object = stage.hub.admin().get(&access_path(TENANT, access)).await?;
+        let ready = condition(&object, "Ready");
         let message = ready["message"].as_str().unwrap_or_default();
         let named = message
             .split_once("kubectl certificate approve ")

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
 use super::setup::{Hubs, NAMESPACE};
@@ -35,6 +37,15 @@ pub(crate) async fn pods_start_under_restricted_pod_security(hubs: Arc<Hubs>) ->
         }
         refuses_a_plain_pod(plane).await?;
     }
+    // The approver of client certificates is admitted in the same namespace.
+    let files = ["approver", "deployment"].map(|name| {
+        shipped(&format!(
+            "examples/install/certificate-approver/{name}.yaml"
+        ))
+    });
+    apply_manifests(&hubs.base, &[&files[0], &files[1]]).await?;
+    let selector = "app.kubernetes.io/name=keyferry-certificate-approver";
+    pods(&hubs.base, selector, 1).await?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::{ControlPlane, Whom};
 use keyferry_integration::parts::Minor;
-use keyferry_integration::rbac::service_account_kubeconfig;
+use keyferry_integration::rbac::{apply_manifests, service_account_kubeconfig};
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::shipped;
 use serde_json::json;
@@ -56,6 +56,20 @@ pub(crate) async fn rights_are_the_golden_ones(hubs: Arc<Hubs>) -> TestResult {
         );
     }
     Ok(())
+}
+
+/// The account that may approve certificates, and so can make any user of the hub.
+pub(crate) async fn the_approvers_rights_are_the_golden_ones(hubs: Arc<Hubs>) -> TestResult {
+    let approver = shipped("examples/install/certificate-approver/approver.yaml");
+    apply_manifests(&hubs.base, &[&approver]).await?;
+    let account = "keyferry-certificate-approver";
+    let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
+    let rule = json!({ "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["list"] });
+    hubs.base
+        .until_it_counts(Whom::User(&user), "", &rule)
+        .await?;
+    let listed = rights(&hubs.base, NAMESPACE, account, NAMESPACE).await?;
+    compare(&hubs.base, "rbac-certificate-approver.txt", &listed)
 }
 
 pub(crate) async fn tenants_get_their_rights_by_aggregation(hubs: Arc<Hubs>) -> TestResult {

@@ -180,11 +180,23 @@ fn hub() -> String {
     "Hub".to_owned()
 }
 
-fn rules() -> [ValidationRule; 3] {
+fn rules() -> [ValidationRule; 5] {
     [
         rule(
             "has(self.hub) && self.hub || !has(self.clientCertificates)",
             "only a target with hub: true has clientCertificates",
+        ),
+        rule(
+            "has(self.hub) && self.hub || !has(self.allow) || self.allow.all(one, \
+             !has(one.deliveries) || !('ClientCertificateSecret' in one.deliveries))",
+            "only a target with hub: true allows ClientCertificateSecret",
+        ),
+        rule(
+            "!(has(self.hub) && self.hub) || !has(self.allow) || self.allow.all(one, \
+             has(one.deliveries) \
+             && one.deliveries.all(delivery, delivery == 'ClientCertificateSecret'))",
+            "a target with hub: true allows ClientCertificateSecret alone, because the hub must \
+             not accept a target's tokens",
         ),
         rule(
             "!(has(self.certSecretRef) && has(self.caBundle))",

@@ -2,42 +2,10 @@ use std::time::Duration;
 
 use keyferry_api::config;
 use keyferry_api::issuer::Issuer;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
 
 use super::*;
+use crate::answering_hub::hub;
 use crate::configuration_source::{ConfigurationSource, Wanted, server_of_hub};
-
-/// A hub that answers the first requests with these documents, each on a connection of its own,
-/// and closes all others without an answer.
-async fn hub(answers: Vec<Value>) -> HubClient {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        let mut answers = answers.into_iter();
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let mut request = Vec::new();
-            while !request.ends_with(b"\r\n\r\n") {
-                match stream.read_u8().await {
-                    Ok(byte) => request.push(byte),
-                    Err(_) => break,
-                }
-            }
-            if let Some(answer) = answers.next() {
-                let body = answer.to_string();
-                let head = format!(
-                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
-                     content-length: {}\r\n\r\n",
-                    body.len()
-                );
-                let _ = stream.write_all((head + &body).as_bytes()).await;
-            }
-        }
-    });
-    let mut config = kube::Config::new(url.parse().unwrap());
-    config.default_retry = false;
-    HubClient::new(config).unwrap()
-}
 
 fn target() -> Value {
     json!({

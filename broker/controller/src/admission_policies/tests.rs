@@ -338,6 +338,7 @@ async fn every_policy_that_is_missing_or_changed_is_named() {
         "keyferry-retarget",
         "keyferry-self",
         "keyferry-self-secrets",
+        "keyferry-self-certificates",
     ] {
         let mut bench = Bench::start();
         bench.looks(1).await;
