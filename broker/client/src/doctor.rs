@@ -3,6 +3,7 @@
 
 pub mod apply;
 pub mod bindings;
+mod client_certificate;
 pub mod fetch;
 pub mod flux;
 pub mod found_kubeconfig;

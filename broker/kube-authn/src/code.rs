@@ -282,6 +282,10 @@ codes! {
     /// The object that the diagnosis starts from does not exist, or you may not read it.
     StartUnread => "check the kind, the name and the namespace, and your right to get it on the \
         hub",
+    /// The access has a client certificate for the hub itself, and no token whose path could be
+    /// checked.
+    CertificateOfTheHub => "check the rights of its user on the hub: kubectl auth can-i --list \
+        --as USER",
     /// The kubeconfig has parts that its reader ignores or refuses, or it has no address or token.
     KubeconfigUnusable => "write one cluster, one user with an inline token, one context and \
         certificate-authority-data",

@@ -82,6 +82,11 @@ pub(crate) async fn reads_charts_through_the_hub(stage: Arc<Stage>) -> TestResul
     let written = hub.admin().get(&secret).await?;
     assert_eq!(written["type"], "kubernetes.io/tls");
 
+    // The diagnosis describes the certificate, and asks for no token of the hub.
+    let said = doctor(&stage).await?;
+    let wanted = ["CertificateOfTheHub", "keyferry:tenant-a:reconciler"];
+    assert!(wanted.iter().all(|text| said.contains(text)), "{said}");
+
     // Without the role, the user may do nothing.
     let path = |pod: &str| proxied(&host, pod);
     assert_eq!(
@@ -218,7 +223,12 @@ async fn refuses_what_an_erring_signer_issues(stage: &Stage) -> TestResult {
     let user = format!("keyferry:{TENANT}:{RECONCILER}");
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     for (access, user, life, why) in [
-        ("of-another", "system:admin", minutes(120), "its subject is not"),
+        (
+            "of-another",
+            "system:admin",
+            minutes(120),
+            "its subject is not",
+        ),
         ("expired", user.as_str(), minutes(30), "it expires at"),
     ] {
         let name = until_pending(stage, access, None).await?;
@@ -242,6 +252,17 @@ async fn refuses_what_an_erring_signer_issues(stage: &Stage) -> TestResult {
         hub.admin().delete(&access_path(TENANT, access)).await?;
     }
     Ok(())
+}
+
+/// What `keyferry doctor` prints about the access. Its exit code says that hops are open.
+async fn doctor(stage: &Stage) -> Result<String, TestError> {
+    let kubeconfig = stage.hub.admin_kubeconfig().display().to_string();
+    let start = format!("targetaccess/{ACCESS}");
+    let args = ["doctor", &start, "-n", TENANT, "--kubeconfig", &kubeconfig];
+    let output = stage.ground().binary().run(&args, &[]).await?;
+    let printed = [output.stdout, output.stderr].map(String::from_utf8);
+    let [stdout, stderr] = printed;
+    Ok(format!("{}{}", stdout?, stderr?))
 }
 
 async fn request_again(stage: &Stage, when: &str) -> TestResult {

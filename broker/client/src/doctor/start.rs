@@ -5,15 +5,16 @@ use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::{self, HubAccess, HubClient};
+use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::ports::{CertificateSecrets, HubError};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::TokenEvidence;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::found_kubeconfig;
 use super::listed::ListedTargets;
 use super::plan::{DISCOVERY, Plan, problem};
+use super::{client_certificate, found_kubeconfig};
 use crate::ClientError;
 use crate::checked_mint::issuer_of;
 use crate::configuration_source::ConfigurationSource;
@@ -57,6 +58,18 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         ));
         return plan;
     };
+    if let (Some(found), true) = (found, target.client_certificates.is_some()) {
+        let now = SystemClock::start().now().wall;
+        let read = match hub_client(&direct.hub).await {
+            Ok(client) => client_certificate::read(&client, found, now).await,
+            Err(error) => Err(problem(Code::StartUnread, error.to_string())),
+        };
+        match read {
+            Ok(valid) => plan.warning = Some(valid),
+            Err(fault) => plan.problem = Some(fault),
+        }
+        return plan;
+    }
     let ca_pem = match &target.certificate {
         CertificateSource::System => Ok(None),
         CertificateSource::Inline(pem) => Ok(Some(pem.clone().into_bytes())),
