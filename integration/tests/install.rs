@@ -3,6 +3,7 @@
 
 mod applied;
 mod before_cni;
+mod components;
 mod helm;
 pub(crate) mod manifests;
 mod monitoring;
@@ -33,9 +34,9 @@ pub(crate) fn suite() -> BoxedSuite {
         )
         .test(
             "the_certificate_approver_is_the_same_objects",
-            rendered::the_certificate_approver_is_the_same_objects,
+            components::the_certificate_approver_is_the_same_objects,
         )
-        .test("every_folder_renders", rendered::every_folder_renders)
+        .test("every_folder_renders", components::every_folder_renders)
         .test(
             "mint_everywhere_is_cluster_wide_minting",
             rendered::mint_everywhere_is_cluster_wide_minting,

@@ -99,11 +99,11 @@ impl CertificateApprover {
     /// [`ApproverError`].
     pub async fn check_author_policy(&self) -> Result<(), ApproverError> {
         let name = AUTHOR.name();
-        let read = async |kind| {
+        let read = async |kind: &str| {
             let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}");
             let read = self.read(&path).await;
             let read = read.map_err(|error| ApproverError::Hub("the admission policy", error))?;
-            Ok(read.unwrap_or_default())
+            Ok::<Value, ApproverError>(read.unwrap_or_default())
         };
         let policy = read("validatingadmissionpolicies").await?;
         let binding = read("validatingadmissionpolicybindings").await?;

@@ -17,6 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
         issuer(),
         lifetimes(),
         allow(),
+        of_the_hub(),
         selectors(),
         shape(),
     ]
@@ -314,6 +315,33 @@ fn allow() -> Vec<Case> {
     ];
     cases.extend(each(&base, "allow", all(ByFile("spec.allow", BOUND), much)));
     cases
+}
+
+/// The hub itself as a target: its clients get certificates, and no other target's do.
+fn of_the_hub() -> Vec<Case> {
+    let base = target();
+    let allowing = |hub: bool, deliveries: Option<Value>| {
+        let mut rule = json!({ "namespaces": ["a"], "serviceAccounts": ["x"] });
+        if let Some(deliveries) = deliveries {
+            rule["deliveries"] = deliveries;
+        }
+        json!({ "address": "https://prod.example.com", "audience": "https://prod", "hub": hub, "allow": [rule] })
+    };
+    let certificate = || Some(json!(["ClientCertificateSecret"]));
+    let both = || Some(json!(["ClientCertificateSecret", "Exec"]));
+    let refused = No("spec.allow");
+    [
+        (true, certificate(), Yes),
+        (true, None, refused),
+        (true, both(), refused),
+        (true, Some(json!(["Exec"])), refused),
+        (false, certificate(), refused),
+        (false, both(), refused),
+        (false, Some(json!(["Exec"])), Yes),
+    ]
+    .into_iter()
+    .map(|(hub, deliveries, taken)| spec(&base, allowing(hub, deliveries), taken))
+    .collect()
 }
 
 fn selectors() -> Vec<Case> {

@@ -180,18 +180,25 @@ fn hub() -> String {
     "Hub".to_owned()
 }
 
+fn of_allow(expression: &str, message: &str) -> ValidationRule {
+    ValidationRule {
+        field_path: Some(".allow".to_owned()),
+        ..rule(expression, message)
+    }
+}
+
 fn rules() -> [ValidationRule; 5] {
     [
         rule(
             "has(self.hub) && self.hub || !has(self.clientCertificates)",
             "only a target with hub: true has clientCertificates",
         ),
-        rule(
+        of_allow(
             "has(self.hub) && self.hub || !has(self.allow) || self.allow.all(one, \
              !has(one.deliveries) || !('ClientCertificateSecret' in one.deliveries))",
             "only a target with hub: true allows ClientCertificateSecret",
         ),
-        rule(
+        of_allow(
             "!(has(self.hub) && self.hub) || !has(self.allow) || self.allow.all(one, \
              has(one.deliveries) \
              && one.deliveries.all(delivery, delivery == 'ClientCertificateSecret'))",
