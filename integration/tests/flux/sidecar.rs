@@ -127,7 +127,7 @@ async fn installed(
         config.replace("https://keyferry.example.com", &own),
     )?;
     let text = format!(
-        "resources: [deployment.yaml]\ncomponents: [examples/install/sidecar]\nconfigMapGenerator:\n\
+        "resources: [deployment.yaml, examples/install/sidecar/base]\ncomponents: [examples/install/sidecar]\nconfigMapGenerator:\n\
          - {{ name: keyferry-config, namespace: {FLUX_NAMESPACE}, behavior: replace, files: [config.yaml] }}\n"
     );
     let rendered = overlay(hub, &folder, &text).await?;

@@ -64,7 +64,7 @@ pub(crate) async fn every_folder_renders(hubs: Arc<Hubs>) -> TestResult {
         std::fs::create_dir_all(&folder)?;
         std::fs::write(folder.join("flux.yaml"), flux)?;
         let below = if name == "sidecar" {
-            "flux.yaml"
+            "flux.yaml, examples/install/sidecar/base"
         } else {
             "examples/install/base"
         };
