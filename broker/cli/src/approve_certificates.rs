@@ -55,7 +55,7 @@ async fn decide(args: &ApproveCertificatesArgs) -> Result<(), CommandError> {
     let clock = Arc::new(SystemClock::start());
     let requester = args.requester.clone();
     let mut approver = CertificateApprover::new(client, configuration.server, requester, clock);
-    approver.check_author_policy().await.map_err(refused)?;
+    approver.check_policies().await.map_err(refused)?;
     loop {
         match approver.decide_pending().await {
             Ok(decisions) => decisions.iter().for_each(print),
@@ -71,7 +71,7 @@ async fn decide(args: &ApproveCertificatesArgs) -> Result<(), CommandError> {
 
 fn refused(error: ApproverError) -> CommandError {
     let fix = match error {
-        ApproverError::AuthorUnchecked(_) => {
+        ApproverError::Unprotected(..) => {
             "apply what keyferry admission-policies prints, as cluster-admin"
         }
         ApproverError::Hub(..) => {

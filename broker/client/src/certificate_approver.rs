@@ -10,7 +10,7 @@ use keyferry_api::config::{
 };
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::{ServiceAccount, Uid};
-use keyferry_core::admission_policy::{AUTHOR, AdmissionPolicyGap, HubSite};
+use keyferry_core::admission_policy::{AUTHOR, AdmissionPolicyGap, HubSite, OWN_SECRETS};
 use keyferry_core::authorise::HubView;
 use keyferry_core::client_certificate::{COLLECTION, RequestSubject, SIGNER, approve};
 use keyferry_hub::client::HubClient;
@@ -32,10 +32,11 @@ pub enum ApproverError {
     /// The hub did not answer.
     #[error("reading {0} of the hub: {1}")]
     Hub(&'static str, HubError),
-    /// Without the policy, each author of a TargetAccess could get a certificate for every
-    /// ServiceAccount that a TargetCluster allows.
-    #[error("the admission policy keyferry-author does not protect the hub: {0}")]
-    AuthorUnchecked(AdmissionPolicyGap),
+    /// Without keyferry-author, each author of a TargetAccess could get a certificate for every
+    /// ServiceAccount that a TargetCluster allows. Without keyferry-self-secrets, Keyferry's account
+    /// could get a token of the approver itself.
+    #[error("the admission policy {0} does not protect the hub: {1}")]
+    Unprotected(&'static str, AdmissionPolicyGap),
 }
 
 /// What became of one request.
@@ -93,27 +94,39 @@ impl CertificateApprover {
         }
     }
 
-    /// Checks that the hub has the admission policy `keyferry-author` as it is shipped.
+    /// Checks that the hub has the admission policies `keyferry-author` and `keyferry-self-secrets`
+    /// as they are shipped.
     ///
     /// # Errors
     /// [`ApproverError`].
-    pub async fn check_author_policy(&self) -> Result<(), ApproverError> {
-        let name = AUTHOR.name();
-        let read = async |kind: &str| {
-            let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}");
-            let read = self.read(&path).await;
-            let read = read.map_err(|error| ApproverError::Hub("the admission policy", error))?;
-            Ok::<Value, ApproverError>(read.unwrap_or_default())
+    pub async fn check_policies(&self) -> Result<(), ApproverError> {
+        let mut parts = self.requester.rsplit(':');
+        let namespace = parts.nth(1).map(str::to_owned);
+        let site = HubSite {
+            username: self.requester.clone(),
+            namespace: namespace.unwrap_or_else(|| HubSite::shipped().namespace),
+            ..HubSite::shipped()
         };
-        let policy = read("validatingadmissionpolicies").await?;
-        let binding = read("validatingadmissionpolicybindings").await?;
-        AUTHOR
-            .check(&policy, &binding, &HubSite::shipped())
-            .map_err(ApproverError::AuthorUnchecked)
+        for expected in [AUTHOR, OWN_SECRETS] {
+            let name = expected.name();
+            let read = async |kind| {
+                let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}");
+                let read = self.read(&path).await;
+                let read =
+                    read.map_err(|error| ApproverError::Hub("the admission policies", error))?;
+                Ok(read.unwrap_or_default())
+            };
+            let policy = read("validatingadmissionpolicies").await?;
+            let binding = read("validatingadmissionpolicybindings").await?;
+            expected
+                .check(&policy, &binding, &site)
+                .map_err(|gap| ApproverError::Unprotected(name, gap))?;
+        }
+        Ok(())
     }
 
     /// Decides on all pending requests, and returns the decisions that were not reported before.
-    /// Approves nothing while [`Self::check_author_policy`] fails.
+    /// Approves nothing while [`Self::check_policies`] fails.
     ///
     /// # Errors
     /// [`ApproverError`] if the requests or the policy cannot be read. A request that cannot be
@@ -135,7 +148,7 @@ impl CertificateApprover {
                 .filter_map(|object| Some((object, RequestSubject::of(object, &self.requester)?)))
                 .collect();
             if !pending.is_empty() {
-                self.check_author_policy().await?;
+                self.check_policies().await?;
             }
             for (object, subject) in pending {
                 decisions.extend(self.decision(object, &subject).await);
@@ -284,29 +297,44 @@ mod tests {
         CertificateApprover::new(hub(answers).await, server, REQUESTER.to_owned(), clock)
     }
 
-    /// The shipped policy and its binding.
+    /// The shipped policies, each with its binding.
     fn shipped() -> Vec<Value> {
-        let text = include_str!("../../../examples/admission-policies/author.yaml");
-        serde_saphyr::from_multiple(text).unwrap()
+        let author = include_str!("../../../examples/admission-policies/author.yaml");
+        let own = include_str!("../../../examples/admission-policies/self.yaml");
+        let all = [author, own].map(|text| serde_saphyr::from_multiple::<Value>(text).unwrap());
+        let needed = ["keyferry-author", "keyferry-self-secrets"];
+        all.into_iter()
+            .flatten()
+            .filter(|object| {
+                needed
+                    .iter()
+                    .any(|name| object["metadata"]["name"] == *name)
+            })
+            .collect()
     }
 
-    /// The same with a binding that only audits.
-    fn hollow() -> Vec<Value> {
+    /// The same with one binding that only audits.
+    fn hollow(binding: usize) -> Vec<Value> {
         let mut all = shipped();
-        all[1]["spec"]["validationActions"] = json!(["Audit"]);
+        all[binding]["spec"]["validationActions"] = json!(["Audit"]);
         all
     }
 
     #[tokio::test]
-    async fn it_starts_only_beside_the_author_policy() {
+    async fn it_starts_only_beside_both_policies() {
         let good = approver(shipped()).await;
-        good.check_author_policy().await.unwrap();
-        let bad = approver(hollow()).await;
-        let refused = bad.check_author_policy().await;
-        assert!(matches!(refused, Err(ApproverError::AuthorUnchecked(_))));
+        good.check_policies().await.unwrap();
+        for (binding, name) in [(1, "keyferry-author"), (3, "keyferry-self-secrets")] {
+            let bad = approver(hollow(binding)).await;
+            let refused = bad.check_policies().await.unwrap_err();
+            assert!(
+                matches!(refused, ApproverError::Unprotected(which, _) if which == name),
+                "{refused}"
+            );
+        }
         // Nothing answers: what is not known is not taken for good.
         let silent = approver(Vec::new()).await;
-        let refused = silent.check_author_policy().await;
+        let refused = silent.check_policies().await;
         assert!(matches!(refused, Err(ApproverError::Hub(..))));
     }
 
@@ -319,9 +347,9 @@ mod tests {
             "spec": { "signerName": SIGNER, "username": REQUESTER },
         }] });
         let mut answers = vec![waiting];
-        answers.extend(hollow());
+        answers.extend(hollow(1));
         let looked = approver(answers).await.decide_pending().await;
-        assert!(matches!(looked, Err(ApproverError::AuthorUnchecked(_))));
+        assert!(matches!(looked, Err(ApproverError::Unprotected(..))));
         // Without a request that waits, the policy is not even read.
         let nothing = json!({ "items": [] });
         let looked = approver(vec![nothing]).await.decide_pending().await;
