@@ -11,6 +11,7 @@
 
 mod admission_policies;
 mod auth_configs;
+mod caller_certificates;
 mod clients;
 mod conformance;
 mod consumers;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         .suite("hub_failures", hub_failures::suite())
         .suite("auth_configs", auth_configs::suite())
         .suite("verifiers", verifiers::suite())
+        .suite("caller_certificates", caller_certificates::suite())
         .suite("export", export::suite())
         .suite("control_planes", control_planes::suite())
         .suite("d2", d2::suite())

@@ -8,6 +8,7 @@ mod access;
 mod access_spec;
 mod address;
 mod allow;
+mod caller_certificates;
 mod check;
 mod document;
 mod listener;
@@ -34,6 +35,7 @@ pub use access::{ArgoCd, ArgoCdForm, DeletionPolicy, Delivery, DeliveryType, Pro
 pub(crate) use access_spec::TargetAccessObject;
 pub use address::{proxy as proxy_address, server as server_address, server_name};
 pub use allow::{AllowRule, NamespaceRule};
+pub use caller_certificates::CallerCertificate;
 pub use document::MAX_CONFIG_BYTES;
 pub use listener::{
     ListenAddressError, Listener, ListenerOverrides, TlsFiles, TlsSource, TlsVersion,

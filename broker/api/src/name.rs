@@ -80,6 +80,13 @@ name_type!(
     subdomain
 );
 
+name_type!(
+    /// A ClusterTrustBundle's name: at most 253 characters, and `:` between subdomains where it begins
+    /// with its signer's name.
+    TrustBundleName,
+    trust_bundle
+);
+
 /// Checks an RFC 1123 label, such as a hub's name. A hub's name begins every username at the
 /// targets, so it never changes.
 pub fn label(text: &str) -> Result<(), NameError> {
@@ -94,6 +101,15 @@ fn subdomain(text: &str) -> Result<(), NameError> {
         return Err(NameError::TooLong(253));
     }
     text.split('.').try_for_each(segment)
+}
+
+/// By kubernetes pkg/apis/certificates/validation: `<signer's domain>:<signer's path>:<name>`, or a
+/// name without colons.
+fn trust_bundle(text: &str) -> Result<(), NameError> {
+    if text.len() > 253 {
+        return Err(NameError::TooLong(253));
+    }
+    text.split(':').try_for_each(subdomain)
 }
 
 fn segment(text: &str) -> Result<(), NameError> {
@@ -143,7 +159,7 @@ impl fmt::Display for AccessName {
 
 #[cfg(test)]
 mod tests {
-    use super::{AccessName, NameError, Namespace, ObjectName};
+    use super::{AccessName, NameError, Namespace, ObjectName, TrustBundleName};
 
     #[test]
     fn hostile_names_are_refused_as_they_stand() {
@@ -171,6 +187,12 @@ mod tests {
         );
         assert!(ObjectName::new("a.b").is_ok());
         assert!(ObjectName::new("a..b").is_err());
+        for text in ["prod-ca", "example.com:serving:prod-ca"] {
+            assert!(TrustBundleName::new(text).is_ok(), "{text}");
+        }
+        for text in ["", ":a", "a:", "a/b", "..", "a:../b", "a%3Ab"] {
+            assert!(TrustBundleName::new(text).is_err(), "{text}");
+        }
     }
 
     #[test]

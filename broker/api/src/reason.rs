@@ -44,19 +44,27 @@ reasons! {
     /// The admission policy that checks who writes a TargetAccess is missing or weakened, so no
     /// token is written to an object.
     AuthorUnchecked,
+    /// The caller sent a token over a connection with a client certificate, so it is not clear which
+    /// caller it is.
+    CallerAmbiguous,
     /// The caller's token is not for Keyferry's audience alone.
     CallerAudienceMismatch,
+    /// The CA of a rule for client certificates cannot be used.
+    CallerAuthorityInvalid,
+    /// The caller's client certificate meets no rule of `api.clientCertificates`.
+    CallerCertificateRejected,
     /// The caller's token has expired.
     CallerExpired,
     /// The caller disconnected before it got a response.
     CallerGone,
-    /// The caller's token names a ServiceAccount UID that is not the live one.
+    /// The caller's token, or the rule for its certificate, names a ServiceAccount UID that is not
+    /// the live one.
     CallerIdentityChanged,
     /// The caller's token has an issuer other than the hub's.
     CallerIssuerMismatch,
     /// The caller's token is not a readable bound ServiceAccount token.
     CallerMalformed,
-    /// The caller sent no token.
+    /// The caller sent no token and no certificate.
     CallerMissing,
     /// The caller's token is not bound to a Pod, and the configuration requires that.
     CallerNotPodBound,
@@ -195,11 +203,13 @@ reasons! {
 }
 
 impl Reason {
-    /// Whether the failure is that the caller's own token was not accepted.
+    /// Whether the failure is that the caller's own token or certificate was not accepted.
     pub fn is_about_caller(self) -> bool {
         matches!(
             self,
-            Self::CallerAudienceMismatch
+            Self::CallerAmbiguous
+                | Self::CallerAudienceMismatch
+                | Self::CallerCertificateRejected
                 | Self::CallerExpired
                 | Self::CallerIdentityChanged
                 | Self::CallerIssuerMismatch

@@ -10,13 +10,15 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::Validati
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::name::{Namespace, ObjectName};
+use crate::name::{Namespace, ObjectName, TrustBundleName};
 use crate::service_account::ServiceAccount;
 
 /// An RFC 1123 label.
 pub(crate) const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// An RFC 1123 subdomain.
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// Subdomains with colons between them.
+const TRUST_BUNDLE: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.:][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// A label, a slash and a subdomain.
 const LABEL_AND_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?/\
     [a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
@@ -184,6 +186,16 @@ impl JsonSchema for ObjectName {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "minLength": 1, "maxLength": 253, "pattern": SUBDOMAIN })
+    }
+}
+
+impl JsonSchema for TrustBundleName {
+    fn schema_name() -> Cow<'static, str> {
+        "TrustBundleName".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1, "maxLength": 253, "pattern": TRUST_BUNDLE })
     }
 }
 

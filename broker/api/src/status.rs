@@ -43,7 +43,8 @@ pub struct TargetClusterStatus {
     /// Keyferry's own namespace, with the Secrets that TargetClusters name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_resource_namespace: Option<String>,
-    /// Where the CA certificates of the target come from: Secret, Inline or SystemRoots.
+    /// Where the CA certificates of the target come from: Secret,
+    /// ClusterTrustBundle, Inline or SystemRoots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<String>,
     /// The last keyferry.dev/requestedAt that was acted on.

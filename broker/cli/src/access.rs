@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use keyferry_api::audience::Audience;
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_client::caller_token::{self, CallerTokenSource};
+use keyferry_client::client_certificate::ClientCertificateFiles;
 use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::direct::Direct;
 use keyferry_client::server::ServerAddress;
@@ -81,6 +82,13 @@ pub(super) struct ServerArgs {
     /// The audience of the caller's token: callerAudience of the server [default: keyferry.dev].
     #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE", value_name = "TEXT", help_heading = SERVER)]
     pub(super) caller_audience: Option<String>,
+    /// The caller's client certificate instead of a token, as PEM: its own first, then those of
+    /// intermediate CAs.
+    #[arg(long, env = "KEYFERRY_CLIENT_CERTIFICATE", value_name = "FILE", help_heading = SERVER)]
+    pub(super) client_certificate: Option<PathBuf>,
+    /// The private key of --client-certificate, as PEM without a password.
+    #[arg(long, env = "KEYFERRY_CLIENT_KEY", value_name = "FILE", help_heading = SERVER)]
+    pub(super) client_key: Option<PathBuf>,
     /// Your own file with the server, its CA and your token's file [default:
     /// $XDG_CONFIG_HOME/keyferry/client.yaml].
     #[arg(long, env = "KEYFERRY_CLIENT_CONFIG", value_name = "FILE", help_heading = SERVER)]
@@ -222,6 +230,30 @@ impl ServerArgs {
             || self.service_account.is_some()
             || self.certificate_authority.is_some()
             || self.caller_audience.is_some()
+            || self.client_certificate.is_some()
+            || self.client_key.is_some()
+    }
+
+    /// Returns the files of the caller's certificate, if the flags name them.
+    fn client_certificate(&self) -> Result<Option<ClientCertificateFiles>, CommandError> {
+        let (certificate, key) = match (&self.client_certificate, &self.client_key) {
+            (None, None) => return Ok(None),
+            (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
+            _ => {
+                return Err(CommandError::with_fix(
+                    "only one of --client-certificate and --client-key is given",
+                    "give both",
+                ));
+            }
+        };
+        if self.token_file.is_some() || self.service_account.is_some() {
+            return Err(CommandError::with_fix(
+                "a client certificate and a caller token are both given",
+                "the server refuses a caller with two proofs; keep --client-certificate, or \
+                 --token-file or --service-account",
+            ));
+        }
+        Ok(Some(ClientCertificateFiles { certificate, key }))
     }
 
     /// Returns the server that the flags name, and the source of the caller's token for it.
@@ -252,6 +284,7 @@ impl ServerArgs {
             service_account,
             audience: Some(audience),
             hub,
+            client_certificate: self.client_certificate()?,
         };
         Ok(Some((address, caller)))
     }
@@ -336,8 +369,8 @@ impl Source {
     pub(super) async fn kubeconfig(&self) -> Result<SecretString, ClientError> {
         match &self.route {
             ExchangeRoute::Server(server, caller) => {
-                let token = caller_token::find(caller, self.access.namespace.as_str()).await?;
-                server.kubeconfig(&token, &self.access).await
+                let proof = caller_token::find(caller, self.access.namespace.as_str()).await?;
+                server.kubeconfig(&proof, &self.access).await
             }
             ExchangeRoute::Direct(direct) => direct.kubeconfig(&self.access).await,
         }
@@ -355,8 +388,8 @@ impl Source {
     async fn token(&self) -> Result<UsableToken, ClientError> {
         match &self.route {
             ExchangeRoute::Server(server, caller) => {
-                let token = caller_token::find(caller, self.access.namespace.as_str()).await?;
-                server.token(&token, &self.access).await
+                let proof = caller_token::find(caller, self.access.namespace.as_str()).await?;
+                server.token(&proof, &self.access).await
             }
             ExchangeRoute::Direct(direct) => direct.token(&self.access).await,
         }

@@ -104,6 +104,8 @@ impl Reach {
             token_file,
             service_account,
             caller_audience,
+            client_certificate,
+            client_key,
             client_config: _,
             hub,
         } = flags;
@@ -112,7 +114,9 @@ impl Reach {
             service_account: own_account,
             audience,
             hub: own_hub,
+            client_certificate: own_pair,
         } = &self.caller;
+        let own_pair = own_pair.as_ref();
         let flags = [
             ("--server", same_text(server, Some(&self.server.url))),
             (
@@ -133,6 +137,15 @@ impl Reach {
                     caller_audience,
                     audience.as_ref().map(|audience| audience.as_str()),
                 ),
+            ),
+            (
+                "--client-certificate",
+                client_certificate.is_none()
+                    || client_certificate.as_ref() == own_pair.map(|pair| &pair.certificate),
+            ),
+            (
+                "--client-key",
+                client_key.is_none() || client_key.as_ref() == own_pair.map(|pair| &pair.key),
             ),
             (
                 "--kubeconfig",
@@ -181,6 +194,7 @@ impl Reach {
             service_account,
             audience,
             hub,
+            client_certificate,
         } = &self.caller;
         add("--server", Some(self.server.url.clone()));
         add(
@@ -188,6 +202,10 @@ impl Reach {
             self.server.certificate_authority.as_deref().map(absolute),
         );
         add("--token-file", token_file.as_deref().map(absolute));
+        if let Some(pair) = client_certificate {
+            add("--client-certificate", Some(absolute(&pair.certificate)));
+            add("--client-key", Some(absolute(&pair.key)));
+        }
         if let (None, Some(name)) = (token_file, service_account) {
             // The plugin does not read KUBECONFIG, where its client may have the target's own
             // kubeconfig.
@@ -210,7 +228,8 @@ impl Reach {
     /// Returns the file of the caller's token, if the token comes from a file.
     pub(super) fn token_file(&self) -> Option<&Path> {
         let default = Some(Path::new(caller_token::DEFAULT_TOKEN_FILE))
-            .filter(|_| self.caller.service_account.is_none());
+            .filter(|_| self.caller.service_account.is_none())
+            .filter(|_| self.caller.client_certificate.is_none());
         self.caller.token_file.as_deref().or(default)
     }
 }
@@ -252,6 +271,8 @@ mod tests {
             token_file: None,
             service_account: None,
             caller_audience: None,
+            client_certificate: None,
+            client_key: None,
             client_config: None,
             hub: HubArgs {
                 kubeconfig: None,

@@ -160,6 +160,8 @@ fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> 
     };
     let text = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
     let authority = reach.server.certificate_authority.as_deref();
+    let pair = reach.caller.client_certificate.as_ref();
+    let certificate = pair.map(|pair| pair.certificate.as_path());
     let claimed = |part: fn(&ClaimedCluster) -> &str| {
         cluster.map(|cluster| part(cluster).as_bytes().to_vec())
     };
@@ -170,6 +172,9 @@ fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> 
         authority.and_then(|file| local_file::read(file, "CA certificates", MAX_CA_BYTES).ok()),
         path(reach.token_file()),
         reach.token_file().and_then(identity),
+        // The certificate alone: the key is not read for this.
+        path(certificate),
+        certificate.and_then(|file| local_file::read(file, "certificate", MAX_CA_BYTES).ok()),
         text(
             reach
                 .caller

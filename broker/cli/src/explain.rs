@@ -361,7 +361,7 @@ mod tests {
             assert!(below.starts_with(&format!("  {first} ")), "{part}: {below}");
         }
         assert!(
-            list.starts_with("The caller's token\n  CallerAudienceMismatch "),
+            list.starts_with("The caller's token\n  CallerAmbiguous "),
             "{list}"
         );
     }

@@ -449,6 +449,7 @@ async fn probed(
         CertificateSource::System => None,
         CertificateSource::Inline(pem) => Some(pem.clone().into_bytes()),
         CertificateSource::Secret(name) => Some(secrets.certificate(name).await.ok()?.pem?),
+        CertificateSource::TrustBundle(name) => Some(secrets.trust_bundle(name).await.ok()?),
     };
     let ca_pem = match ca_pem {
         Some(pem) => Some(CaBundle::from_pem(&pem, now).ok()?.to_pem().into()),

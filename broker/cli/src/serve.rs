@@ -12,11 +12,13 @@ use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::{ClientError, HubAccess};
 use keyferry_hub::config_file;
+use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::{self, ReloadSignal};
+use keyferry_server::caller_trust::CallerTrustError;
 use keyferry_server::http::listener::{
     CertificateAccess, Pod, ServingCertificateError, check_certificate,
 };
-use keyferry_server::serve::{ServeOptions, Server, certificate_access};
+use keyferry_server::serve::{ServeOptions, Server, caller_trust, certificate_access};
 use tracing_subscriber::EnvFilter;
 
 use self::listener_args::ListenerArgs;
@@ -194,11 +196,13 @@ async fn check(path: &Path, overrides: Overrides, hub: &HubAccess) -> ExitCode {
     }
 }
 
-/// Why the serving certificates are not known to be good.
+/// Why the serving certificates, or the CAs of callers, are not known to be good.
 #[derive(Debug, thiserror::Error)]
 enum CertificatesError {
     #[error(transparent)]
     Certificate(#[from] ServingCertificateError),
+    #[error(transparent)]
+    CallerTrust(#[from] CallerTrustError),
     #[error(transparent)]
     Client(#[from] ClientError),
 }
@@ -238,6 +242,14 @@ async fn check_certificates(
             Err(error) => return Err(error.into()),
         }
     }
+    if access.secrets.is_none() && !server.client_certificates.is_empty() {
+        ui::note(&format!(
+            "warning: not checked: the Secrets of api.clientCertificates in namespace {} are on \
+             the hub; fix: give --kubeconfig FILE to check them",
+            server.cluster_resource_namespace
+        ));
+    }
+    caller_trust(server, access.secrets.as_ref(), Metrics::default()).await?;
     Ok(())
 }
 

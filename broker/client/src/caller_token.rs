@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::checked_mint::{self, CheckedMintError};
+use super::client_certificate::ClientCertificateFiles;
 
 /// The file of the projected volume, as in every example.
 pub const DEFAULT_TOKEN_FILE: &str = "/var/run/secrets/keyferry.dev/token";
@@ -33,6 +34,17 @@ pub struct CallerTokenSource {
     pub audience: Option<Audience>,
     /// The hub that mints the caller token.
     pub hub: HubAccess,
+    /// The client certificate that the caller has instead of a token.
+    pub client_certificate: Option<ClientCertificateFiles>,
+}
+
+/// What proves to a server who the caller is.
+#[derive(Debug)]
+pub enum CallerProof {
+    /// The caller's own token.
+    Token(SecretString),
+    /// The caller's client certificate.
+    Certificate(ClientCertificateFiles),
 }
 
 /// No caller token was found.
@@ -71,12 +83,22 @@ pub enum CallerTokenError {
     },
 }
 
-/// Finds the caller's token: from a named file, from the projected volume, or by a TokenRequest
+/// Finds the caller's proof: its client certificate, or its token, from a named file, from the projected volume, or by a TokenRequest
 /// through a hub kubeconfig.
 ///
 /// # Errors
 /// [`CallerTokenError`].
 pub async fn find(
+    source: &CallerTokenSource,
+    namespace: &str,
+) -> Result<CallerProof, CallerTokenError> {
+    match &source.client_certificate {
+        Some(files) => Ok(CallerProof::Certificate(files.clone())),
+        None => find_token(source, namespace).await.map(CallerProof::Token),
+    }
+}
+
+async fn find_token(
     source: &CallerTokenSource,
     namespace: &str,
 ) -> Result<SecretString, CallerTokenError> {
@@ -237,7 +259,7 @@ mod tests {
     use secrecy::{ExposeSecret, SecretString};
     use serde_json::{Value, json};
 
-    use super::{CallerTokenError, CallerTokenSource, find, read, unfit};
+    use super::{CallerTokenError, CallerTokenSource, find_token, read, unfit};
 
     fn jwt(claims: &Value) -> SecretString {
         let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
@@ -292,7 +314,7 @@ mod tests {
             ..CallerTokenSource::default()
         };
         std::fs::write(&path, "hello").unwrap();
-        let error = find(&source, "tenant-a").await.unwrap_err();
+        let error = find_token(&source, "tenant-a").await.unwrap_err();
         assert!(
             matches!(error, CallerTokenError::Unfit { .. })
                 && error.to_string().contains("is not a JWT"),
@@ -301,7 +323,10 @@ mod tests {
         let good = jwt(&json!({ "aud": ["keyferry.dev"], "exp": Timestamp::MAX.as_second() }));
         std::fs::write(&path, good.expose_secret()).unwrap();
         assert_eq!(
-            find(&source, "tenant-a").await.unwrap().expose_secret(),
+            find_token(&source, "tenant-a")
+                .await
+                .unwrap()
+                .expose_secret(),
             good.expose_secret()
         );
     }

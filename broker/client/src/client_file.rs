@@ -14,6 +14,7 @@ use rustix::fs::OFlags;
 use serde::Deserialize;
 
 use super::caller_token::CallerTokenSource;
+use super::client_certificate::ClientCertificateFiles;
 use super::server::ServerAddress;
 
 /// The largest client file that is read.
@@ -82,6 +83,9 @@ pub enum ClientFileProblem {
     /// The caller's ServiceAccount is not valid.
     #[error("serviceAccount {0}")]
     ServiceAccount(NameError),
+    /// One of the two files of a client certificate is missing.
+    #[error("clientCertificate and clientKey are not both set; set both, or none")]
+    HalfCertificate,
 }
 
 #[derive(Deserialize)]
@@ -94,6 +98,8 @@ struct Document {
     token_file: Option<PathBuf>,
     service_account: Option<String>,
     caller_audience: Option<String>,
+    client_certificate: Option<PathBuf>,
+    client_key: Option<PathBuf>,
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
     #[serde(default)]
@@ -139,6 +145,14 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
     let service_account = service_account.map_err(ClientFileProblem::ServiceAccount)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let place = |file: Option<PathBuf>| file.map(|file| folder.join(file));
+    let client_certificate = match (document.client_certificate, document.client_key) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some(ClientCertificateFiles {
+            certificate: folder.join(certificate),
+            key: folder.join(key),
+        }),
+        _ => return Err(ClientFileProblem::HalfCertificate),
+    };
     Ok(Some(ClientFile {
         server: ServerAddress {
             url: document.server,
@@ -153,6 +167,7 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
                 context: document.context,
                 search: Vec::new(),
             },
+            client_certificate,
         },
         allow_unpinned_server: document.allow_unpinned_server,
     }))

@@ -22,7 +22,7 @@ use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::kube_hub::KubeHub;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::metrics::Metrics;
-use keyferry_hub::ports::{CertificateSecrets, Hub, HubError};
+use keyferry_hub::ports::{CertificateSecrets, Hub, HubError, TrustBundleError};
 use keyferry_issuer::bound_request::{self, TokenPurpose};
 use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
 use keyferry_issuer::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
@@ -245,6 +245,20 @@ async fn certificates(
     let pem = match &obtained.target.certificate {
         CertificateSource::System => return Ok(None),
         CertificateSource::Inline(pem) => pem.as_bytes().to_vec(),
+        CertificateSource::TrustBundle(name) => {
+            let bundles = KubeCertificateSecrets::new(
+                obtained.certificates.clone(),
+                obtained.namespace.clone(),
+            );
+            let read = bundles.trust_bundle(name).await;
+            read.map_err(|error| match error {
+                TrustBundleError::Hub(error) => ClientError::HubCall {
+                    doing: "reading the ClusterTrustBundle of clusterTrustBundleRef",
+                    error,
+                },
+                error => invalid(error.to_string()),
+            })?
+        }
         CertificateSource::Secret(name) => {
             let secrets = KubeCertificateSecrets::new(
                 obtained.certificates.clone(),

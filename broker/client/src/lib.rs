@@ -7,6 +7,7 @@ mod answering_hub;
 pub mod caller_token;
 pub mod certificate_approver;
 mod checked_mint;
+pub mod client_certificate;
 pub mod client_file;
 pub mod configuration_source;
 pub mod credential_cache;
@@ -41,6 +42,9 @@ pub enum ClientError {
     /// The caller's own token was not found.
     #[error(transparent)]
     CallerToken(#[from] caller_token::CallerTokenError),
+    /// A file of the caller's certificate cannot be read.
+    #[error(transparent)]
+    ClientCertificate(#[from] client_certificate::ClientCertificateError),
     /// The configuration file cannot be used.
     #[error(transparent)]
     Configuration(#[from] keyferry_hub::config_file::ConfigFileError),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use keyferry_api::foreign_text;
 use keyferry_api::lifetime;
 use keyferry_api::name::AccessName;
-use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
+use keyferry_core::exchange::{GRANT_TYPE, GRANT_TYPE_CERTIFICATE, TOKEN_TYPE_JWT};
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::received_kubeconfig;
 use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
@@ -17,6 +17,7 @@ use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
+use super::caller_token::CallerProof;
 use super::{ClientError, UsableToken};
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -55,13 +56,13 @@ struct ErrorAnswer {
 }
 
 impl ServerAddress {
-    /// Exchanges the caller's token for one of `access`.
+    /// Exchanges the caller's proof for a token of `access`.
     ///
     /// # Errors
     /// [`ClientError`]. Of the server's response, only its error texts are repeated.
     pub async fn token(
         &self,
-        caller: &SecretString,
+        caller: &CallerProof,
         access: &AccessName,
     ) -> Result<UsableToken, ClientError> {
         Ok(self.exchange(caller, access, &[]).await?.token)
@@ -73,7 +74,7 @@ impl ServerAddress {
     /// As [`ServerAddress::token`].
     pub async fn cluster_token(
         &self,
-        caller: &SecretString,
+        caller: &CallerProof,
         access: &AccessName,
     ) -> Result<ClusterToken, ClientError> {
         self.exchange(caller, access, &[("keyferry_cluster", "true")])
@@ -82,20 +83,24 @@ impl ServerAddress {
 
     async fn exchange(
         &self,
-        caller: &SecretString,
+        caller: &CallerProof,
         access: &AccessName,
         further: &[(&str, &str)],
     ) -> Result<ClusterToken, ClientError> {
         let audience = access.to_string();
-        let form = url::form_urlencoded::Serializer::new(String::new())
-            .append_pair("grant_type", GRANT_TYPE)
-            .append_pair("subject_token_type", TOKEN_TYPE_JWT)
-            .append_pair("audience", &audience)
-            .append_pair("subject_token", caller.expose_secret())
-            .extend_pairs(further)
-            .finish();
+        let mut form = url::form_urlencoded::Serializer::new(String::new());
+        form.append_pair("audience", &audience)
+            .extend_pairs(further);
+        match caller {
+            CallerProof::Token(token) => form
+                .append_pair("grant_type", GRANT_TYPE)
+                .append_pair("subject_token_type", TOKEN_TYPE_JWT)
+                .append_pair("subject_token", token.expose_secret()),
+            CallerProof::Certificate(_) => form.append_pair("grant_type", GRANT_TYPE_CERTIFICATE),
+        };
+        let form = form.finish();
         let request = self
-            .client()?
+            .client(Some(caller))?
             .post(self.path("/v1/token"))
             .header(
                 reqwest::header::CONTENT_TYPE,
@@ -133,17 +138,18 @@ impl ServerAddress {
     /// As [`ServerAddress::token`].
     pub async fn kubeconfig(
         &self,
-        caller: &SecretString,
+        caller: &CallerProof,
         access: &AccessName,
     ) -> Result<SecretString, ClientError> {
         let path = format!(
             "/v1/namespaces/{}/accesses/{}/kubeconfig",
             access.namespace, access.name
         );
-        let request = self
-            .client()?
-            .get(self.path(&path))
-            .bearer_auth(caller.expose_secret());
+        let request = self.client(Some(caller))?.get(self.path(&path));
+        let request = match caller {
+            CallerProof::Token(token) => request.bearer_auth(token.expose_secret()),
+            CallerProof::Certificate(_) => request,
+        };
         let answer = self.send(request).await?;
         let text = std::str::from_utf8(&answer.body)
             .map_err(|_| self.problem_of(&answer, "its answer is not a kubeconfig"))?;
@@ -185,8 +191,8 @@ impl ServerAddress {
         })
     }
 
-    /// Builds an HTTPS client that sends the caller's token only to this origin.
-    fn client(&self) -> Result<reqwest::Client, ClientError> {
+    /// Builds an HTTPS client that sends the caller's proof only to this origin.
+    fn client(&self, caller: Option<&CallerProof>) -> Result<reqwest::Client, ClientError> {
         self.address()?;
         let mut builder =
             HttpsClientBuilder::new(DEADLINE).connecting_within(Duration::from_secs(5));
@@ -194,6 +200,14 @@ impl ServerAddress {
             let wrong = || ClientError::CertificateAuthority(path.clone());
             let pem = regular_file::read(path, MAX_CA_BUNDLE_BYTES as u64).map_err(|_| wrong())?;
             builder = builder.trusting_only(&pem).map_err(|_| wrong())?;
+        }
+        if let Some(CallerProof::Certificate(files)) = caller {
+            builder = builder.presenting(&files.read()?).map_err(|_| {
+                self.problem(
+                    "the client certificate and its key are no pair in PEM; fix: give the key \
+                     unencrypted, and the certificate that it belongs to first",
+                )
+            })?;
         }
         builder.build().map_err(|_| {
             self.problem(
@@ -255,7 +269,7 @@ impl ServerAddress {
 
     /// Whether this origin publishes a discovery document. Asked without the caller's token.
     async fn is_discovery(&self) -> bool {
-        let Ok(client) = self.client() else {
+        let Ok(client) = self.client(None) else {
             return false;
         };
         let Ok(mut response) = client

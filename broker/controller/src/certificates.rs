@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keyferry_api::config::{CertificateSource, Generation, Policy, TargetCluster};
-use keyferry_api::name::ObjectName;
+use keyferry_api::name::{ObjectName, TrustBundleName};
 use keyferry_api::reason::Reason;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::policy_store::PolicyReader;
-use keyferry_hub::ports::{CertificateSecrets, HubError};
+use keyferry_hub::ports::{CertificateSecrets, HubError, TrustBundleError};
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_keys::ca_bundle::CaBundle;
@@ -79,6 +79,12 @@ pub async fn resolve_all(
         } = match &target.certificate {
             CertificateSource::System => plain(Readiness::Ready(None)),
             CertificateSource::Inline(pem) => plain(bundle(pem.as_bytes(), clock.now().wall)),
+            CertificateSource::TrustBundle(name) => {
+                match from_trust_bundle(secrets, name, clock.now().wall).await {
+                    Ok(readiness) => plain(readiness),
+                    Err(_) => unreachable_hub(before.as_ref()),
+                }
+            }
             CertificateSource::Secret(name) => {
                 let known = match read.get(name) {
                     Some(known) => known.clone(),
@@ -184,6 +190,28 @@ async fn from_secret(
     }
 }
 
+/// Reads a ClusterTrustBundle; an error is the hub's absence.
+async fn from_trust_bundle(
+    secrets: &dyn CertificateSecrets,
+    name: &TrustBundleName,
+    now: Timestamp,
+) -> Result<Readiness, HubError> {
+    let message = match secrets.trust_bundle(name).await {
+        Ok(pem) => return Ok(bundle(&pem, now)),
+        Err(TrustBundleError::Hub(error)) if error.proves_unreachable() => return Err(error),
+        Err(TrustBundleError::Hub(HubError::Forbidden(_))) => {
+            "Keyferry may not read the ClusterTrustBundle of clusterTrustBundleRef; bind Kubernetes' \
+             ClusterRole system:cluster-trust-bundle-discovery to system:serviceaccounts again"
+                .to_owned()
+        }
+        Err(error) => format!("clusterTrustBundleRef: {error}"),
+    };
+    Ok(Readiness::NotReady {
+        reason: Reason::CertificateAuthorityInvalid,
+        message,
+    })
+}
+
 fn bundle(pem: &[u8], now: Timestamp) -> Readiness {
     match CaBundle::from_pem(pem, now) {
         Ok(bundle) => Readiness::Ready(Some(bundle.to_pem().into())),
@@ -222,14 +250,18 @@ mod tests {
 
     use futures::future::BoxFuture;
     use keyferry_api::config::{self, Policy};
-    use keyferry_api::name::ObjectName;
+    use keyferry_api::name::{ObjectName, TrustBundleName};
     use keyferry_hub::policy_store::PolicyWriter;
-    use keyferry_hub::ports::{CertificateEntry, CertificateSecrets, HubError};
+    use keyferry_hub::ports::{CertificateEntry, CertificateSecrets, HubError, TrustBundleError};
     use keyferry_hub::reload_signal::ReloadSignal;
     use keyferry_hub::targets::TargetWriter;
     use keyferry_issuer::testing::FakeClock;
 
-    use super::follow;
+    use keyferry_api::reason::Reason;
+    use keyferry_hub::clock::Clock;
+    use keyferry_hub::targets::Readiness;
+
+    use super::{follow, from_trust_bundle};
 
     #[derive(Default)]
     struct Counted(AtomicUsize);
@@ -241,6 +273,20 @@ mod tests {
         ) -> BoxFuture<'a, Result<CertificateEntry, HubError>> {
             self.0.fetch_add(1, Ordering::SeqCst);
             Box::pin(async { Ok(CertificateEntry::default()) })
+        }
+
+        fn trust_bundle<'a>(
+            &'a self,
+            name: &'a TrustBundleName,
+        ) -> BoxFuture<'a, Result<Vec<u8>, TrustBundleError>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            let answer = match name.as_str() {
+                "unserved" => Err(TrustBundleError::NotServed),
+                "away" => Err(HubError::Unreachable("away".to_owned()).into()),
+                "text" => Ok(b"text".to_vec()),
+                _ => Err(TrustBundleError::Absent(name.clone())),
+            };
+            Box::pin(async { answer })
         }
     }
 
@@ -254,6 +300,29 @@ mod tests {
              spec: {{targetClusterRef: {{name: prod}}, serviceAccountName: s}}\n"
         );
         config::read(&text).unwrap().policy
+    }
+
+    #[tokio::test]
+    async fn a_trust_bundle_that_gives_no_ca_says_why() {
+        let read = async |name: &str| {
+            let name = TrustBundleName::new(name).unwrap();
+            let now = FakeClock::start().now().wall;
+            let readiness = from_trust_bundle(&Counted::default(), &name, now).await;
+            readiness.map(|readiness| match readiness {
+                Readiness::NotReady { reason, message } => (reason, message),
+                Readiness::Ready(_) => panic!("{name} is ready"),
+            })
+        };
+        for (name, wanted) in [
+            ("unserved", "the hub serves no ClusterTrustBundles; fix: "),
+            ("absent", "the hub has no ClusterTrustBundle absent; fix: "),
+            ("text", "is not PEM"),
+        ] {
+            let (reason, message) = read(name).await.unwrap();
+            assert_eq!(reason, Reason::CertificateAuthorityInvalid);
+            assert!(message.contains(wanted), "{message}");
+        }
+        assert!(read("away").await.is_err(), "what was read before stays");
     }
 
     #[tokio::test]

@@ -381,6 +381,7 @@ async fn write(
     if let Some(target) = target {
         let source = match target.certificate {
             CertificateSource::Secret(_) => "Secret",
+            CertificateSource::TrustBundle(_) => "ClusterTrustBundle",
             CertificateSource::Inline(_) => "Inline",
             CertificateSource::System => "SystemRoots",
         };

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_keys::bound_token::BoundToken;
+use keyferry_keys::caller_certificate::{CallerCertificateError, CertificateNote};
 use keyferry_keys::client_certificate::IssuedCertificate;
 use serde::Serialize;
 
@@ -30,6 +31,8 @@ pub struct AuditRecord {
     pub reason: &'static str,
     /// The authenticated caller.
     pub caller: Option<VerifiedCaller>,
+    /// The client certificate that identified no caller.
+    pub refused_certificate: Option<RefusedCertificate>,
     /// The TargetAccess that was named.
     pub access: Option<AccessName>,
     /// The grant, if there is one.
@@ -82,6 +85,13 @@ impl AuditRecord {
             caller: caller.map(|caller| caller.user().username.as_str()),
             caller_uid: caller.map(|caller| caller.user().uid.as_str()),
             caller_token_id: caller.and_then(VerifiedCaller::token_id),
+            caller_certificate: caller
+                .and_then(VerifiedCaller::certificate)
+                .map(AuditCertificate::accepted)
+                .or(self
+                    .refused_certificate
+                    .as_ref()
+                    .map(AuditCertificate::refused)),
             access: access.map(AccessName::to_string),
             service_account: account
                 .map(|account| format!("{}/{}", account.namespace, account.name)),
@@ -123,6 +133,8 @@ struct AuditLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_token_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    caller_certificate: Option<AuditCertificate<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     access: Option<String>,
     /// The ServiceAccount that the token is minted for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,6 +164,52 @@ struct AuditLine<'a> {
     count: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sources: Option<&'a str>,
+}
+
+/// A client certificate that identified no caller. Nothing that it says is repeated, because nothing
+/// of it is proved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedCertificate {
+    /// The SHA-256 of the certificate, in hexadecimal.
+    pub fingerprint: Arc<str>,
+    /// Why it was refused.
+    pub fault: CallerCertificateError,
+}
+
+/// The client certificate of a caller in the audit log.
+#[derive(Default, Serialize)]
+struct AuditCertificate<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serial: Option<&'a str>,
+    /// The SHA-256 of the CA certificate that verified it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authority: Option<&'a str>,
+    /// The SHA-256 of a refused certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<&'static str>,
+}
+
+impl<'a> AuditCertificate<'a> {
+    fn accepted(note: &'a CertificateNote) -> Self {
+        Self {
+            uri: Some(&note.uri),
+            serial: Some(&note.serial),
+            authority: Some(&note.authority),
+            ..Self::default()
+        }
+    }
+
+    fn refused(refused: &'a RefusedCertificate) -> Self {
+        Self {
+            fingerprint: Some(&refused.fingerprint),
+            fault: Some(refused.fault.as_str()),
+            ..Self::default()
+        }
+    }
 }
 
 /// What the audit log reports of a token: its `jti` and its expiry.

@@ -1,4 +1,5 @@
 //! Authenticates the caller: reads its token, and compares the token with the hub's TokenReview.
+//! Or it takes the ServiceAccount that a rule gives to the caller's client certificate.
 //!
 //! A TokenReview alone is not enough. It accepts tokens for several audiences, and for some seconds
 //! the tokens of a ServiceAccount that was deleted and recreated.
@@ -13,6 +14,7 @@ use keyferry_api::audience::Audience;
 use keyferry_api::issuer::Issuer;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccountIdentity;
+use keyferry_keys::caller_certificate::{CertificateNote, CertifiedCaller};
 use keyferry_keys::claims::ServiceAccountClaims;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_keys::verify::{self, ClaimsError, Expected};
@@ -55,7 +57,7 @@ pub struct ReviewedUser {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// An authenticated caller. Only [`accept`] makes it.
+/// An authenticated caller. Only [`accept`] and [`accept_certificate`] make it.
 #[derive(Clone, Debug)]
 pub struct VerifiedCaller(Arc<Facts>);
 
@@ -64,6 +66,7 @@ struct Facts {
     identity: ServiceAccountIdentity,
     user: ReviewedUser,
     token_id: Option<String>,
+    certificate: Option<CertificateNote>,
     expires_at: Timestamp,
 }
 
@@ -83,7 +86,12 @@ impl VerifiedCaller {
         self.0.token_id.as_deref()
     }
 
-    /// The `exp` of its token.
+    /// Its client certificate, if it authenticated by one.
+    pub fn certificate(&self) -> Option<&CertificateNote> {
+        self.0.certificate.as_ref()
+    }
+
+    /// When its token or its certificate expires.
     pub fn expires_at(&self) -> Timestamp {
         self.0.expires_at
     }
@@ -149,8 +157,35 @@ pub fn accept(
         identity: claims.identity.clone(),
         user: answer.user,
         token_id: claims.token_id.clone(),
+        certificate: None,
         expires_at: claims.expires_at,
     })))
+}
+
+/// Accepts the caller whom a client certificate identified, as the user that the hub makes of a
+/// token of the same ServiceAccount. Whether that ServiceAccount is the live one is decided where
+/// it is for every caller.
+pub fn accept_certificate(caller: &CertifiedCaller) -> VerifiedCaller {
+    let identity = caller.identity().clone();
+    // kubernetes staging/src/k8s.io/apiserver/pkg/authentication/serviceaccount/util.go and
+    // pkg/authentication/group/authenticated_group_adder.go.
+    let user = ReviewedUser {
+        username: identity.account.username(),
+        uid: identity.uid.to_string(),
+        groups: vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{}", identity.account.namespace),
+            "system:authenticated".to_owned(),
+        ],
+        extra: BTreeMap::new(),
+    };
+    VerifiedCaller(Arc::new(Facts {
+        identity,
+        user,
+        token_id: None,
+        certificate: Some(caller.certificate().clone()),
+        expires_at: caller.not_after(),
+    }))
 }
 
 #[cfg(test)]

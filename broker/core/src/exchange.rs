@@ -1,4 +1,5 @@
-//! Strict parsing of the token exchange's form (RFC 8693 section 2.1).
+//! Strict parsing of the token endpoint's form: a token exchange (RFC 8693 section 2.1), or client
+//! credentials with a client certificate (RFC 6749 section 4.4, RFC 8705 section 2).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,6 +10,8 @@ use crate::caller::PresentedToken;
 
 /// The grant type of RFC 8693.
 pub const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+/// The grant type of a caller with a client certificate (RFC 6749 section 4.4.2).
+pub const GRANT_TYPE_CERTIFICATE: &str = "client_credentials";
 /// The only token type that is accepted and issued.
 pub const TOKEN_TYPE_JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
 /// The largest form that is accepted, in bytes.
@@ -17,14 +20,24 @@ pub const MAX_FORM_BYTES: usize = 64 * 1024;
 /// A well-formed request.
 #[derive(Debug)]
 pub struct ExchangeRequest<'a> {
-    /// The caller's own token.
-    pub subject_token: PresentedToken<'a>,
+    /// The caller's own token; `None` for client credentials, where the connection has the caller's
+    /// certificate.
+    pub subject_token: Option<PresentedToken<'a>>,
     /// The TargetAccess that it requests a token for.
     pub access: AccessName,
     /// The least remaining lifetime that the issued token must have.
     pub min_ttl: Option<Duration>,
     /// Whether the response must also describe the target cluster, which an exec plugin compares.
     pub tell_cluster: bool,
+}
+
+/// Whether the connection of a form has a client certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificate {
+    /// It has none, so the form must be a token exchange.
+    Absent,
+    /// It has one.
+    Presented,
 }
 
 /// Why a form is refused. The text names the parameter, never its value.
@@ -59,16 +72,21 @@ struct Parameters<'a> {
     keyferry_cluster: Option<Cow<'a, str>>,
 }
 
-/// Parses an `application/x-www-form-urlencoded` body.
+/// Parses an `application/x-www-form-urlencoded` body of a connection with or without a client
+/// certificate.
 ///
 /// # Errors
 /// [`ExchangeError`]. An empty value counts as absent, unknown parameters are ignored, and a
 /// repeated one is an error (RFC 6749 section 3.2).
-pub fn parse(form: &[u8]) -> Result<ExchangeRequest<'_>, ExchangeError> {
+pub fn parse(
+    form: &[u8],
+    certificate: ClientCertificate,
+) -> Result<ExchangeRequest<'_>, ExchangeError> {
     let parameters = parameters(form)?;
     let invalid = |parameter, problem| ExchangeError::InvalidRequest { parameter, problem };
-    match parameters.grant_type.as_deref() {
-        Some(GRANT_TYPE) => {}
+    let by_certificate = match parameters.grant_type.as_deref() {
+        Some(GRANT_TYPE) => false,
+        Some(GRANT_TYPE_CERTIFICATE) if certificate == ClientCertificate::Presented => true,
         Some(_) => {
             return Err(invalid(
                 "grant_type",
@@ -81,13 +99,18 @@ pub fn parse(form: &[u8]) -> Result<ExchangeRequest<'_>, ExchangeError> {
                 "is missing; it must be urn:ietf:params:oauth:grant-type:token-exchange",
             ));
         }
+    };
+    let subject_token = parameters.subject_token.map(PresentedToken::new);
+    // A token beside client credentials is not refused here: a caller with both proofs gets the
+    // answer of every caller that is not accepted.
+    if subject_token.is_none() && !by_certificate {
+        return Err(invalid(
+            "subject_token",
+            "is missing; send the caller's own token",
+        ));
     }
-    let subject_token = parameters.subject_token.ok_or(invalid(
-        "subject_token",
-        "is missing; send the caller's own token",
-    ))?;
-    let subject_token = PresentedToken::new(subject_token);
-    if parameters.subject_token_type.as_deref() != Some(TOKEN_TYPE_JWT) {
+    let token_type = parameters.subject_token_type.as_deref();
+    if (!by_certificate || token_type.is_some()) && token_type != Some(TOKEN_TYPE_JWT) {
         return Err(invalid(
             "subject_token_type",
             "must be urn:ietf:params:oauth:token-type:jwt",
@@ -245,7 +268,11 @@ fn hex(digit: u8) -> Option<u8> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{ExchangeError, parse};
+    use super::{ClientCertificate, ExchangeError, ExchangeRequest};
+
+    fn parse(form: &[u8]) -> Result<ExchangeRequest<'_>, ExchangeError> {
+        super::parse(form, ClientCertificate::Absent)
+    }
 
     const GOOD: &str = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=a.b.c\
                         &subject_token_type=urn:ietf:params:oauth:token-type:jwt&audience=tenant-a%2Fprod";
@@ -261,7 +288,7 @@ mod tests {
     fn a_good_form_is_read() {
         let form = format!("{GOOD}&min_ttl=600&unknown=x&unknown=y&scope=");
         let request = parse(form.as_bytes()).unwrap();
-        assert_eq!(request.subject_token.expose(), "a.b.c");
+        assert_eq!(request.subject_token.as_ref().unwrap().expose(), "a.b.c");
         assert_eq!(request.access.to_string(), "tenant-a/prod");
         assert_eq!(request.min_ttl.unwrap().as_secs(), 600);
         assert!(
@@ -358,6 +385,38 @@ mod tests {
             problem(&format!("{GOOD}&pad={}", "a".repeat(65_536))),
             "body"
         );
+    }
+
+    #[test]
+    fn client_credentials_need_a_certificate_and_no_token() {
+        use ClientCertificate::{Absent, Presented};
+        const CREDENTIALS: &str = "grant_type=client_credentials&audience=tenant-a%2Fprod";
+        let read = super::parse(CREDENTIALS.as_bytes(), Presented).unwrap();
+        assert!(read.subject_token.is_none());
+        assert_eq!(read.access.to_string(), "tenant-a/prod");
+        let wrong = |form: &str, certificate| match super::parse(form.as_bytes(), certificate) {
+            Err(ExchangeError::InvalidRequest { parameter, .. }) => parameter,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(wrong(CREDENTIALS, Absent), "grant_type");
+        assert_eq!(
+            wrong(&format!("{CREDENTIALS}&subject_token_type=x"), Presented),
+            "subject_token_type"
+        );
+        assert_eq!(
+            wrong("grant_type=client_credentials", Presented),
+            "audience"
+        );
+        // Both proofs together are read, so that they can be refused as a caller and not as a form.
+        for form in [
+            GOOD.to_owned(),
+            format!("{CREDENTIALS}&subject_token=a.b.c"),
+        ] {
+            let read = super::parse(form.as_bytes(), Presented).unwrap();
+            assert!(read.subject_token.is_some(), "{form}");
+        }
+        let without = GOOD.replace("&subject_token=a.b.c", "");
+        assert_eq!(wrong(&without, Presented), "subject_token");
     }
 
     proptest! {

@@ -1,11 +1,16 @@
-//! Reads `certSecretRef` Secrets; only `ca.crt` is ever read out.
+//! Reads `certSecretRef` Secrets, of which only `ca.crt` is ever read out, and ClusterTrustBundles.
 
 use futures::future::BoxFuture;
-use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::name::{Namespace, ObjectName, TrustBundleName};
+use serde::Deserialize;
 
 use super::client::HubClient;
 use super::secret::Secret;
-use crate::ports::{CertificateEntry, CertificateSecrets, HubError};
+use crate::ports::{CertificateEntry, CertificateSecrets, HubError, TrustBundleError};
+
+/// The versions of ClusterTrustBundle with the same fields, the best first: v1 since Kubernetes
+/// 1.37, v1beta1 since 1.33 if it is turned on.
+const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// Reads CA certificates from Secrets in Keyferry's namespace.
 pub struct KubeCertificateSecrets {
@@ -31,6 +36,74 @@ impl CertificateSecrets for KubeCertificateSecrets {
             entry(&secret)
         })
     }
+
+    fn trust_bundle<'a>(
+        &'a self,
+        name: &'a TrustBundleName,
+    ) -> BoxFuture<'a, Result<Vec<u8>, TrustBundleError>> {
+        Box::pin(async move {
+            let version = self.served_version().await?;
+            let version = version.ok_or(TrustBundleError::NotServed)?;
+            let path = format!("/apis/certificates.k8s.io/{version}/clustertrustbundles/{name}");
+            let bundle: Bundle = self
+                .client
+                .get_object(&path, "ClusterTrustBundle")
+                .await
+                .map_err(|error| match error {
+                    HubError::NotFound(_) => TrustBundleError::Absent(name.clone()),
+                    error => error.into(),
+                })?;
+            Ok(bundle.spec.trust_bundle.into_bytes())
+        })
+    }
+}
+
+impl KubeCertificateSecrets {
+    /// The version in which the hub serves ClusterTrustBundles. A 404 for an object does not tell
+    /// whether the hub has the kind.
+    async fn served_version(&self) -> Result<Option<&'static str>, HubError> {
+        for version in VERSIONS {
+            let path = format!("/apis/certificates.k8s.io/{version}");
+            match self
+                .client
+                .get_object::<Resources>(&path, "list of resources")
+                .await
+            {
+                Ok(list) if list.has("clustertrustbundles") => return Ok(Some(version)),
+                Ok(_) | Err(HubError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// An APIResourceList.
+#[derive(Deserialize)]
+struct Resources {
+    resources: Vec<ApiResource>,
+}
+
+#[derive(Deserialize)]
+struct ApiResource {
+    name: String,
+}
+
+impl Resources {
+    fn has(&self, name: &str) -> bool {
+        self.resources.iter().any(|resource| resource.name == name)
+    }
+}
+
+#[derive(Deserialize)]
+struct Bundle {
+    spec: BundleSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BundleSpec {
+    trust_bundle: String,
 }
 
 fn entry(secret: &Secret) -> Result<CertificateEntry, HubError> {

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use secrecy::{ExposeSecret, SecretSlice};
 use url::Url;
 
 /// Why no client was built.
@@ -15,6 +16,9 @@ pub enum HttpsClientError {
     /// The text has no CA certificate, or one that cannot be parsed.
     #[error("it holds no CA certificates in PEM")]
     Authority,
+    /// The text has no certificate, no key, or an encrypted one.
+    #[error("it holds no certificate and key in PEM")]
+    ClientCertificate,
     /// The proxy is not a URL that can be used.
     #[error("it is not the URL of a proxy")]
     Proxy,
@@ -49,6 +53,16 @@ impl HttpsClientBuilder {
             .filter(|certificates| !certificates.is_empty())
             .ok_or(HttpsClientError::Authority)?;
         Ok(Self(self.0.tls_certs_only(certificates)))
+    }
+
+    /// Presents a client certificate to every server: PEM with its chain and its private key.
+    ///
+    /// # Errors
+    /// [`HttpsClientError::ClientCertificate`].
+    pub fn presenting(self, pem: &SecretSlice<u8>) -> Result<Self, HttpsClientError> {
+        let identity = reqwest::Identity::from_pem(pem.expose_secret())
+            .map_err(|_| HttpsClientError::ClientCertificate)?;
+        Ok(Self(self.0.identity(identity)))
     }
 
     /// Connects through this proxy.

@@ -317,6 +317,16 @@ impl Metrics {
         self.connections.reloaded(listener, good);
     }
 
+    /// Reports when the first CA of client certificates in use expires, in seconds since 1970.
+    pub fn caller_authority(&self, not_after: i64) {
+        self.connections.authority(not_after);
+    }
+
+    /// Counts a reload of a changed CA of client certificates.
+    pub fn caller_authority_reloaded(&self, good: bool) {
+        self.connections.authority_reloaded(good);
+    }
+
     /// Reports whether the admission policy of this name is active.
     pub fn admission_policy(&self, name: &'static str, active: bool) {
         self.admission_policies

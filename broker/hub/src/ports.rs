@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use keyferry_api::audience::Audience;
 use keyferry_api::config::TargetCluster;
-use keyferry_api::name::ObjectName;
+use keyferry_api::name::{ObjectName, TrustBundleName};
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::access_status::TargetIdentity;
@@ -157,13 +157,36 @@ pub struct UpstreamDocuments {
     pub jwks: Vec<u8>,
 }
 
-/// Reads CA certificates from Secrets in Keyferry's namespace.
+/// Reads CA certificates from Secrets in Keyferry's namespace, and from ClusterTrustBundles.
 pub trait CertificateSecrets: Send + Sync {
     /// Returns the bytes of `ca.crt`, or of the legacy `caFile`; it never returns another member.
     fn certificate<'a>(
         &'a self,
         secret: &'a ObjectName,
     ) -> BoxFuture<'a, Result<CertificateEntry, HubError>>;
+
+    /// Returns the PEM text of a ClusterTrustBundle.
+    fn trust_bundle<'a>(
+        &'a self,
+        name: &'a TrustBundleName,
+    ) -> BoxFuture<'a, Result<Vec<u8>, TrustBundleError>>;
+}
+
+/// Why a ClusterTrustBundle was not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrustBundleError {
+    /// The hub serves no version of the kind that Keyferry knows.
+    #[error(
+        "the hub serves no ClusterTrustBundles; fix: use a hub of 1.37 or newer, or turn on \
+         certificates.k8s.io/v1beta1 there, or use certSecretRef"
+    )]
+    NotServed,
+    /// The hub serves the kind and has no such object.
+    #[error("the hub has no ClusterTrustBundle {0}; fix: create it, or correct the name")]
+    Absent(TrustBundleName),
+    /// A call to the hub failed.
+    #[error(transparent)]
+    Hub(#[from] HubError),
 }
 
 /// The content of a `certSecretRef` Secret that Keyferry uses.

@@ -1,4 +1,4 @@
-//! Reads and watches the Secrets with serving certificates.
+//! Reads and watches the Secrets with serving certificates, and with the CAs of callers.
 //!
 //! The watch asks for metadata only and for one name, so that Keyferry needs `get` and `watch` on
 //! that Secret and neither `list` nor any other Secret. Its events say only that the Secret must
@@ -134,7 +134,7 @@ impl ServingSecrets for KubeServingSecrets {
                     if last.as_ref() != Some(&failure) {
                         tracing::warn!(
                             error = failure,
-                            "a serving certificate is read at intervals until the watch works; \
+                            "a Secret with certificates is read at intervals until the watch works; \
                              fix: if it is forbidden, allow Keyferry to watch this Secret"
                         );
                     }

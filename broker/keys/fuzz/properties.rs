@@ -4,7 +4,12 @@
 use jiff::{SignedDuration, Timestamp};
 use keyferry_api::audience::Audience;
 use keyferry_api::issuer::Issuer;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 use keyferry_keys::ca_bundle::{CaBundle, MAX_CA_BUNDLE_BYTES, MAX_CERTIFICATES};
+use keyferry_keys::caller_certificate::{
+    AuthorityKeys, CallerAuthority, CallerCertificateRule, PresentedChain, identify,
+};
 use keyferry_keys::claims::ServiceAccountClaims;
 use keyferry_keys::discovery::{ProviderMetadata, render};
 use keyferry_keys::jwks::{KeySetLimits, PublicKeySet};
@@ -119,6 +124,10 @@ pub(crate) fn discovery(data: &[u8]) {
 
 /// A bundle that is accepted leaves as certificates only, and comes back the same.
 pub(crate) fn ca_bundle(data: &[u8]) {
+    let _ = AuthorityKeys::from_pem(data);
+    if CallerAuthority::from_pem(data, now()).is_ok() {
+        assert!(CaBundle::from_pem(data, now()).is_ok());
+    }
     let Ok(bundle) = CaBundle::from_pem(data, now()) else {
         return;
     };
@@ -138,4 +147,46 @@ pub(crate) fn ca_bundle(data: &[u8]) {
     assert_eq!(again.certificates(), bundle.certificates());
     assert_eq!(again.to_pem(), pem);
     assert_eq!(again.ignored_blocks(), 0);
+}
+
+/// The CA that signed the seeds of client certificates. Its private key was not kept.
+const CALLERS_CA: &[u8] = include_bytes!("callers-ca.pem");
+
+/// The one certificate that the CA signed for the URI of the rule.
+const CALLER: &[u8] = include_bytes!("corpus/caller_certificate/good.der");
+
+/// The URI of the rule.
+pub(crate) const CALLER_URI: &str = "spiffe://example.com/ns/tenant-a/sa/reconciler";
+
+/// The rule for the URI under the CA.
+pub(crate) fn caller_rules() -> Vec<CallerCertificateRule> {
+    let authority = CallerAuthority::from_pem(CALLERS_CA, now()).expect("a CA");
+    vec![CallerCertificateRule {
+        uri: CALLER_URI.to_owned(),
+        identity: ServiceAccountIdentity {
+            account: ServiceAccount {
+                namespace: Namespace::new("tenant-a").expect("a name"),
+                name: ObjectName::new("reconciler").expect("a name"),
+            },
+            uid: Uid::new("u").expect("a UID"),
+        },
+        authority: Some(std::sync::Arc::new(authority)),
+    }]
+}
+
+/// Bytes that identify a caller have what the CA signed for it: the whole certificate but for its
+/// signature, because of an ECDSA signature (r, s) anyone can make (r, -s).
+pub(crate) fn caller_certificate(data: &[u8]) {
+    let Ok(chain) = PresentedChain::new(&[data.into()]) else {
+        return;
+    };
+    let Ok(caller) = identify(&caller_rules(), &chain, now()) else {
+        return;
+    };
+    assert_eq!(caller.certificate().uri, CALLER_URI);
+    assert!(caller.not_after() >= now());
+    // SEQUENCE with two bytes of length, and in it the signed part with two bytes of length.
+    let length = usize::from(CALLER[6]) << 8 | usize::from(CALLER[7]);
+    let signed = &CALLER[4..8 + length];
+    assert!(data.windows(signed.len()).any(|bytes| bytes == signed));
 }

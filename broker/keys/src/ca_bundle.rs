@@ -11,7 +11,7 @@ use x509_parser::parse_x509_certificate;
 
 pub use error::CaBundleError;
 
-mod certificate;
+pub(crate) mod certificate;
 mod error;
 mod pem;
 

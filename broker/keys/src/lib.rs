@@ -9,6 +9,7 @@
 
 pub mod bound_token;
 pub mod ca_bundle;
+pub mod caller_certificate;
 pub mod certificate_names;
 pub mod claims;
 pub mod client_certificate;

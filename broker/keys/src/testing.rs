@@ -2,6 +2,8 @@
 //! them.
 #![allow(clippy::unwrap_used)]
 
+pub mod client_certificates;
+
 use std::sync::LazyLock;
 
 use base64::Engine;

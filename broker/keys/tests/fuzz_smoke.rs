@@ -31,6 +31,11 @@ fn ca_bundle() {
 }
 
 #[test]
+fn caller_certificate() {
+    run("caller_certificate", properties::caller_certificate, 2000);
+}
+
+#[test]
 fn the_seeds_that_are_good_are_accepted() {
     use keyferry_keys::{
         ca_bundle::CaBundle, discovery::ProviderMetadata, jwt::UnverifiedJwt, verify,
@@ -55,6 +60,16 @@ fn the_seeds_that_are_good_are_accepted() {
         (bundle.certificates().len(), bundle.ignored_blocks()),
         (2, 1)
     );
+    let certificate = include_bytes!("../fuzz/corpus/caller_certificate/good.der");
+    let chain =
+        keyferry_keys::caller_certificate::PresentedChain::new(&[certificate.as_slice().into()])
+            .unwrap();
+    keyferry_keys::caller_certificate::identify(
+        &properties::caller_rules(),
+        &chain,
+        properties::now(),
+    )
+    .unwrap();
 }
 
 /// Runs a property on every seed of a target, then on seeds with bytes replaced, cut out or joined.

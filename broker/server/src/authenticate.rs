@@ -1,6 +1,8 @@
 //! Authenticates callers: the hub reviews the caller's token. The result is cached for seconds, and
-//! a little longer while the hub is unreachable.
+//! a little longer while the hub is unreachable. A client certificate is verified here, without the
+//! hub.
 
+mod certificate;
 mod review;
 
 use std::sync::Arc;
@@ -15,12 +17,17 @@ use keyferry_hub::ports::Hub;
 use keyferry_hub::single_flight::SingleFlight;
 use keyferry_issuer::publication::Publisher;
 use keyferry_issuer::settings::CallerSettings;
+use keyferry_keys::caller_certificate::PresentedChain;
 
+use self::certificate::CertificateChecks;
 use self::review::{CachedReview, Failure, Reviewer};
+use crate::caller_trust::TrustReader;
 use crate::new_callers::NewCallers;
 use crate::source::Source;
 
-/// The cache key of a token: a keyed hash, so that no cache contains the token.
+pub use self::certificate::CertificateRefusal;
+
+/// The cache key of a token or a certificate: a keyed hash, so that no cache contains the token.
 pub type TokenKey = [u8; 32];
 
 /// An authenticated caller.
@@ -28,7 +35,7 @@ pub type TokenKey = [u8; 32];
 pub struct Authentication {
     /// The verified identity.
     pub caller: VerifiedCaller,
-    /// The cache key of the caller's token.
+    /// The cache key of the caller's token or certificate.
     pub key: TokenKey,
     /// Whether the hub was unreachable, so that an earlier review was used.
     pub stale: bool,
@@ -40,6 +47,7 @@ pub struct Authenticator {
     publisher: Publisher,
     callers: CallerSettings,
     hash_key: hmac::Key,
+    certificates: CertificateChecks,
     calls: SingleFlight<TokenKey, Result<VerifiedCaller, Failure>>,
 }
 
@@ -63,13 +71,50 @@ impl Authenticator {
             new_callers,
         ));
         let hash_key = hmac::Key::new(hmac::HMAC_SHA256, &hash_key);
+        let callers_max_stale = callers.max_stale;
         Self {
             reviewer,
             publisher,
             callers,
             hash_key,
+            certificates: CertificateChecks::new(TrustReader::default(), callers_max_stale),
             calls: SingleFlight::default(),
         }
+    }
+
+    /// Also identifies callers by client certificates, by these rules.
+    #[must_use]
+    pub fn with_certificates(self, trust: TrustReader) -> Self {
+        Self {
+            certificates: CertificateChecks::new(trust, self.callers.max_stale),
+            ..self
+        }
+    }
+
+    /// Identifies the caller whose certificate the connection from `source` has. Only an unknown
+    /// caller counts towards the limit of its source.
+    ///
+    /// # Errors
+    /// [`CertificateRefusal`]: a `Caller…` reason or [`Reason::RateLimited`].
+    pub async fn authenticate_certificate(
+        &self,
+        chain: &Arc<PresentedChain>,
+        source: Source,
+    ) -> Result<Authentication, CertificateRefusal> {
+        let hash = |version: u64| {
+            let mut context = hmac::Context::with_key(&self.hash_key);
+            // The keys of tokens begin with the length of an audience, which is far below this.
+            context.update(&usize::MAX.to_be_bytes());
+            context.update(&version.to_be_bytes());
+            for der in std::iter::once(chain.leaf()).chain(chain.intermediates()) {
+                context.update(&der.len().to_be_bytes());
+                context.update(der);
+            }
+            digest_of(context)
+        };
+        self.certificates
+            .identify(chain, source, hash, &self.reviewer)
+            .await
     }
 
     /// Identifies the caller that sent `token` from `source`. Only an unknown caller counts towards
@@ -193,10 +238,14 @@ impl Authenticator {
             context.update(&part.len().to_be_bytes());
             context.update(part.as_bytes());
         }
-        let mut key = [0; 32];
-        key.copy_from_slice(context.sign().as_ref());
-        key
+        digest_of(context)
     }
+}
+
+fn digest_of(context: hmac::Context) -> TokenKey {
+    let mut key = [0; 32];
+    key.copy_from_slice(context.sign().as_ref());
+    key
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use keyferry_api::lifetime;
 use keyferry_api::moment::Moment;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
-use keyferry_core::audit::{AuditRecord, TokenNote};
+use keyferry_core::audit::{AuditRecord, RefusedCertificate, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review, Via};
 use keyferry_core::caller::PresentedToken;
 use keyferry_core::request_id::RequestId;
@@ -29,6 +29,7 @@ use keyferry_issuer::mint::{FromCache, Mint, Minted};
 use keyferry_issuer::publication::PublicationReader;
 use keyferry_issuer::settings::{CallerSettings, MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 use keyferry_keys::bound_token::BoundToken;
+use keyferry_keys::caller_certificate::PresentedChain;
 use tokio::time::timeout;
 
 use crate::authenticate::{Authentication, Authenticator};
@@ -40,12 +41,21 @@ use crate::source::Source;
 /// several in sequence may exceed this one.
 const DECISION_DEADLINE: Duration = Duration::from_secs(30);
 
+/// How a caller proves who it is. A request with both proofs is refused before it gets here.
+#[derive(Debug)]
+pub enum Credential<'a> {
+    /// The caller's own token.
+    Token(PresentedToken<'a>),
+    /// The client certificate of its connection.
+    Certificate(Arc<PresentedChain>),
+}
+
 /// One request on the token API.
 pub struct Request<'a> {
     /// The route, `exchange` or `kubeconfig`; goes into the audit record.
     pub route: &'static str,
-    /// The caller's own token.
-    pub caller_token: PresentedToken<'a>,
+    /// The proof of who the caller is.
+    pub credential: Credential<'a>,
     /// The access that the caller asks for.
     pub access: AccessName,
     /// The minimum remaining lifetime of the issued token.
@@ -306,11 +316,7 @@ impl Broker {
         request: &Request<'_>,
         record: &mut AuditRecord,
     ) -> Result<Granted, Refusal> {
-        let caller = self
-            .parts
-            .authenticator
-            .authenticate(&request.caller_token, request.source)
-            .await?;
+        let caller = self.authenticate(request, record).await?;
         record.caller = Some(caller.caller.clone());
         record.stale = caller.stale;
         // Tries once more if the configuration changed to another grant meanwhile: the minted token
@@ -320,6 +326,27 @@ impl Broker {
                 self.attempt(&caller, request, record).await
             }
             outcome => outcome,
+        }
+    }
+
+    async fn authenticate(
+        &self,
+        request: &Request<'_>,
+        record: &mut AuditRecord,
+    ) -> Result<Authentication, Reason> {
+        let authenticator = &self.parts.authenticator;
+        match &request.credential {
+            Credential::Token(token) => authenticator.authenticate(token, request.source).await,
+            Credential::Certificate(chain) => authenticator
+                .authenticate_certificate(chain, request.source)
+                .await
+                .map_err(|refusal| {
+                    record.refused_certificate = refusal.fault.map(|fault| RefusedCertificate {
+                        fingerprint: chain.fingerprint().into(),
+                        fault,
+                    });
+                    refusal.reason
+                }),
         }
     }
 
@@ -499,4 +526,4 @@ fn decision(reason: Reason) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,6 +5,7 @@ mod bearer;
 mod bodies;
 mod certificate_reload;
 mod certificate_source;
+mod client_certificate;
 mod connection;
 mod connection_requests;
 pub mod discovery;

@@ -4,6 +4,7 @@
 pub mod audit;
 pub mod authenticate;
 pub mod broker;
+pub mod caller_trust;
 pub mod delegate;
 pub mod http;
 pub mod metrics_readers;

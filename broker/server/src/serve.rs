@@ -15,6 +15,7 @@ use keyferry_api::config::{
 };
 use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
+use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::objects::KubeObjects;
@@ -27,10 +28,11 @@ use tokio::task::JoinSet;
 
 use self::shared::Shared;
 use crate::audit::AuditLog;
+use crate::caller_trust::{CallerTrust, CallerTrustError, TrustReader};
 use crate::http::health::{self, HealthParts};
 use crate::http::listener::{
-    Bounds, CertificateAccess, CertificateSecrets, DRAIN, PlainListener, Pod, PodEvents,
-    TlsListener,
+    Bounds, CertificateAccess, CertificateSecrets, ClientCertificates, DRAIN, PlainListener, Pod,
+    PodEvents, TlsListener,
 };
 use crate::http::metrics::{self as metrics_routes, MetricsParts};
 use crate::http::{discovery, redirect, token_api};
@@ -66,6 +68,7 @@ pub struct Server {
     discovery: TlsListener,
     redirects: Option<PlainListener>,
     api: TlsListener,
+    caller_trust: Option<CallerTrust>,
     health: PlainListener,
     metrics_listener: Option<TlsListener>,
     audit: Arc<dyn AuditSink>,
@@ -101,8 +104,19 @@ impl Server {
             metrics.clone(),
         )
         .await?;
-        let api =
-            TlsListener::bind(&server.api, Bounds::TOKENS, None, &access, metrics.clone()).await?;
+        let caller_trust = caller_trust(server, access.secrets.as_ref(), metrics.clone()).await?;
+        let asked = match caller_trust {
+            Some(_) => ClientCertificates::Requested,
+            None => ClientCertificates::Ignored,
+        };
+        let api = TlsListener::bind(
+            &server.api,
+            Bounds::TOKENS.with(asked),
+            None,
+            &access,
+            metrics.clone(),
+        )
+        .await?;
         let metrics_listener = match &server.metrics {
             Some(own) => Some(
                 TlsListener::bind(
@@ -127,6 +141,7 @@ impl Server {
             discovery,
             redirects,
             api,
+            caller_trust,
             health,
             metrics_listener,
             audit,
@@ -149,6 +164,7 @@ impl Server {
             discovery,
             redirects,
             api,
+            caller_trust,
             health,
             metrics_listener,
             audit,
@@ -157,6 +173,15 @@ impl Server {
         let Configuration { server, policy } = configuration;
         let authority = discovery.authority();
         let mut shared = Shared::start(&server, policy, &options, authority, metrics).await?;
+        let trust = match caller_trust {
+            Some(trust) => {
+                let reader = trust.reader();
+                let reload_signal = options.reload_signal.clone();
+                shared.background.spawn(trust.follow(reload_signal));
+                reader
+            }
+            None => TrustReader::default(),
+        };
         let published = shared.publisher.reader();
         let serving = Arc::new(AtomicBool::new(false));
         let stopping = Arc::new(AtomicBool::new(false));
@@ -213,7 +238,7 @@ impl Server {
         }?;
         let outcome = if opened {
             shared.own_keys_may_be_written().await;
-            let broker = shared.broker(guard, audit)?;
+            let broker = shared.broker(guard, audit, trust)?;
             until_open.graceful_shutdown(Some(CLOSING));
             let counts_sources = server.api.connections_per_address.is_some();
             listeners.spawn(api.serve(
@@ -240,8 +265,8 @@ impl Server {
     }
 }
 
-/// Access to the Secrets with serving certificates, if the configuration names any: a server with
-/// files opens its listeners without the hub.
+/// Access to the Secrets with serving certificates and with the CAs of callers, if the configuration
+/// names any: a server with files alone opens its listeners without the hub.
 ///
 /// # Errors
 /// The hub's client cannot be made.
@@ -251,10 +276,10 @@ pub async fn certificate_access(
 ) -> Result<CertificateAccess, ClientError> {
     let from_secret = |listener: &Listener| matches!(listener.tls, TlsSource::Secret(_));
     let metrics = server.metrics.as_ref().map(|own| &own.listener);
-    if !from_secret(&server.discovery)
+    let none = !from_secret(&server.discovery)
         && !from_secret(&server.api)
-        && !metrics.is_some_and(from_secret)
-    {
+        && !metrics.is_some_and(from_secret);
+    if none && server.client_certificates.is_empty() {
         return Ok(CertificateAccess::default());
     }
     let config = hub.config().await?;
@@ -286,6 +311,25 @@ async fn pod_events(pod: &Pod, hub: &HubAccess) -> Option<PodEvents> {
         objects: Arc::new(KubeObjects::new(client)),
         random: Arc::new(SystemRandomness::default()),
     })
+}
+
+/// Reads the CAs of the callers' client certificates; `None` if the configuration has no rule.
+///
+/// # Errors
+/// A CA cannot be used.
+pub async fn caller_trust(
+    server: &ServerConfiguration,
+    secrets: Option<&CertificateSecrets>,
+    metrics: Metrics,
+) -> Result<Option<CallerTrust>, CallerTrustError> {
+    let rules = server.client_certificates.clone();
+    let Some(access) = secrets.filter(|_| !rules.is_empty()) else {
+        return Ok(None);
+    };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    CallerTrust::start(rules, access.clone(), clock, metrics)
+        .await
+        .map(Some)
 }
 
 fn listener_ended(

@@ -39,6 +39,7 @@ pub struct BrokerSpec {
     state_dir: Option<PathBuf>,
     args: Vec<String>,
     discovery_tls: &'static str,
+    api_lines: String,
     ready_when: &'static str,
     ready_within: Duration,
 }
@@ -79,6 +80,7 @@ impl BrokerSpec {
             state_dir: None,
             args: Vec::new(),
             discovery_tls: "",
+            api_lines: String::new(),
             ready_when: "/readyz",
             ready_within: READY,
         }
@@ -221,6 +223,13 @@ impl BrokerSpec {
         self
     }
 
+    /// Adds lines to `api`, indented by two.
+    #[must_use]
+    pub fn with_api_lines(mut self, lines: &str) -> Self {
+        self.api_lines.push_str(lines);
+        self
+    }
+
     /// Adds arguments to `keyferry serve`.
     #[must_use]
     pub fn with_args(mut self, args: &[&str]) -> Self {
@@ -271,9 +280,10 @@ impl BrokerSpec {
             "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\n\
              publicURL: {public_url}\nmaxStaleAuthorization: {max_stale}s\n\
              discovery:\n  address: 127.0.0.1:{discovery}\n  maxAge: {max_age}s\n  {limits_of_discovery}\n{tls}    {}\n\
-             api:\n  address: 127.0.0.1:{api}\n  {limits_of_api}\n{tls}health:\n  address: 127.0.0.1:{health}\n\
+             api:\n  address: 127.0.0.1:{api}\n  {limits_of_api}\n{tls}{}health:\n  address: 127.0.0.1:{health}\n\
              clusterResourceNamespace: {}\naudit:\n  file: {}\n{}",
             self.discovery_tls,
+            self.api_lines,
             self.namespace,
             audit.display(),
             self.further,

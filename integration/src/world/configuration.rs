@@ -13,6 +13,8 @@ pub struct Target {
     pub address: String,
     /// The Secret of `certSecretRef`. Without one, `caBundle` contains `ca_pem`.
     pub ca_secret: Option<String>,
+    /// The ClusterTrustBundle of `clusterTrustBundleRef`, instead of both.
+    pub trust_bundle: Option<String>,
     /// Its CA.
     pub ca_pem: String,
     /// The audience of its tokens.
@@ -30,6 +32,7 @@ impl Target {
             name: plane.name().to_owned(),
             address: plane.url(),
             ca_secret: None,
+            trust_bundle: None,
             ca_pem: plane.ca_pem().to_owned(),
             audience: audience.to_owned(),
             allow: Vec::new(),
@@ -69,11 +72,14 @@ impl Target {
             "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata:\n  name: \
              {name}\nspec:\n  address: {address}\n  audience: {audience}\n"
         );
-        match &self.ca_secret {
-            Some(secret) => {
+        match (&self.trust_bundle, &self.ca_secret) {
+            (Some(bundle), _) => {
+                let _ = writeln!(text, "  clusterTrustBundleRef:\n    name: {bundle}");
+            }
+            (None, Some(secret)) => {
                 let _ = writeln!(text, "  certSecretRef:\n    name: {secret}");
             }
-            None => {
+            (None, None) => {
                 let _ = writeln!(
                     text,
                     "  caBundle: {}",

@@ -48,6 +48,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             json!({ "targetIssuer": "https://evil.example.com" }),
             json!({ "certSecretRef": { "name": "evil" } }),
             json!({ "certSecretRef": null }),
+            json!({ "certSecretRef": null, "clusterTrustBundleRef": { "name": "evil" } }),
             json!({ "certSecretRef": null, "caBundle": "-----BEGIN CERTIFICATE-----" }),
         ];
         for change in moves {

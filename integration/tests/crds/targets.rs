@@ -102,6 +102,24 @@ fn certificates() -> Vec<Case> {
     let mut both = base.clone();
     both["spec"]["certSecretRef"] = json!({ "name": "prod-ca" });
     cases.extend(each(&both, "caBundle", all(No("certSecretRef"), [PEM])));
+    let bundle = json!({ "name": "example.com:serving:prod-ca" });
+    cases.extend(each(
+        &base,
+        "clusterTrustBundleRef",
+        [(bundle.clone(), Yes)],
+    ));
+    cases.extend(each(
+        &base,
+        "clusterTrustBundleRef",
+        all(
+            No("spec.clusterTrustBundleRef"),
+            [json!({}), json!({ "name": "a/b" }), json!({ "name": ":a" })],
+        ),
+    ));
+    let both = all(No("clusterTrustBundleRef"), [bundle]);
+    let mut secret = base.clone();
+    secret["spec"]["certSecretRef"] = json!({ "name": "prod-ca" });
+    cases.extend(each(&secret, "clusterTrustBundleRef", both));
     cases
 }
 

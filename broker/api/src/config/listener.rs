@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::caller_certificates::CallerCertificateSpec;
 use super::check::Check;
 use crate::name::ObjectName;
 
@@ -148,6 +149,8 @@ pub(super) struct ListenerSpec {
     pub(super) http_address: Option<String>,
     pub(super) tls: Option<Tls>,
     pub(super) max_age: Option<String>,
+    #[serde(default)]
+    pub(super) client_certificates: Vec<CallerCertificateSpec>,
     #[serde(default)]
     pub(super) limits: Limits,
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::caller_certificates::{self, CallerCertificate};
 use super::check::Check;
 use super::document::Document;
 use super::listener::{Limits, Listener, ListenerSpec, address, limit, listener};
@@ -56,6 +57,8 @@ pub struct ServerConfiguration {
     pub discovery_http_address: Option<SocketAddr>,
     /// The listener of the token API. Default `0.0.0.0:9443`.
     pub api: Listener,
+    /// The client certificates that the token API accepts from callers. Empty: it asks for none.
+    pub client_certificates: Vec<CallerCertificate>,
     /// The rate limits for unknown callers.
     pub new_callers: NewCallerLimits,
     /// The plain-HTTP listener of health, and of metrics without a listener of their own. Default
@@ -304,6 +307,22 @@ pub(super) fn read(
         MOST_NEW_CALLERS,
         &mut check,
     );
+    if !object.discovery.client_certificates.is_empty() {
+        check.wrong(
+            "discovery.clientCertificates",
+            "is set, but that listener does not authenticate clients",
+            "set it under api",
+        );
+    }
+    let client_certificates =
+        caller_certificates::read(&object.api.client_certificates, &mut check);
+    if object.require_pod_bound && !object.api.client_certificates.is_empty() {
+        check.wrong(
+            "requirePodBound",
+            "is true beside api.clientCertificates, but no certificate is bound to a Pod",
+            "remove one of both",
+        );
+    }
     if object.api.http_address.is_some() {
         check.wrong(
             "api.httpAddress",
@@ -373,6 +392,7 @@ pub(super) fn read(
         discovery: discovery?,
         discovery_http_address: given.discovery_http_address.or(http_address),
         api: api?,
+        client_certificates: client_certificates?,
         new_callers: NewCallerLimits {
             per_address: per_address?,
             per_namespace: per_namespace?,

@@ -18,7 +18,7 @@ use crate::audience::Audience;
 use crate::issuer::Issuer;
 use crate::lifetime;
 use crate::managed_issuer::{self, INERT_AUDIENCE};
-use crate::name::ObjectName;
+use crate::name::{ObjectName, TrustBundleName};
 
 /// The API group and version of TargetCluster and TargetAccess.
 pub(super) const API_VERSION: &str = "keyferry.dev/v1alpha1";
@@ -80,6 +80,8 @@ impl TokenIssuer {
 pub enum CertificateSource {
     /// `ca.crt` of this Secret in Keyferry's namespace.
     Secret(ObjectName),
+    /// This ClusterTrustBundle of the hub.
+    TrustBundle(TrustBundleName),
     /// PEM in the object itself.
     Inline(String),
     /// The client's own roots.
@@ -138,6 +140,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         tls_server_name,
         proxy_url,
         cert_secret_ref,
+        cluster_trust_bundle_ref,
         ca_bundle,
         audience,
         issuer,
@@ -174,7 +177,24 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
             "write http, https or socks5://host:port",
         )
     });
-    let certificate = certificate(cert_secret_ref, ca_bundle, &mut check);
+    let certificate = match (cluster_trust_bundle_ref, &cert_secret_ref, &ca_bundle) {
+        (Some(reference), None, None) => check
+            .take(
+                "spec.clusterTrustBundleRef.name",
+                TrustBundleName::new(reference.name),
+                "name a ClusterTrustBundle of the hub",
+            )
+            .map(CertificateSource::TrustBundle),
+        (Some(_), _, _) => {
+            check.wrong(
+                "spec.clusterTrustBundleRef",
+                "is set together with certSecretRef or caBundle",
+                "keep one of the three",
+            );
+            None
+        }
+        (None, _, _) => certificate(cert_secret_ref, ca_bundle, &mut check),
+    };
     let audience = check.take(
         "spec.audience",
         Audience::new(audience),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::access::{DeletionPolicy, Probe};
 use super::allow::AllowSpec;
 use super::target::{CertificateApproval, TokenIssuer};
-use crate::name::ObjectName;
+use crate::name::{ObjectName, TrustBundleName};
 use crate::schema::{self, names, rule};
 use crate::status::TargetClusterStatus;
 
@@ -67,8 +67,11 @@ pub(crate) struct TargetClusterSpec {
     /// A Secret in Keyferry's own namespace whose ca.crt holds the target's CA certificates.
     /// Nothing else of it is read. Changing it needs the verb retarget.
     pub(super) cert_secret_ref: Option<SecretReference>,
-    /// The target's CA certificates as PEM, instead of certSecretRef. With neither, clients use
-    /// their system's roots. Changing it needs the verb retarget.
+    /// A ClusterTrustBundle of the hub that holds the target's CA certificates, instead of
+    /// certSecretRef. Changing it needs the verb retarget.
+    pub(super) cluster_trust_bundle_ref: Option<TrustBundleReference>,
+    /// The target's CA certificates as PEM, instead of certSecretRef. With none of the three, clients
+    /// use their system's roots. Changing it needs the verb retarget.
     #[schemars(
         length(min = 1, max = 131072),
         extend("x-kubernetes-validations" = [rule(
@@ -144,6 +147,15 @@ pub(super) struct SecretReference {
     pub(super) name: String,
 }
 
+/// A ClusterTrustBundle, by its name alone.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrustBundleReference {
+    /// The ClusterTrustBundle's name.
+    #[schemars(with = "TrustBundleName")]
+    pub(super) name: String,
+}
+
 /// How client certificates are issued, as written.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -206,8 +218,10 @@ fn rules() -> [ValidationRule; 5] {
              not accept a target's tokens",
         ),
         rule(
-            "!(has(self.certSecretRef) && has(self.caBundle))",
-            "certSecretRef and caBundle exclude each other",
+            "!(has(self.certSecretRef) && has(self.caBundle)) \
+             && !(has(self.clusterTrustBundleRef) \
+             && (has(self.certSecretRef) || has(self.caBundle)))",
+            "certSecretRef, caBundle and clusterTrustBundleRef exclude each other",
         ),
         ValidationRule {
             field_path: Some(".tokenLifetime".to_owned()),

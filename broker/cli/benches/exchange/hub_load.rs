@@ -32,7 +32,7 @@ use keyferry_issuer::mint::{Mint, MintParts};
 use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
 use keyferry_issuer::settings::CallerSettings;
 use keyferry_server::authenticate::Authenticator;
-use keyferry_server::broker::{Broker, BrokerParts, Request};
+use keyferry_server::broker::{Broker, BrokerParts, Credential, Request};
 use keyferry_server::delegate::Delegations;
 use keyferry_server::source::Source;
 use keyferry_testing::HubOptions;
@@ -153,7 +153,7 @@ async fn simulate(
 fn request(token: &SecretString) -> Outcome<Request<'_>> {
     Ok(Request {
         route: "exchange",
-        caller_token: PresentedToken::new(token.expose_secret()),
+        credential: Credential::Token(PresentedToken::new(token.expose_secret())),
         access: AccessName::parse("tenant-a/prod")?,
         min_ttl: None,
         deliveries: &[DeliveryType::HTTP],

@@ -14,7 +14,7 @@ use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::{ClientError, HubAccess};
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file::{self, ConfigFileError};
-use keyferry_hub::ports::{CertificateSecrets, HubError};
+use keyferry_hub::ports::{CertificateSecrets, HubError, TrustBundleError};
 use keyferry_keys::ca_bundle::{CaBundle, CaBundleError};
 use serde_json::Value;
 
@@ -119,6 +119,9 @@ pub enum AuthorityProblem {
     /// The Secret cannot be read.
     #[error(transparent)]
     Hub(#[from] HubError),
+    /// The ClusterTrustBundle cannot be read.
+    #[error(transparent)]
+    TrustBundle(#[from] TrustBundleError),
     /// The Secret has no certificates.
     #[error("Secret {namespace}/{name} has no ca.crt")]
     Empty {
@@ -281,6 +284,11 @@ impl ListedTargets {
         let pem = match &target.certificate {
             CertificateSource::System => return Ok(None),
             CertificateSource::Inline(pem) => pem.clone().into_bytes(),
+            CertificateSource::TrustBundle(name) => {
+                let client = hub_client(&self.hub).await?;
+                let bundles = KubeCertificateSecrets::new(client, self.namespace.clone());
+                bundles.trust_bundle(name).await?
+            }
             CertificateSource::Secret(name) => {
                 let client = hub_client(&self.hub).await?;
                 let secrets = KubeCertificateSecrets::new(client, self.namespace.clone());

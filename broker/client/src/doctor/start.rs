@@ -1,12 +1,12 @@
 //! Turns what the user starts from into a plan of what to ask.
 
 use keyferry_api::config::CertificateSource;
-use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::name::{AccessName, Namespace, ObjectName, TrustBundleName};
 use keyferry_api::reason::Reason;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::{self, HubAccess, HubClient};
 use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::ports::{CertificateSecrets, HubError};
+use keyferry_hub::ports::{CertificateSecrets, HubError, TrustBundleError};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::TokenEvidence;
 use secrecy::{ExposeSecret, SecretString};
@@ -73,6 +73,14 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     let ca_pem = match &target.certificate {
         CertificateSource::System => Ok(None),
         CertificateSource::Inline(pem) => Ok(Some(pem.clone().into_bytes())),
+        CertificateSource::TrustBundle(name) => {
+            trust_bundle(
+                &direct.hub,
+                &configuration.server.cluster_resource_namespace,
+                name,
+            )
+            .await
+        }
         CertificateSource::Secret(name) => {
             secret_authority(
                 &direct.hub,
@@ -125,15 +133,27 @@ pub async fn from_target(name: &str, source: &ConfigurationSource, hub: &HubAcce
     plan
 }
 
-/// Why the Secret of `certSecretRef` gives no CA certificates.
+/// Why the Secret of `certSecretRef` or a ClusterTrustBundle gives no CA certificates.
 #[derive(Debug, thiserror::Error)]
 enum SecretAuthorityError {
     #[error(transparent)]
     Client(#[from] client::ClientError),
     #[error(transparent)]
     Hub(#[from] HubError),
+    #[error(transparent)]
+    TrustBundle(#[from] TrustBundleError),
     #[error("the Secret of certSecretRef has no ca.crt")]
     Empty,
+}
+
+async fn trust_bundle(
+    hub: &HubAccess,
+    namespace: &Namespace,
+    name: &TrustBundleName,
+) -> Result<Option<Vec<u8>>, SecretAuthorityError> {
+    let client = hub_client(hub).await?;
+    let bundles = KubeCertificateSecrets::new(client, namespace.clone());
+    Ok(Some(bundles.trust_bundle(name).await?))
 }
 
 async fn secret_authority(

@@ -18,6 +18,8 @@ pub(super) struct Connections {
     ended: Family<Labels, Counter<u64, AtomicU64>>,
     reloads: Family<Labels, Counter<u64, AtomicU64>>,
     not_after: Family<Labels, Gauge<i64, AtomicI64>>,
+    authority_reloads: Family<Labels, Counter<u64, AtomicU64>>,
+    authority_not_after: Family<Labels, Gauge<i64, AtomicI64>>,
 }
 
 impl Connections {
@@ -52,12 +54,27 @@ impl Connections {
             "When the serving certificate in use expires, by listener",
             not_after.clone(),
         );
+        let authority_reloads = Family::default();
+        registry.register(
+            "caller_authority_reloads",
+            "Reloads of a changed CA of callers' client certificates, by result",
+            authority_reloads.clone(),
+        );
+        // A family, so that a server without such a CA has no sample.
+        let authority_not_after = Family::default();
+        registry.register(
+            "caller_authority_not_after_timestamp_seconds",
+            "When the first CA of callers' client certificates in use expires",
+            authority_not_after.clone(),
+        );
         Self {
             open,
             refused,
             ended,
             reloads,
             not_after,
+            authority_reloads,
+            authority_not_after,
         }
     }
 
@@ -85,6 +102,18 @@ impl Connections {
         self.reloads
             .get_or_create(&vec![("listener", listener), ("result", result(good))])
             .inc();
+    }
+
+    pub(super) fn authority_reloaded(&self, good: bool) {
+        self.authority_reloads
+            .get_or_create(&vec![("result", result(good))])
+            .inc();
+    }
+
+    pub(super) fn authority(&self, not_after: i64) {
+        self.authority_not_after
+            .get_or_create(&vec![("listener", "api")])
+            .set(not_after);
     }
 
     pub(super) fn certificate(&self, listener: &'static str, not_after: i64) {

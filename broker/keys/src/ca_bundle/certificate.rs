@@ -61,6 +61,11 @@ pub(super) fn check(
     }
 }
 
+/// Whether the certificate's key is one of RSA of 2048 bits or more, of ECDSA or of Ed25519.
+pub(crate) fn has_strong_key(certificate: &X509Certificate<'_>) -> bool {
+    check_key(certificate, 1, "").is_ok()
+}
+
 /// Caps an expiry at the last [`Timestamp`]. By RFC 5280 section 4.1.2.5, 99991231235959Z means no
 /// expiry, and a [`Timestamp`] cannot represent it.
 fn last_second(seconds: i64) -> Result<Timestamp, jiff::Error> {

@@ -27,15 +27,16 @@ use keyferry_keys::bound_token::MintAnswer;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use super::{Broker, BrokerParts, DECISION_DEADLINE, Request};
+use super::{Broker, BrokerParts, Credential, DECISION_DEADLINE, Request};
 use crate::authenticate::Authenticator;
+use crate::caller_trust::TrustReader;
 use crate::delegate::Delegations;
 use crate::source::Source;
 
 const MAX_STALE: Duration = Duration::from_secs(300);
 
 #[derive(Default)]
-struct Records(Mutex<Vec<Value>>);
+pub(crate) struct Records(pub(crate) Mutex<Vec<Value>>);
 
 impl AuditSink for Records {
     fn record(&self, record: &AuditRecord) -> Recording {
@@ -120,6 +121,31 @@ fn limited(
     audit: Arc<dyn AuditSink>,
     new_callers: NewCallerLimits,
 ) -> Broker {
+    Broker::new(parts(world, hub, policy, audit, new_callers))
+}
+
+/// A broker whose target is ready, and that also identifies callers by client certificates.
+pub(crate) fn certified(
+    world: &SmallWorld,
+    trust: TrustReader,
+    audit: Arc<dyn AuditSink>,
+    new_callers: NewCallerLimits,
+) -> Broker {
+    let policy = PolicyWriter::new(world.policy.clone());
+    let parts = parts(world, Arc::clone(&world.port), &policy, audit, new_callers);
+    Broker::new(BrokerParts {
+        authenticator: parts.authenticator.with_certificates(trust),
+        ..parts
+    })
+}
+
+fn parts(
+    world: &SmallWorld,
+    hub: Arc<dyn Hub>,
+    policy: &PolicyWriter,
+    audit: Arc<dyn AuditSink>,
+    new_callers: NewCallerLimits,
+) -> BrokerParts {
     let state = |generation| TargetState {
         generation,
         readiness: Readiness::Ready(None),
@@ -140,7 +166,7 @@ fn limited(
         ..world.callers(MAX_STALE)
     };
     let (publisher, metrics) = (world.publisher.clone(), world.metrics.clone());
-    Broker::new(BrokerParts {
+    BrokerParts {
         policy: policy.reader(),
         live: Arc::clone(&world.live),
         published: publisher.reader(),
@@ -160,13 +186,13 @@ fn limited(
         random: Arc::new(SystemRandomness::default()),
         metrics,
         callers,
-    })
+    }
 }
 
 fn request(token: &SecretString) -> Request<'_> {
     Request {
         route: "exchange",
-        caller_token: PresentedToken::new(token.expose_secret()),
+        credential: Credential::Token(PresentedToken::new(token.expose_secret())),
         access: AccessName::parse("tenant-a/prod").unwrap(),
         min_ttl: None,
         deliveries: &[DeliveryType::HTTP],

@@ -13,6 +13,7 @@ use axum::body::Body;
 use axum::http::{Request, Response, Version};
 use axum_server::accept::Accept;
 use hyper::body::Incoming;
+use keyferry_keys::caller_certificate::PresentedChain;
 use tokio::net::TcpStream;
 use tower::{Service, ServiceExt};
 
@@ -23,25 +24,40 @@ use super::gate::{Gate, Refused};
 use super::listener::Bounds;
 use crate::source::Source;
 
+/// Returns the certificates that the peer of a connection presented.
+pub(super) type ChainOf<S> = fn(&S) -> Option<Arc<PresentedChain>>;
+
 /// Performs the handshake with another acceptor, within the listener's limits.
-#[derive(Clone)]
-pub(super) struct BoundedAcceptor<A> {
+pub(super) struct BoundedAcceptor<A, S> {
     inner: A,
+    chain_of: ChainOf<S>,
     gate: Arc<Gate>,
     bounds: Bounds,
 }
 
-impl<A> BoundedAcceptor<A> {
-    pub(super) fn new(inner: A, gate: Arc<Gate>, bounds: Bounds) -> Self {
+impl<A: Clone, S> Clone for BoundedAcceptor<A, S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            chain_of: self.chain_of,
+            gate: Arc::clone(&self.gate),
+            bounds: self.bounds,
+        }
+    }
+}
+
+impl<A, S> BoundedAcceptor<A, S> {
+    pub(super) fn new(inner: A, chain_of: ChainOf<S>, gate: Arc<Gate>, bounds: Bounds) -> Self {
         Self {
             inner,
+            chain_of,
             gate,
             bounds,
         }
     }
 }
 
-impl<A> Accept<TcpStream, Router> for BoundedAcceptor<A>
+impl<A> Accept<TcpStream, Router> for BoundedAcceptor<A, A::Stream>
 where
     A: Accept<TcpStream, Router, Service = Router>,
     A::Stream: Send + 'static,
@@ -82,6 +98,7 @@ where
             Err(error) => return Box::pin(ready(Err(error))),
         };
         let accepted = self.inner.accept(stream, routes);
+        let chain_of = self.chain_of;
         Box::pin(async move {
             let accepted = tokio::time::timeout(times.handshake, accepted).await;
             let (inner, routes) = accepted.map_err(Error::from).flatten().inspect_err(|_| {
@@ -95,6 +112,7 @@ where
             let service = ConnectionService {
                 routes,
                 told,
+                certificate: chain_of(&inner),
                 answers: Arc::clone(&answers),
             };
             Ok((BoundedStream::new(inner, times, answers, place), service))
@@ -123,6 +141,8 @@ pub(super) struct ConnectionService {
     routes: Router,
     /// The source of the connection, if the routes receive it.
     told: Option<Source>,
+    /// What the client presented in the handshake.
+    certificate: Option<Arc<PresentedChain>>,
     answers: Arc<ConnectionRequests>,
 }
 
@@ -145,6 +165,9 @@ impl Service<Request<Incoming>> for ConnectionService {
         let refused = framing::refused(&request);
         if let Some(source) = self.told {
             request.extensions_mut().insert(source);
+        }
+        if let Some(chain) = &self.certificate {
+            request.extensions_mut().insert(Arc::clone(chain));
         }
         let routes = self.routes.clone();
         Box::pin(async move {

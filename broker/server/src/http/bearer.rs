@@ -4,10 +4,13 @@ use axum::http::{HeaderMap, header};
 use keyferry_api::reason::Reason;
 use keyferry_core::caller::PresentedToken;
 
-/// Returns the request's single bearer token (RFC 6750 section 2.1).
-pub(super) fn token(headers: &HeaderMap) -> Result<PresentedToken<'_>, Reason> {
+/// Returns the request's single bearer token (RFC 6750 section 2.1), if it has an `Authorization`
+/// header.
+pub(super) fn token(headers: &HeaderMap) -> Result<Option<PresentedToken<'_>>, Reason> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let value = values.next().ok_or(Reason::CallerMissing)?;
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
     if values.next().is_some() {
         return Err(Reason::CallerMalformed);
     }
@@ -16,5 +19,5 @@ pub(super) fn token(headers: &HeaderMap) -> Result<PresentedToken<'_>, Reason> {
     if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
         return Err(Reason::CallerMalformed);
     }
-    Ok(PresentedToken::new(token))
+    Ok(Some(PresentedToken::new(token)))
 }

@@ -1,4 +1,5 @@
-//! `POST /v1/token`: token exchange (RFC 8693).
+//! `POST /v1/token`: token exchange (RFC 8693), and client credentials of a caller with a client
+//! certificate (RFC 8705).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,18 +12,20 @@ use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Version, head
 use http_body_util::BodyExt;
 use keyferry_api::config::DeliveryType;
 use keyferry_api::reason::Reason;
+use keyferry_core::caller::PresentedToken;
 use keyferry_core::exchange::{
-    self, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT,
+    self, ClientCertificate, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT,
 };
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::request_id::RequestId;
+use keyferry_keys::caller_certificate::PresentedChain;
 use secrecy::ExposeSecret;
 use serde::Serialize;
 use tokio::time::timeout;
 
 use super::bodies::{Bodies, Full, Share};
 use super::refusal::{self, Surface};
-use crate::broker::{self, Broker, Issuance};
+use crate::broker::{self, Broker, Credential, Issuance};
 use crate::source::Source;
 
 /// The route's name in audit records.
@@ -47,6 +50,7 @@ pub(super) async fn answer(
         return refusal::not_allowed("POST");
     }
     let (id, source) = (broker.request_id(), source_of(&request));
+    let certificate = certificate_of(&request);
     let mut share = bodies.share(source);
     let body = match read(request, &mut share).await {
         Ok(body) => body,
@@ -55,8 +59,8 @@ pub(super) async fn answer(
             return refuse(&broker, unreadable, id, source).await;
         }
     };
-    match form(&body) {
-        Ok(form) => exchange(&broker, form, id, source).await,
+    match form(&body, certificate.as_ref()) {
+        Ok(form) => exchange(&broker, form, certificate, id, source).await,
         Err(unreadable) => refuse(&broker, unreadable, id, source).await,
     }
 }
@@ -64,6 +68,25 @@ pub(super) async fn answer(
 /// Returns the source of a request, which its connection recorded.
 pub(super) fn source_of<B>(request: &Request<B>) -> Source {
     request.extensions().get().copied().unwrap_or_default()
+}
+
+/// Returns the client certificate of a request's connection.
+pub(super) fn certificate_of<B>(request: &Request<B>) -> Option<Arc<PresentedChain>> {
+    request.extensions().get().cloned()
+}
+
+/// Chooses the proof of who the caller is. A token beside a certificate is refused, and neither is
+/// looked at: to ignore one of them would let a caller act as another than it shows.
+pub(super) fn credential(
+    token: Option<PresentedToken<'_>>,
+    certificate: Option<Arc<PresentedChain>>,
+) -> Result<Credential<'_>, Reason> {
+    match (token, certificate) {
+        (Some(_), Some(_)) => Err(Reason::CallerAmbiguous),
+        (Some(token), None) => Ok(Credential::Token(token)),
+        (None, Some(chain)) => Ok(Credential::Certificate(chain)),
+        (None, None) => Err(Reason::CallerMissing),
+    }
 }
 
 async fn refuse(
@@ -97,12 +120,23 @@ async fn refuse(
 async fn exchange(
     broker: &Broker,
     form: ExchangeRequest<'_>,
+    certificate: Option<Arc<PresentedChain>>,
     id: RequestId,
     source: Source,
 ) -> Response<Body> {
+    let credential = match credential(form.subject_token, certificate) {
+        Ok(credential) => credential,
+        Err(reason) => {
+            let refused = match broker.refuse(ROUTE, reason, id, source).await {
+                Ok(()) => reason.into(),
+                Err(limited) => limited,
+            };
+            return refusal::answer(&refused, Surface::Exchange, Some(id));
+        }
+    };
     let request = broker::Request {
         route: ROUTE,
-        caller_token: form.subject_token,
+        credential,
         access: form.access,
         min_ttl: form.min_ttl,
         // An exec plugin uses this route too and formats the token itself.
@@ -279,8 +313,15 @@ fn check(request: &Parts) -> Result<(), Unreadable> {
     Ok(())
 }
 
-fn form(body: &[u8]) -> Result<ExchangeRequest<'_>, Unreadable> {
-    exchange::parse(body).map_err(|error| match error {
+fn form<'a>(
+    body: &'a [u8],
+    certificate: Option<&Arc<PresentedChain>>,
+) -> Result<ExchangeRequest<'a>, Unreadable> {
+    let certificate = match certificate {
+        Some(_) => ClientCertificate::Presented,
+        None => ClientCertificate::Absent,
+    };
+    exchange::parse(body, certificate).map_err(|error| match error {
         ExchangeError::InvalidRequest { .. } => invalid(error.to_string()),
         ExchangeError::InvalidTarget { .. } => Unreadable::Malformed {
             status: StatusCode::BAD_REQUEST,

@@ -15,7 +15,7 @@ use keyferry_core::request_id::RequestId;
 use secrecy::ExposeSecret;
 
 use super::bearer;
-use super::exchange::source_of;
+use super::exchange::{certificate_of, credential, source_of};
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, Issuance};
 use crate::source::Source;
@@ -43,8 +43,11 @@ pub(super) async fn answer(
         .await;
     }
     let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, Some(id));
-    let caller_token = match bearer::token(request.headers()) {
-        Ok(token) => token,
+    let certificate = certificate_of(&request);
+    let credential =
+        bearer::token(request.headers()).and_then(|token| credential(token, certificate));
+    let credential = match credential {
+        Ok(credential) => credential,
         Err(reason) => {
             return match broker.refuse(ROUTE, reason, id, source).await {
                 Ok(()) => refuse(reason),
@@ -65,7 +68,7 @@ pub(super) async fn answer(
     };
     let request = broker::Request {
         route: ROUTE,
-        caller_token,
+        credential,
         access: access.clone(),
         min_ttl: None,
         deliveries: &[DeliveryType::HTTP],

@@ -19,15 +19,17 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tower::make::Shared;
 
-use super::acceptor::BoundedAcceptor;
+use super::acceptor::{BoundedAcceptor, ChainOf};
 use super::certificate_reload::{CertificateReload, now};
 use super::certificate_source::CertificateSource;
+use super::client_certificate;
 use super::connection::Times;
 use super::discovery_authority;
 use super::gate::{ConnectionLimits, Gate};
 use super::serving_certificate::{Requirements, ServingCertificate};
 
 pub use super::certificate_source::{CertificateAccess, CertificateSecrets, Pod, PodEvents};
+pub use super::client_certificate::ClientCertificates;
 pub use super::discovery_authority::DiscoveryAuthorityMismatch;
 pub use super::serving_certificate::ServingCertificateError;
 
@@ -58,6 +60,7 @@ pub struct Bounds {
     head: u32,
     /// Whether the service receives the source of each request.
     pub(super) tells_source: bool,
+    client_certificates: ClientCertificates,
     pub(super) times: Times,
 }
 
@@ -72,6 +75,7 @@ impl Bounds {
         each_address: true,
         head: 32 * 1024,
         tells_source: true,
+        client_certificates: ClientCertificates::Ignored,
         times: Times::USUAL,
     };
     /// For the published documents, which are public. Heads are small, and all connections together
@@ -85,6 +89,7 @@ impl Bounds {
         each_address: false,
         head: 8 * 1024,
         tells_source: false,
+        client_certificates: ClientCertificates::Ignored,
         times: Times::USUAL,
     };
     /// For health and metrics, which only the kubelet and a scraper reach.
@@ -97,6 +102,7 @@ impl Bounds {
         each_address: true,
         head: 8 * 1024,
         tells_source: false,
+        client_certificates: ClientCertificates::Ignored,
         times: Times::USUAL,
     };
     /// For metrics on a listener of their own, which only scrapers reach.
@@ -115,8 +121,19 @@ impl Bounds {
         each_address: false,
         head: 8 * 1024,
         tells_source: false,
+        client_certificates: ClientCertificates::Ignored,
         times: Times::USUAL,
     };
+
+    /// The same limits for a listener that asks its clients for certificates, or does not. Each
+    /// connection with a certificate costs up to 16 KiB more.
+    #[must_use]
+    pub const fn with(self, client_certificates: ClientCertificates) -> Self {
+        Self {
+            client_certificates,
+            ..self
+        }
+    }
 
     /// The file descriptors that the listener needs at full load.
     pub const fn descriptors(&self) -> u32 {
@@ -139,6 +156,9 @@ pub enum ListenError {
     #[error(transparent)]
     Certificate(#[from] ServingCertificateError),
 }
+
+/// A connection after the TLS handshake.
+type TlsStream = <RustlsAcceptor<NoDelayAcceptor> as Accept<TcpStream, Router>>::Stream;
 
 /// A bound listener without TLS that does not serve yet.
 pub struct PlainListener {
@@ -207,10 +227,16 @@ impl PlainListener {
     /// # Errors
     /// The operating system's error.
     pub async fn serve(self, routes: Router) -> std::io::Result<()> {
-        self.serve_through(NoDelayAcceptor::new(), routes).await
+        self.serve_through(NoDelayAcceptor::new(), |_| None, routes)
+            .await
     }
 
-    async fn serve_through<A>(self, handshake: A, routes: Router) -> std::io::Result<()>
+    async fn serve_through<A>(
+        self,
+        handshake: A,
+        chain_of: ChainOf<A::Stream>,
+        routes: Router,
+    ) -> std::io::Result<()>
     where
         A: Accept<
                 TcpStream,
@@ -229,7 +255,7 @@ impl PlainListener {
             gate,
             handle,
         } = self;
-        let acceptor = BoundedAcceptor::new(handshake, gate, bounds);
+        let acceptor = BoundedAcceptor::new(handshake, chain_of, gate, bounds);
         let mut server = axum_server::from_tcp(socket)?
             .acceptor(acceptor)
             .handle(handle);
@@ -265,7 +291,7 @@ impl TlsListener {
         metrics: Metrics,
     ) -> Result<Self, ListenError> {
         let source = CertificateSource::of(&listener.tls, access)?;
-        let requirements = requirements(listener, host);
+        let requirements = requirements(listener, host, bounds.client_certificates);
         let certificate =
             CertificateReload::start(bounds.name, source, requirements, metrics.clone()).await?;
         let room = ConnectionLimits {
@@ -331,16 +357,22 @@ impl TlsListener {
             .handshake_timeout(plain.bounds.times.handshake)
             .acceptor(NoDelayAcceptor::new());
         let reload = tokio::spawn(certificate.follow(reload_signal));
-        let outcome = plain.serve_through(handshake, routes).await;
+        let chain_of = |stream: &TlsStream| client_certificate::peer_chain(stream.get_ref().1);
+        let outcome = plain.serve_through(handshake, chain_of, routes).await;
         reload.abort();
         outcome
     }
 }
 
-fn requirements(listener: &Listener, host: Option<&str>) -> Requirements {
+fn requirements(
+    listener: &Listener,
+    host: Option<&str>,
+    client_certificates: ClientCertificates,
+) -> Requirements {
     Requirements {
         host: host.map(str::to_owned),
         min_version: listener.min_version,
+        client_certificates,
     }
 }
 
@@ -358,7 +390,7 @@ pub async fn check_certificate(
         .read()
         .await
         .content?;
-    let requirements = requirements(listener, host);
+    let requirements = requirements(listener, host, ClientCertificates::Ignored);
     ServingCertificate::of(&content, &requirements, now())?;
     Ok(discovery_authority::verified(&content, &requirements, now()).err())
 }

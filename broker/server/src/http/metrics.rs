@@ -47,7 +47,7 @@ async fn permitted(
     headers: &HeaderMap,
     source: Source,
 ) -> Result<(), Reason> {
-    match bearer::token(headers) {
+    match bearer::token(headers).and_then(|token| token.ok_or(Reason::CallerMissing)) {
         Ok(token) => readers.check(&token, source).await,
         Err(reason) => {
             readers.count(source)?;

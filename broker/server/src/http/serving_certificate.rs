@@ -13,6 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::ExposeSecret;
 
 use super::certificate_source::CertificateContent;
+use super::client_certificate::{ClientCertificates, PossessionVerifier};
 
 /// A serving certificate cannot be used: what, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +84,8 @@ pub(super) struct Requirements {
     pub(super) host: Option<String>,
     /// The lowest TLS version that a client may use.
     pub(super) min_version: TlsVersion,
+    /// Whether clients are asked for a certificate.
+    pub(super) client_certificates: ClientCertificates,
 }
 
 /// A checked certificate that is ready to serve.
@@ -136,7 +139,13 @@ impl ServingCertificate {
                 "report this as a bug in Keyferry",
             )
         })?;
-        let config = builder.with_no_client_auth().with_single_cert(chain, key);
+        let builder = match requirements.client_certificates {
+            ClientCertificates::Ignored => builder.with_no_client_auth(),
+            ClientCertificates::Requested => {
+                builder.with_client_cert_verifier(Arc::new(PossessionVerifier::new()))
+            }
+        };
+        let config = builder.with_single_cert(chain, key);
         let mut config = config.map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => in_key(
                 "it is not the key of the certificate",
@@ -180,7 +189,7 @@ mod tests {
     use secrecy::ExposeSecret;
 
     use super::super::certificate_source::{CertificateAccess, CertificateSource};
-    use super::{Requirements, ServingCertificate, ServingCertificateError};
+    use super::{ClientCertificates, Requirements, ServingCertificate, ServingCertificateError};
 
     async fn read(files: &TlsFiles) -> Result<super::CertificateContent, ServingCertificateError> {
         CertificateSource::of(
@@ -211,6 +220,7 @@ mod tests {
             let requirements = Requirements {
                 host: host.map(str::to_owned),
                 min_version: TlsVersion::V1_3,
+                client_certificates: ClientCertificates::Ignored,
             };
             let now = SystemClock::start().now().wall + later;
             let checked = read(&files)

@@ -6,6 +6,7 @@ use keyferry_api::reason::Reason;
 use keyferry_hub::client::ClientError;
 use keyferry_hub::config_file;
 
+use crate::caller_trust::CallerTrustError;
 use crate::http::listener::ListenError;
 
 /// Why the server could not start or had to stop.
@@ -20,6 +21,9 @@ pub enum ServeError {
     /// A listener cannot be opened.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The CA of a rule for client certificates cannot be used.
+    #[error(transparent)]
+    CallerTrust(#[from] CallerTrustError),
     /// The audit file cannot be opened.
     #[error("opening the audit file {path}: {source}")]
     Audit {

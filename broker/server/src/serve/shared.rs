@@ -49,6 +49,7 @@ use self::on_hub::OnHub;
 use super::{ServeError, ServeOptions};
 use crate::authenticate::Authenticator;
 use crate::broker::{Broker, BrokerParts};
+use crate::caller_trust::TrustReader;
 use crate::delegate::Delegations;
 use crate::metrics_readers::MetricsReaders;
 
@@ -305,6 +306,7 @@ impl Shared {
         &mut self,
         guard: AudienceGuard,
         audit: Arc<dyn AuditSink>,
+        trust: TrustReader,
     ) -> Result<Broker, ServeError> {
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
         let hash_key = random_key(&*random)?;
@@ -343,7 +345,8 @@ impl Shared {
                 metrics(),
                 hash_key,
                 callers.clone(),
-            ),
+            )
+            .with_certificates(trust),
             delegations: Delegations::new(hub(), clock(), metrics(), callers.max_stale),
             mint: mint.clone(),
             audit: Arc::clone(&audit),

@@ -47,6 +47,7 @@ app.kubernetes.io/name: keyferry
 {{- $apiTls := dict "certFile" "/etc/keyferry/api-tls/tls.crt" "keyFile" "/etc/keyferry/api-tls/tls.key" -}}
 {{- if eq .Values.tls.source "Secrets" }}{{ $apiTls = dict "secretName" .Values.tls.api.secretName }}{{ end -}}
 {{- $api := dict "address" "0.0.0.0:9443" "tls" $apiTls -}}
+{{- with $config.api.clientCertificates }}{{ $_ := set $api "clientCertificates" . }}{{ end -}}
 {{- range $listener, $into := dict "discovery" $discovery "api" $api -}}
 {{- $limits := dict -}}
 {{- range $field, $value := get (get $config $listener | default dict) "limits" | default dict -}}

@@ -94,6 +94,16 @@ fn a_target_takes_what_is_written() {
         panic!("not inline")
     };
     assert_eq!(inline, pem.replace("\\n", "\n"));
+    let text = GOOD.replace(
+        "certSecretRef:\n    name: staging-ca",
+        "clusterTrustBundleRef: {name: 'example.com:serving:ca'}",
+    );
+    let CertificateSource::TrustBundle(bundle) =
+        target(&read(&text).unwrap().policy, "staging").certificate
+    else {
+        panic!("no bundle")
+    };
+    assert_eq!(bundle.as_str(), "example.com:serving:ca");
 }
 
 #[test]

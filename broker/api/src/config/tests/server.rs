@@ -46,6 +46,7 @@ fn the_server_has_its_defaults() {
         (Duration::from_secs(60), Duration::from_secs(300))
     );
     assert!(!server.require_pod_bound);
+    assert_eq!(server.client_certificates, []);
     assert_eq!(server.audit_file, None);
     assert_eq!(
         server.managed_issuers,

@@ -1,6 +1,57 @@
 //! Mistakes in the ServerConfiguration.
 
+use super::super::{GOOD, mistakes_of};
 use super::{case, check};
+
+/// A rule for client certificates that has no mistake.
+const CERTIFICATE: &str = "
+  clientCertificates:
+    - caSecretRef:
+        name: ca
+      uriSAN: a:b
+      serviceAccount:
+        namespace: tenant-a
+        name: reconciler
+        uid: u
+";
+
+/// A mistake in the rule.
+fn certificate(from: &str, to: &str, path: &'static str, problem: &'static str) -> super::Case {
+    let path = Box::leak(format!("api.clientCertificates{path}").into_boxed_str());
+    let text = format!("api:{}", CERTIFICATE.replace(from, to));
+    case("api:\n", text, path, problem, "")
+}
+
+#[test]
+fn a_certificate_is_one_caller_and_is_bound_to_no_pod() {
+    let with = |rules: &str| GOOD.replace("api:\n", &format!("api:{rules}"));
+    let server = crate::config::read(&with(CERTIFICATE)).unwrap().server;
+    let rule = &server.client_certificates[0];
+    assert_eq!(rule.uri, "a:b");
+    assert_eq!(
+        rule.service_account.account.to_string(),
+        "tenant-a/reconciler"
+    );
+    assert!(!rule.allow_hub_client_ca);
+    let (_, entry) = CERTIFICATE.split_once("    - ").unwrap();
+    let twice = with(&format!("{CERTIFICATE}    - {entry}"));
+    assert_eq!(
+        mistakes_of(&twice)[0].path,
+        "api.clientCertificates[1].uriSAN"
+    );
+    let other = entry.replace("name: ca", "name: other-ca");
+    let moving = with(&format!("{CERTIFICATE}    - {other}"));
+    assert_eq!(
+        crate::config::read(&moving)
+            .unwrap()
+            .server
+            .client_certificates
+            .len(),
+        2
+    );
+    let bound = with(CERTIFICATE).replace("hubName: hub", "hubName: hub\nrequirePodBound: true");
+    assert_eq!(mistakes_of(&bound)[0].path, "requirePodBound");
+}
 
 #[test]
 fn of_the_server() {
@@ -174,6 +225,52 @@ fn of_the_server() {
             "discovery.address",
             "not an address",
             "ip:port",
+        ),
+        certificate(
+            "uriSAN: a:b",
+            "uriSAN: reconciler #here",
+            "[0].uriSAN",
+            "not a URI",
+        ),
+        certificate(
+            "uriSAN: a:b",
+            "uriSAN: 'a:' #here",
+            "[0].uriSAN",
+            "not a URI",
+        ),
+        certificate(
+            "uriSAN: a:b",
+            "uriSAN: 'a:b c' #here",
+            "[0].uriSAN",
+            "cannot have",
+        ),
+        certificate(
+            "uriSAN: a:b",
+            "uriSAN: 'a://b/*' #here",
+            "[0].uriSAN",
+            "byte for byte",
+        ),
+        certificate(
+            "uid: u",
+            "uid: '' #here",
+            "[0].serviceAccount.uid",
+            "is empty",
+        ),
+        certificate(
+            "name: ca",
+            "name: a/b #here",
+            "[0].caSecretRef.name",
+            "lower-case",
+        ),
+        case(
+            "discovery:\n",
+            format!(
+                "discovery:{}",
+                CERTIFICATE.replace("Certificates:", "Certificates: #here")
+            ),
+            "discovery.clientCertificates",
+            "does not authenticate",
+            "under api",
         ),
         case(
             "api:\n",

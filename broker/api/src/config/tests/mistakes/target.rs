@@ -95,6 +95,18 @@ fn of_a_certificate() {
             "keep one",
         ),
         reference(
+            "  certSecretRef:\n    name: a\n  clusterTrustBundleRef: {name: b} #here\n",
+            "spec.clusterTrustBundleRef",
+            "together with certSecretRef",
+            "keep one",
+        ),
+        reference(
+            "  clusterTrustBundleRef:\n    name: a/b #here\n",
+            "spec.clusterTrustBundleRef.name",
+            "lower-case",
+            "ClusterTrustBundle",
+        ),
+        reference(
             "  caBundle: LS0tLS1CRUdJTg== #here\n",
             "spec.caBundle",
             "no PEM certificate",

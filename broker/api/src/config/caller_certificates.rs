@@ -1,0 +1,172 @@
+//! `api.clientCertificates`: which client certificates are which callers.
+
+use serde::Deserialize;
+
+use super::check::Check;
+use crate::name::{Namespace, ObjectName};
+use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
+
+/// The most rules of one server.
+const MOST_RULES: usize = 256;
+
+/// The most Secrets with CAs: each has a watch.
+const MOST_SECRETS: usize = 16;
+
+/// The longest URI. SPIFFE allows 2048 bytes too.
+const MAX_URI_BYTES: usize = 2048;
+
+/// One entry of `api.clientCertificates`: certificates with this URI, signed under this CA, are
+/// this ServiceAccount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerCertificate {
+    /// The Secret in Keyferry's namespace whose `ca.crt` has the CA.
+    pub authority_secret: ObjectName,
+    /// The certificate's only URI, byte for byte.
+    pub uri: String,
+    /// The ServiceAccount, by name and UID.
+    pub service_account: ServiceAccountIdentity,
+    /// Whether the CA may be the one whose certificates the hub's apiserver accepts.
+    pub allow_hub_client_ca: bool,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct CallerCertificateSpec {
+    ca_secret_ref: SecretReference,
+    #[serde(rename = "uriSAN")]
+    uri_san: String,
+    service_account: AccountSpec,
+    #[serde(default, rename = "allowHubClientCA")]
+    allow_hub_client_ca: bool,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SecretReference {
+    name: String,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AccountSpec {
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+/// Reads the rules, and notes their mistakes.
+pub(super) fn read(
+    specs: &[CallerCertificateSpec],
+    check: &mut Check<'_>,
+) -> Option<Vec<CallerCertificate>> {
+    let path = "api.clientCertificates";
+    if specs.len() > MOST_RULES {
+        check.wrong(
+            path,
+            format!("has more than {MOST_RULES} entries"),
+            "give callers that need no certificate a token",
+        );
+        return None;
+    }
+    let mut rules: Vec<CallerCertificate> = Vec::new();
+    let mut complete = true;
+    for (index, spec) in specs.iter().enumerate() {
+        match rule(spec, &format!("{path}[{index}]"), check) {
+            Some(rule) => rules.push(rule),
+            None => complete = false,
+        }
+    }
+    let mut secrets = std::collections::BTreeSet::new();
+    for (index, rule) in rules.iter().enumerate() {
+        let same = |other: &&CallerCertificate| {
+            other.authority_secret == rule.authority_secret && other.uri == rule.uri
+        };
+        if complete && rules.iter().take(index).any(|other| same(&other)) {
+            check.wrong(
+                &format!("{path}[{index}].uriSAN"),
+                "stands in an earlier entry with the same Secret",
+                "remove one of both entries: a certificate is one caller",
+            );
+            complete = false;
+        }
+        secrets.insert(&rule.authority_secret);
+    }
+    if secrets.len() > MOST_SECRETS {
+        check.wrong(
+            path,
+            format!("names more than {MOST_SECRETS} Secrets"),
+            "let entries share the Secret of their CA",
+        );
+        complete = false;
+    }
+    complete.then_some(rules)
+}
+
+fn rule(
+    spec: &CallerCertificateSpec,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Option<CallerCertificate> {
+    let authority_secret = check.take(
+        &format!("{path}.caSecretRef.name"),
+        ObjectName::new(spec.ca_secret_ref.name.as_str()),
+        "name a Secret with ca.crt in Keyferry's namespace",
+    );
+    let uri = uri(&spec.uri_san).map(|()| spec.uri_san.clone());
+    let uri = check.take(
+        &format!("{path}.uriSAN"),
+        uri,
+        "write the URI in the caller's certificate, such as spiffe://example.com/ns/a/sa/b",
+    );
+    let account = &spec.service_account;
+    let namespace = check.take(
+        &format!("{path}.serviceAccount.namespace"),
+        Namespace::new(account.namespace.as_str()),
+        "name the namespace of a ServiceAccount on the hub",
+    );
+    let name = check.take(
+        &format!("{path}.serviceAccount.name"),
+        ObjectName::new(account.name.as_str()),
+        "name a ServiceAccount on the hub",
+    );
+    let uid = check.take(
+        &format!("{path}.serviceAccount.uid"),
+        Uid::new(&account.uid),
+        "write what kubectl get serviceaccount NAME -o jsonpath={.metadata.uid} prints",
+    );
+    Some(CallerCertificate {
+        authority_secret: authority_secret?,
+        uri: uri?,
+        service_account: ServiceAccountIdentity {
+            account: ServiceAccount {
+                namespace: namespace?,
+                name: name?,
+            },
+            uid: uid?,
+        },
+        allow_hub_client_ca: spec.allow_hub_client_ca,
+    })
+}
+
+/// Checks that the text is a URI with a scheme. It is compared byte for byte, so a pattern would
+/// match nothing.
+fn uri(text: &str) -> Result<(), &'static str> {
+    let (scheme, rest) = text.split_once(':').unwrap_or_default();
+    let scheme_is_valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    if !scheme_is_valid || rest.is_empty() {
+        return Err("is not a URI with a scheme");
+    }
+    if text.len() > MAX_URI_BYTES {
+        return Err("is longer than 2048 bytes");
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("has a character that a URI cannot have");
+    }
+    if text.contains('*') {
+        return Err("has a *, but a URI is compared byte for byte");
+    }
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! Client certificates of callers: whose identity a presented chain proves, by the configured rules.
+//!
+//! A rule names one CA and one URI. The URI selects the rules, and each selected rule verifies the
+//! chain against its own CA only, so a URI that is allowed for one CA proves nothing under another.
+//! The common name, the organization and every other name of the certificate are ignored.
+
+mod authority;
+mod chain;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use jiff::Timestamp;
+use keyferry_api::service_account::ServiceAccountIdentity;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
+
+use crate::ca_bundle::certificate::has_strong_key;
+
+pub use authority::{AuthorityKeys, CallerAuthority, CallerAuthorityError};
+pub use chain::{ChainTooLarge, MAX_CHAIN_BYTES, MAX_CHAIN_CERTIFICATES, PresentedChain};
+
+/// The longest life of a caller's certificate, from its notBefore to its notAfter. No list of
+/// revoked certificates is read, so a stolen key counts for as long as its certificate does.
+pub const LONGEST_LIFE: Duration = Duration::from_secs(24 * 3600);
+
+/// The most bytes of a serial number that are printed. RFC 5280 section 4.1.2.2 allows 20.
+const PRINTED_SERIAL: usize = 20;
+
+/// One rule: certificates with this URI, signed under this CA, are this ServiceAccount.
+#[derive(Clone, Debug)]
+pub struct CallerCertificateRule {
+    /// The only URI among the certificate's alternative names, byte for byte.
+    pub uri: String,
+    /// The ServiceAccount that the caller is.
+    pub identity: ServiceAccountIdentity,
+    /// The CA of the rule. Without one, the rule accepts nothing.
+    pub authority: Option<Arc<CallerAuthority>>,
+}
+
+/// A caller whom a certificate identified. Only [`identify`] makes it.
+#[derive(Clone, Debug)]
+pub struct CertifiedCaller {
+    identity: ServiceAccountIdentity,
+    certificate: CertificateNote,
+    not_after: Timestamp,
+}
+
+impl CertifiedCaller {
+    /// The ServiceAccount that the rule names.
+    pub fn identity(&self) -> &ServiceAccountIdentity {
+        &self.identity
+    }
+
+    /// What the audit record reports of the certificate.
+    pub fn certificate(&self) -> &CertificateNote {
+        &self.certificate
+    }
+
+    /// When the certificate expires.
+    pub fn not_after(&self) -> Timestamp {
+        self.not_after
+    }
+}
+
+/// What identifies an accepted certificate in an audit record. It holds nothing secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateNote {
+    /// The URI, which equals that of the rule.
+    pub uri: String,
+    /// The serial number, in hexadecimal.
+    pub serial: String,
+    /// The SHA-256 of the CA certificate of the rule that verified the chain, in hexadecimal.
+    pub authority: String,
+}
+
+/// Why a certificate identifies no caller. Callers never learn which of these it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallerCertificateError {
+    /// The bytes are no X.509 certificate of version 3, or have something after it.
+    #[error("it is not an X.509 v3 certificate")]
+    NotX509,
+    /// Its validity begins in the future.
+    #[error("it is not valid yet")]
+    NotYetValid,
+    /// Its validity has ended.
+    #[error("it has expired")]
+    Expired,
+    /// It is valid for longer than [`LONGEST_LIFE`].
+    #[error("it is valid for more than 24 hours")]
+    TooLong,
+    /// It is itself a CA.
+    #[error("it is a CA")]
+    IsAuthority,
+    /// Its extended key usage is absent or has no clientAuth.
+    #[error("it has no extended key usage clientAuth")]
+    NoClientAuth,
+    /// Its key usage does not allow signatures, so it cannot authenticate in TLS 1.3.
+    #[error("its key usage has no digitalSignature")]
+    NoDigitalSignature,
+    /// Its key is a short one of RSA, or of an unknown kind.
+    #[error("its key is too weak")]
+    WeakKey,
+    /// It has no URI among its alternative names, or an alternative name that cannot be read.
+    #[error("it has no URI as an alternative name")]
+    NoUri,
+    /// It has more than one URI.
+    #[error("it has more than one URI as an alternative name")]
+    SeveralUris,
+    /// No rule names its URI.
+    #[error("no rule names its URI")]
+    OtherUri,
+    /// The chain does not lead to the CA of a rule that names the URI.
+    #[error("it is not signed under the CA of the rule for its URI")]
+    OtherAuthority,
+    /// Rules for different ServiceAccounts accept it, as when two Secrets hold the same CA.
+    #[error("rules for different ServiceAccounts accept it")]
+    SeveralAccounts,
+}
+
+impl CallerCertificateError {
+    /// The code in audit records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotX509 => "NotX509",
+            Self::NotYetValid => "NotYetValid",
+            Self::Expired => "Expired",
+            Self::TooLong => "TooLong",
+            Self::IsAuthority => "IsAuthority",
+            Self::NoClientAuth => "NoClientAuth",
+            Self::NoDigitalSignature => "NoDigitalSignature",
+            Self::WeakKey => "WeakKey",
+            Self::NoUri => "NoUri",
+            Self::SeveralUris => "SeveralUris",
+            Self::OtherUri => "OtherUri",
+            Self::OtherAuthority => "OtherAuthority",
+            Self::SeveralAccounts => "SeveralAccounts",
+        }
+    }
+}
+
+/// Returns the caller whom the chain identifies at `now`. TLS must have proved that the peer has
+/// the private key.
+///
+/// # Errors
+/// [`CallerCertificateError`].
+pub fn identify(
+    rules: &[CallerCertificateRule],
+    chain: &PresentedChain,
+    now: Timestamp,
+) -> Result<CertifiedCaller, CallerCertificateError> {
+    use CallerCertificateError as E;
+    let (rest, leaf) = parse_x509_certificate(chain.leaf()).map_err(|_| E::NotX509)?;
+    if !rest.is_empty() {
+        return Err(E::NotX509);
+    }
+    let not_after = check_validity(&leaf, now)?;
+    check_usage(&leaf)?;
+    let uri = only_uri(&leaf)?;
+    let mut selected = rules.iter().filter(|rule| rule.uri == uri).peekable();
+    if selected.peek().is_none() {
+        return Err(E::OtherUri);
+    }
+    let mut accepted: Option<CertifiedCaller> = None;
+    let mut refused = E::OtherAuthority;
+    for rule in selected {
+        let verified = rule
+            .authority
+            .as_ref()
+            .ok_or(E::OtherAuthority)
+            .and_then(|authority| authority.verify(chain, now));
+        let authority = match verified {
+            Ok(authority) => authority,
+            Err(error) => {
+                refused = error;
+                continue;
+            }
+        };
+        match &accepted {
+            Some(first) if first.identity == rule.identity => {}
+            Some(_) => return Err(E::SeveralAccounts),
+            None => {
+                accepted = Some(CertifiedCaller {
+                    identity: rule.identity.clone(),
+                    certificate: CertificateNote {
+                        uri: uri.to_owned(),
+                        serial: serial(&leaf),
+                        authority: authority.to_owned(),
+                    },
+                    not_after,
+                });
+            }
+        }
+    }
+    accepted.ok_or(refused)
+}
+
+/// Checks the validity without tolerance for clocks that differ, and returns its end.
+fn check_validity(
+    leaf: &X509Certificate<'_>,
+    now: Timestamp,
+) -> Result<Timestamp, CallerCertificateError> {
+    use CallerCertificateError as E;
+    let validity = leaf.validity();
+    let (begin, end) = (
+        validity.not_before.timestamp(),
+        validity.not_after.timestamp(),
+    );
+    // In whole seconds, because notAfter includes its second (RFC 5280 section 4.1.2.5).
+    let now = now.as_second();
+    if now < begin {
+        return Err(E::NotYetValid);
+    }
+    if now > end {
+        return Err(E::Expired);
+    }
+    let life = end.checked_sub(begin).ok_or(E::TooLong)?;
+    if life > i64::try_from(LONGEST_LIFE.as_secs()).unwrap_or(i64::MAX) {
+        return Err(E::TooLong);
+    }
+    Timestamp::from_second(end).map_err(|_| E::NotX509)
+}
+
+/// Checks that the certificate is one of a client, and says so.
+fn check_usage(leaf: &X509Certificate<'_>) -> Result<(), CallerCertificateError> {
+    use CallerCertificateError as E;
+    let constraints = leaf.basic_constraints().map_err(|_| E::NotX509)?;
+    if constraints.is_some_and(|constraints| constraints.value.ca) {
+        return Err(E::IsAuthority);
+    }
+    // TLS libraries take an absent extension, and anyExtendedKeyUsage, for every usage.
+    let extended = leaf.extended_key_usage().map_err(|_| E::NotX509)?;
+    if !extended.is_some_and(|usage| usage.value.client_auth) {
+        return Err(E::NoClientAuth);
+    }
+    let usage = leaf.key_usage().map_err(|_| E::NotX509)?;
+    if usage.is_some_and(|usage| !usage.value.digital_signature()) {
+        return Err(E::NoDigitalSignature);
+    }
+    if !has_strong_key(leaf) {
+        return Err(E::WeakKey);
+    }
+    Ok(())
+}
+
+/// The only URI among the alternative names. Names of other kinds are not read.
+fn only_uri<'a>(leaf: &'a X509Certificate<'_>) -> Result<&'a str, CallerCertificateError> {
+    use CallerCertificateError as E;
+    let names = leaf.subject_alternative_name().map_err(|_| E::NotX509)?;
+    let names = names.ok_or(E::NoUri)?;
+    let mut uris = names
+        .value
+        .general_names
+        .iter()
+        .filter_map(|name| match name {
+            GeneralName::URI(uri) => Some(Ok(*uri)),
+            // One that cannot be read might be a second URI.
+            GeneralName::Invalid(..) => Some(Err(E::NoUri)),
+            _ => None,
+        });
+    let only = uris.next().ok_or(E::NoUri)??;
+    match uris.next() {
+        None => Ok(only),
+        Some(Ok(_)) => Err(E::SeveralUris),
+        Some(Err(error)) => Err(error),
+    }
+}
+
+fn serial(leaf: &X509Certificate<'_>) -> String {
+    let serial = leaf.raw_serial();
+    hexadecimal(serial.get(..PRINTED_SERIAL).unwrap_or(serial))
+}
+
+fn fingerprint(der: &[u8]) -> String {
+    hexadecimal(digest(&SHA256, der).as_ref())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests;

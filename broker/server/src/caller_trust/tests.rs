@@ -1,0 +1,265 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use keyferry_api::name::Namespace;
+use keyferry_api::service_account::{ServiceAccountIdentity, Uid};
+use keyferry_hub::ports::{HubError, HubObjects, ServingSecrets};
+use keyferry_hub::random::SystemRandomness;
+use keyferry_hub::testing::{FakeClock, FakeObjects, account_of};
+use keyferry_keys::testing::client_certificates::{TestAuthority, URI, valid};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::*;
+
+/// Secrets with CAs in memory.
+#[derive(Default)]
+struct Secrets {
+    pem: Mutex<BTreeMap<ObjectName, Option<String>>>,
+    away: Mutex<bool>,
+}
+
+impl ServingSecrets for Secrets {
+    fn read<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<ServingSecret, HubError>> {
+        Box::pin(async move {
+            if *self.away.lock() {
+                return Err(HubError::Unreachable("away".to_owned()));
+            }
+            let pem = self.pem.lock().get(name).cloned();
+            let pem = pem.ok_or_else(|| HubError::NotFound("none".to_owned()))?;
+            Ok(ServingSecret {
+                version: format!("{:?}", pem.as_ref().map(String::len)),
+                uid: "u".to_owned(),
+                kind: "Opaque".to_owned(),
+                certificate: None,
+                key: None,
+                authority: pem.map(String::into_bytes),
+            })
+        })
+    }
+
+    fn changed<'a>(&'a self, _: &'a ObjectName, _: Option<&'a str>) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+struct Stage {
+    secrets: Arc<Secrets>,
+    objects: Arc<FakeObjects>,
+    clock: Arc<FakeClock>,
+    metrics: Metrics,
+    callers: TestAuthority,
+    hub: TestAuthority,
+}
+
+fn name() -> ObjectName {
+    ObjectName::new("callers-ca").unwrap()
+}
+
+impl Stage {
+    fn new() -> Self {
+        let clock = FakeClock::start();
+        let now = clock.now().wall;
+        let stage = Self {
+            secrets: Arc::default(),
+            objects: Arc::default(),
+            clock,
+            metrics: Metrics::default(),
+            callers: TestAuthority::new("callers", now, |_| {}),
+            hub: TestAuthority::new("hub clients", now, |_| {}),
+        };
+        stage.holds(Some(stage.callers.pem()));
+        stage.hub_accepts(Some(stage.hub.pem()));
+        stage
+    }
+
+    fn holds(&self, pem: Option<&str>) {
+        let pem = pem.map(str::to_owned);
+        self.secrets.pem.lock().insert(name(), pem);
+    }
+
+    fn hub_accepts(&self, pem: Option<&str>) {
+        let data = pem.map_or(json!({}), |pem| json!({ "client-ca-file": pem }));
+        self.objects
+            .put_foreign(HUB_CLIENT_CA, json!({ "metadata": {}, "data": data }));
+    }
+
+    async fn start(&self, allow_hub_client_ca: bool) -> Result<CallerTrust, CallerTrustError> {
+        let rule = CallerCertificate {
+            authority_secret: name(),
+            uri: URI.to_owned(),
+            service_account: ServiceAccountIdentity {
+                account: account_of("tenant-a", "reconciler"),
+                uid: Uid::new("u").unwrap(),
+            },
+            allow_hub_client_ca,
+        };
+        let access = CertificateSecrets {
+            namespace: Namespace::new("keyferry-system").unwrap(),
+            secrets: Arc::<Secrets>::clone(&self.secrets),
+            objects: Arc::<FakeObjects>::clone(&self.objects) as Arc<dyn HubObjects>,
+            random: Arc::new(SystemRandomness::default()),
+        };
+        let clock = Arc::<FakeClock>::clone(&self.clock);
+        CallerTrust::start(vec![rule], access, clock, self.metrics.clone()).await
+    }
+
+    async fn refused(&self) -> String {
+        let error = self.start(false).await.err().unwrap().to_string();
+        assert!(error.starts_with("CallerAuthorityInvalid: "), "{error}");
+        assert!(error.contains("; fix: "), "{error}");
+        error
+    }
+
+    fn events(&self) -> usize {
+        self.objects.all("/events/").len()
+    }
+}
+
+fn authority(trust: &CallerTrust) -> Option<i64> {
+    let current = trust.reader().current();
+    let authority = current.rules[0].authority.as_ref();
+    authority.map(|authority| authority.earliest_expiry())
+}
+
+#[tokio::test]
+async fn a_start_needs_a_good_ca_that_is_not_the_hubs() {
+    let stage = Stage::new();
+    assert!(authority(&stage.start(false).await.unwrap()).is_some());
+
+    stage.hub_accepts(Some(stage.callers.pem()));
+    let error = stage.refused().await;
+    assert!(
+        error.contains("users of the hub's own apiserver"),
+        "{error}"
+    );
+    assert!(stage.start(true).await.is_ok(), "the rule allows it");
+    let both = format!("{}{}", stage.hub.pem(), stage.callers.pem());
+    stage.hub_accepts(Some(&both));
+    stage.refused().await;
+    stage.hub_accepts(None);
+    assert!(
+        stage.start(false).await.is_ok(),
+        "a hub without a client CA"
+    );
+    stage.hub_accepts(Some(
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    ));
+    assert!(stage.refused().await.contains("other than certificates"));
+    stage.objects.put_foreign(
+        HUB_CLIENT_CA,
+        json!({ "metadata": {}, "data": { "requestheader-client-ca-file": stage.callers.pem() } }),
+    );
+    assert!(stage.refused().await.contains("users of the hub's"));
+
+    stage.hub_accepts(Some(stage.hub.pem()));
+    stage.holds(None);
+    assert!(stage.refused().await.contains("it has no ca.crt"));
+    stage.holds(Some("text"));
+    assert!(stage.refused().await.contains("ca.crt is not PEM"));
+    stage.secrets.pem.lock().clear();
+    assert!(stage.refused().await.contains("it does not exist"));
+}
+
+#[tokio::test]
+async fn a_start_without_the_hubs_own_ca_is_refused() {
+    let stage = Stage {
+        objects: Arc::default(),
+        ..Stage::new()
+    };
+    assert!(stage.refused().await.contains("is not known"));
+    assert!(stage.start(true).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_new_ca_is_used_and_a_bad_one_keeps_the_old() {
+    let stage = Stage::new();
+    let trust = stage.start(false).await.unwrap();
+    let (reader, first) = (trust.reader(), authority(&trust));
+    let version = reader.current().version;
+
+    trust.reload(&name()).await;
+    assert_eq!(reader.current().version, version, "nothing changed");
+
+    stage.holds(Some("text"));
+    trust.reload(&name()).await;
+    trust.reload(&name()).await;
+    assert_eq!((authority(&trust), stage.events()), (first, 1));
+    let failures = "keyferry_caller_authority_reloads_total{result=\"failure\"} 1";
+    assert!(stage.metrics.exposition().contains(failures));
+
+    let now = stage.clock.now().wall;
+    let next = TestAuthority::new("next", now, |params| valid(params, now, -60, 3600));
+    stage.holds(Some(next.pem()));
+    trust.reload(&name()).await;
+    let end = now.as_second() + 3600;
+    assert_eq!(authority(&trust), Some(end));
+    assert_ne!(reader.current().version, version);
+    let exposition = stage.metrics.exposition();
+    for sample in [
+        "keyferry_caller_authority_reloads_total{result=\"success\"} 1".to_owned(),
+        format!("keyferry_caller_authority_not_after_timestamp_seconds{{listener=\"api\"}} {end}"),
+    ] {
+        assert!(exposition.contains(&sample), "{sample}:\n{exposition}");
+    }
+
+    *stage.secrets.away.lock() = true;
+    assert_eq!(trust.reload(&name()).await, AFTER_UNREAD);
+    assert_eq!(authority(&trust), Some(end), "nothing is known");
+}
+
+#[tokio::test]
+async fn a_deleted_secret_withdraws_its_ca_until_it_is_back() {
+    let stage = Stage::new();
+    let trust = stage.start(false).await.unwrap();
+    let first = authority(&trust);
+    stage.secrets.pem.lock().clear();
+    trust.reload(&name()).await;
+    assert_eq!(authority(&trust), None);
+    stage.holds(Some("text"));
+    trust.reload(&name()).await;
+    assert_eq!(authority(&trust), None, "a bad one brings nothing back");
+    stage.holds(Some(stage.callers.pem()));
+    trust.reload(&name()).await;
+    assert_eq!(authority(&trust), first);
+}
+
+#[tokio::test]
+async fn a_ca_that_becomes_the_hubs_is_withdrawn() {
+    let stage = Stage::new();
+    let trust = stage.start(false).await.unwrap();
+    let first = authority(&trust);
+    // Another CA that is the hub's keeps the old one, which is not.
+    stage.holds(Some(stage.hub.pem()));
+    trust.reload(&name()).await;
+    assert_eq!((authority(&trust), stage.events()), (first, 1));
+    stage.holds(Some(stage.callers.pem()));
+    stage.hub_accepts(Some(stage.callers.pem()));
+    trust.reload(&name()).await;
+    assert_eq!(authority(&trust), None);
+    stage.hub_accepts(Some(stage.hub.pem()));
+    trust.reload(&name()).await;
+    assert_eq!(authority(&trust), first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reload_signal_reads_again() {
+    let stage = Stage::new();
+    let trust = stage.start(false).await.unwrap();
+    let reader = trust.reader();
+    let (order, signal) = keyferry_hub::reload_signal::channel();
+    let task = tokio::spawn(trust.follow(signal));
+    stage.secrets.pem.lock().clear();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(
+        reader.current().rules[0].authority.is_some(),
+        "not read yet"
+    );
+    order.give();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(reader.current().rules[0].authority.is_none());
+    task.abort();
+}
