@@ -30,6 +30,7 @@ mod flux;
 mod hub_failures;
 mod identity;
 mod impersonation;
+mod inputs;
 mod install;
 mod lifecycle;
 mod next_release;
@@ -66,6 +67,8 @@ fn main() -> ExitCode {
         .suite("install", install::suite())
         .suite("conformance", conformance::suite())
         .suite("denials", denials::suite())
+        .suite("inputs", inputs::suite())
+        .suite("openapi", inputs::openapi())
         .suite("lifecycle", lifecycle::suite())
         .suite("tls", tls::suite())
         .suite("crds", crds::suite())
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         .suite("distributions", distributions::suite())
         .suite("next_release", next_release::suite())
         .suite("admission_latency", admission_policies::latency())
+        .suite("inputs_at_scale", inputs::at_scale())
         .suite("long_rotation", rotation::long::suite())
         .main()
 }

@@ -11,6 +11,7 @@ mod allow;
 mod caller_certificates;
 mod check;
 mod document;
+mod inputs;
 mod listener;
 mod metrics_listener;
 mod mistake;
@@ -37,6 +38,7 @@ pub use address::{proxy as proxy_address, server as server_address, server_name}
 pub use allow::{AllowRule, NamespaceRule};
 pub use caller_certificates::CallerCertificate;
 pub use document::MAX_CONFIG_BYTES;
+pub use inputs::{InputCredential, InputScope, Inputs};
 pub use listener::{
     ListenAddressError, Listener, ListenerOverrides, TlsFiles, TlsSource, TlsVersion,
     listen_address,
@@ -51,8 +53,8 @@ pub use stored::{
     StoredObjects, StoredTarget,
 };
 pub use target::{
-    CertificateApproval, CertificateSource, ClientCertificates, LifetimeRange, TargetCluster,
-    TokenIssuer,
+    CertificateApproval, CertificateSource, ClientCertificates, ClusterIdentity, LifetimeRange,
+    TargetCluster, TokenIssuer,
 };
 pub(crate) use target_spec::TargetClusterObject;
 pub use written::{WrittenObject, written_objects};
@@ -254,6 +256,7 @@ pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, Conf
         server::caller_audience_of(&documents),
         &mut mistakes,
     );
+    target::check_identities(&documents, &mut mistakes);
     target::check_issuers(&documents, server.as_ref(), &mut mistakes);
     check_place(&documents, server.as_ref(), &mut mistakes);
     match server {

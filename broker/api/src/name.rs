@@ -87,6 +87,12 @@ name_type!(
     trust_bundle
 );
 
+name_type!(
+    /// The DNS name of a target in its fleet: an RFC 1123 subdomain in lower case.
+    ClusterDns,
+    subdomain
+);
+
 /// Checks an RFC 1123 label, such as a hub's name. A hub's name begins every username at the
 /// targets, so it never changes.
 pub fn label(text: &str) -> Result<(), NameError> {

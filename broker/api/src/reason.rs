@@ -111,8 +111,26 @@ reasons! {
     HubKeyReplaced,
     /// The hub does not answer.
     HubUnreachable,
+    /// Another target has the same DNS name in its identity, so the inputs of neither are served.
+    IdentityConflict,
     /// The user name at the target does not begin with the hub's name and a colon.
     IdentityUnexpected,
+    /// The credential for fleet inputs is missing, malformed, unknown, or its time is over.
+    InputCredentialRejected,
+    /// A collection of fleet inputs holds something that looks like a secret, so nothing of it is
+    /// sent.
+    InputLooksSecret,
+    /// The ConfigMap with the fleet inputs of a target cannot be used.
+    InputsInvalid,
+    /// The target has no ConfigMap with fleet inputs.
+    InputsMissing,
+    /// The credential for fleet inputs is not for this cluster or namespace. An unknown one gets
+    /// the same answer.
+    InputsNotGranted,
+    /// A collection of fleet inputs is larger than 900 KiB, so nothing of it is sent.
+    InputsTooLarge,
+    /// What fleet inputs are made of could not be read from the hub.
+    InputsUnread,
     /// The target's own issuer is also the hub's, so the target would have to refuse the hub's
     /// tokens.
     IssuerCollision,

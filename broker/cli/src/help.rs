@@ -19,6 +19,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "revoke",
             "admission-policies",
             "tls",
+            "inputs",
             "approve-certificates",
             "export",
             "targets",
@@ -32,6 +33,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "import",
             "trust",
             "proxy-role",
+            "runtime-info",
             "crds",
         ],
     ),
@@ -43,7 +45,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// One example of each command. A test checks that the command line accepts them.
-const EXAMPLES: [(&str, &str); 26] = [
+const EXAMPLES: [(&str, &str); 28] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -122,6 +124,15 @@ const EXAMPLES: [(&str, &str); 26] = [
     (
         "tls",
         "keyferry tls init https://keyferry.example.com > keyferry-tls.yaml",
+    ),
+    (
+        "inputs",
+        "keyferry inputs credential new prod-eu --cluster prod-eu.fleet.example.com",
+    ),
+    (
+        "runtime-info",
+        "keyferry runtime-info prod --config config.yaml --internal-api-url \
+         https://keyferry.example.com:9443",
     ),
     ("completion", "keyferry completion bash > keyferry.bash"),
     ("explain", "keyferry explain TokenRefused"),

@@ -22,6 +22,7 @@ mod export;
 mod help;
 mod impersonation_args;
 mod import;
+mod inputs;
 mod keys;
 mod kubeconfig;
 mod kuberc;
@@ -36,6 +37,7 @@ mod output_format;
 mod proxy_role;
 mod revoke;
 mod role_manifest;
+mod runtime_info;
 mod serve;
 mod target_way;
 mod targets;
@@ -116,6 +118,10 @@ enum Command {
     /// Print a CA and the Secrets with Keyferry's serving certificates, for hubs without
     /// cert-manager. Offline.
     Tls(tls::TlsArgs),
+    /// Manage the credentials of machines that read fleet inputs. Offline.
+    Inputs(inputs::InputsArgs),
+    /// Print the ConfigMaps by which a child cluster's Flux knows its own cluster.
+    RuntimeInfo(runtime_info::RuntimeInfoArgs),
     /// Print the hub's admission policies filled in for this hub, or check that they are there and
     /// refuse.
     AdmissionPolicies(admission_policies::AdmissionPoliciesArgs),
@@ -267,6 +273,7 @@ fn offline(command: &Command) -> Option<ExitCode> {
         Command::Explain(args) => Some(explain::run(args)),
         Command::Crds(args) => Some(crds::run(args)),
         Command::Tls(args) => Some(tls::run(args)),
+        Command::Inputs(args) => Some(inputs::run(args)),
         _ => None,
     }
 }
@@ -281,6 +288,7 @@ async fn online(command: Command) -> ExitCode {
         Command::Keys(args) => keys::run(args).await,
         Command::Revoke(args) => revoke::run(args).await,
         Command::Targets(args) => targets::run(args).await,
+        Command::RuntimeInfo(args) => runtime_info::run(args).await,
         Command::Trust(args) => trust::run(&args).await,
         Command::Onboard(args) => onboard::run(args).await,
         Command::Offboard(args) => offboard::run(args).await,

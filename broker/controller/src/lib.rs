@@ -8,6 +8,7 @@ pub mod canary;
 pub mod certificates;
 pub mod deliver;
 pub mod delivery;
+pub mod input_credentials;
 pub mod installed_policies;
 pub mod issuer_keys;
 pub mod lead;

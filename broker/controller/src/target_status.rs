@@ -22,6 +22,7 @@ use keyferry_core::authorise;
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::event::{self, Subject};
+use keyferry_hub::fleet_index::FleetIndexReader;
 use keyferry_hub::leadership::LeadershipReader;
 use keyferry_hub::object_store::{Faults, ObjectStore};
 use keyferry_hub::policy_store::PolicyReader;
@@ -48,6 +49,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(60);
 pub struct TargetStatusParts {
     /// The active policy.
     pub policy: PolicyReader,
+    /// The active policy with its index, for conflicts of identities.
+    pub fleet: FleetIndexReader,
     /// The hub's targets.
     pub store: Arc<ObjectStore>,
     /// The objects that are excluded from the policy, with their mistakes.
@@ -220,6 +223,14 @@ async fn bring(
     };
     let conflict = fault.filter(|fault| fault.reason == Reason::AudienceConflict);
     let conflict = conflict.map(|fault| Finding::so(fault.reason, fault.message.clone()));
+    let same_identity = target.and_then(|target| {
+        let identity = target.identity.as_ref()?;
+        let conflicts = parts.fleet.current().index.conflicts(&identity.cluster_dns);
+        // Does not name the other target, as with audiences.
+        let message = "another TargetCluster has the same identity.clusterDNS, so the inputs of \
+                       neither are served; delete one of them, or create it again with another";
+        conflicts.then(|| Finding::so(Reason::IdentityConflict, message))
+    });
     let stalled = (!ready.holds() && ready.reason != Reason::TargetNotReady)
         .then(|| Finding::so(ready.reason, ready.message.clone()));
     let client_certificate = parts.targets.last(name).is_some_and(|state| state.client_certificate).then(|| {
@@ -240,6 +251,7 @@ async fn bring(
     let optional = [
         ("Stalled", &stalled),
         ("AudienceConflict", &conflict),
+        ("IdentityConflict", &same_identity),
         ("ClientCertificateIgnored", &client_certificate),
         ("TargetUnrestricted", &open),
         ("PairingUnprotected", &unpaired),

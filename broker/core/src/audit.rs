@@ -22,7 +22,7 @@ pub struct AuditRecord {
     pub time: Timestamp,
     /// The response's `X-Request-Id`, which correlates the record with the response.
     pub request_id: RequestId,
-    /// `exchange`, `kubeconfig`, `summary` for requests that have no record of their own, or what a
+    /// `exchange`, `kubeconfig`, `inputs`, `summary` for requests that have no record of their own, or what a
     /// delivery did.
     pub route: &'static str,
     /// `granted`, `denied` (policy or identity) or `failed` (could not be carried out).
@@ -33,6 +33,8 @@ pub struct AuditRecord {
     pub caller: Option<VerifiedCaller>,
     /// The client certificate that identified no caller.
     pub refused_certificate: Option<RefusedCertificate>,
+    /// The credential for fleet inputs that was presented, by its name.
+    pub input_credential: Option<ObjectName>,
     /// The TargetAccess that was named.
     pub access: Option<AccessName>,
     /// The grant, if there is one.
@@ -92,6 +94,7 @@ impl AuditRecord {
                     .refused_certificate
                     .as_ref()
                     .map(AuditCertificate::refused)),
+            input_credential: self.input_credential.as_ref().map(ObjectName::as_str),
             access: access.map(AccessName::to_string),
             service_account: account
                 .map(|account| format!("{}/{}", account.namespace, account.name)),
@@ -134,6 +137,7 @@ struct AuditLine<'a> {
     caller_token_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_certificate: Option<AuditCertificate<'a>>,
+    input_credential: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     access: Option<String>,
     /// The ServiceAccount that the token is minted for.

@@ -17,6 +17,7 @@ pub mod delivery;
 pub mod exchange;
 pub mod exec_credential;
 pub mod import;
+pub mod inputs;
 pub mod kubeconfig;
 pub mod pairing;
 pub mod public_cluster;

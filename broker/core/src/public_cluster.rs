@@ -9,13 +9,14 @@ use base64::engine::general_purpose::STANDARD;
 use keyferry_api::config::{self, TargetCluster};
 use keyferry_api::name::ObjectName;
 use keyferry_keys::ca_bundle;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Maximum size of the CA certificates in bytes, as PEM.
 const MAX_CA_BYTES: usize = ca_bundle::MAX_CA_BUNDLE_BYTES;
 
 /// A target's connection data, in the member names of a kubeconfig's `cluster`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct PublicCluster {
     /// The TargetCluster's name.

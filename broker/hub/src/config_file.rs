@@ -1,13 +1,15 @@
 //! Reloads the configuration file whenever its bytes change. An invalid file changes nothing.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_api::config::{
-    self, ConfigError, Configuration, MAX_CONFIG_BYTES, Mistake, Overrides, ServerConfiguration,
-    WrittenObject,
+    self, ConfigError, Configuration, InputCredential, MAX_CONFIG_BYTES, Mistake, Overrides,
+    ServerConfiguration, WrittenObject,
 };
 use keyferry_api::reason::Reason;
+use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 use crate::policy_store::PolicyWriter;
@@ -95,13 +97,29 @@ fn parse(path: &Path, text: &str, overrides: Overrides) -> Result<Configuration,
     })
 }
 
-/// Reloads the file until the task is dropped. If objects are on the hub, the file has no policy to
-/// use. `overrides` are those of the start.
+/// The credentials for fleet inputs, as the file last stated them.
+pub type InputCredentials = Arc<[Arc<InputCredential>]>;
+
+/// Returns the credentials of a configuration.
+pub fn input_credentials(server: &ServerConfiguration) -> InputCredentials {
+    let credentials = server.inputs.credentials.iter().cloned();
+    credentials.map(Arc::new).collect()
+}
+
+/// What a changed file takes effect on.
+pub struct FileUse {
+    /// The policy; `None` if objects are on the hub.
+    pub policy: Option<PolicyWriter>,
+    /// The credentials for fleet inputs.
+    pub input_credentials: watch::Sender<InputCredentials>,
+}
+
+/// Reloads the file until the task is dropped. `overrides` are those of the start.
 pub async fn follow(
     path: PathBuf,
     active: ServerConfiguration,
     overrides: Overrides,
-    policy: Option<PolicyWriter>,
+    file_use: FileUse,
     metrics: Metrics,
     mut reload_signal: ReloadSignal,
 ) {
@@ -141,9 +159,15 @@ pub async fn follow(
                 report_server_changes(&active, &configuration.server);
                 let mut policy_read = configuration.policy;
                 policy_read.own_namespace = Some(active.cluster_resource_namespace.clone());
-                if let Some(policy) = &policy {
+                if let Some(policy) = &file_use.policy {
                     policy.replace(policy_read);
                 }
+                let credentials = input_credentials(&configuration.server);
+                file_use.input_credentials.send_if_modified(|known| {
+                    let is_changed = *known != credentials;
+                    *known = credentials;
+                    is_changed
+                });
                 tracing::info!("a changed configuration file was read");
                 metrics.reload(true);
             }
@@ -202,7 +226,16 @@ fn report_server_changes(active: &ServerConfiguration, read: &ServerConfiguratio
             "publicURL or hubName changed: every target pins them, so the change takes effect only \
              after a restart and breaks each target until its own configuration follows"
         );
-    } else if active != read {
+    } else if !differs_in_credentials_alone(active, read) {
         tracing::warn!("the ServerConfiguration changed: it takes effect after a restart");
     }
+}
+
+/// Whether only credentials for fleet inputs differ, if anything: those take effect at once.
+fn differs_in_credentials_alone(active: &ServerConfiguration, read: &ServerConfiguration) -> bool {
+    let mut read = read.clone();
+    read.inputs
+        .credentials
+        .clone_from(&active.inputs.credentials);
+    *active == read
 }

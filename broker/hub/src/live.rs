@@ -13,6 +13,8 @@ use keyferry_api::service_account::{ServiceAccount, Uid};
 use keyferry_core::authorise::HubView;
 use parking_lot::{Mutex, RwLock};
 
+use crate::watch_health::WatchState;
+
 type Labels = Arc<BTreeMap<String, String>>;
 
 /// A watch on the hub.
@@ -31,13 +33,16 @@ pub enum Watched {
 impl Watched {
     /// The watches that decisions need in every configuration.
     const ALWAYS: [Self; 2] = [Self::ServiceAccounts, Self::Namespaces];
-}
 
-/// The health of one watch, or of all together.
-#[derive(Clone, Copy, Debug, Default)]
-struct Health {
-    listed: bool,
-    failing_since: Option<Duration>,
+    /// Its name in the log.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::ServiceAccounts => "ServiceAccounts",
+            Self::Namespaces => "Namespaces",
+            Self::TargetClusters => "TargetClusters",
+            Self::TargetAccesses => "TargetAccesses",
+        }
+    }
 }
 
 /// The ServiceAccounts and Namespaces that the watches have seen.
@@ -45,9 +50,9 @@ struct Health {
 pub struct LiveObjects {
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
     namespaces: RwLock<HashMap<Namespace, Labels>>,
-    watches: Mutex<BTreeMap<Watched, Health>>,
+    watches: Mutex<BTreeMap<Watched, WatchState>>,
     /// The combined health of the watches, which requests read without a lock.
-    health: ArcSwap<Health>,
+    health: ArcSwap<WatchState>,
 }
 
 impl Default for LiveObjects {
@@ -67,7 +72,7 @@ impl LiveObjects {
         let watches = Watched::ALWAYS
             .iter()
             .chain(objects)
-            .map(|watched| (*watched, Health::default()))
+            .map(|watched| (*watched, WatchState::default()))
             .collect();
         Self {
             service_accounts: RwLock::default(),
@@ -110,33 +115,22 @@ impl LiveObjects {
 
     /// Notes that a watch has its first complete list and works.
     pub fn watch_listed(&self, watched: Watched) {
-        self.with_health(watched, |health| {
-            *health = Health {
-                listed: true,
-                failing_since: None,
-            }
-        });
+        self.with_health(watched, |health| *health = WatchState::LISTED);
     }
 
     /// Notes that a watch answered.
     pub fn watch_answered(&self, watched: Watched) {
-        self.with_health(watched, |health| health.failing_since = None);
+        self.with_health(watched, WatchState::answered);
     }
 
     /// Notes that a watch failed; the first failure counts.
     pub fn watch_failed(&self, watched: Watched, now: Moment) {
-        self.with_health(watched, |health| {
-            health.failing_since.get_or_insert(now.mono);
-        });
+        self.with_health(watched, |health| health.failed(now));
     }
 
     /// Whether every watch has listed and none has been failing for longer than `limit`.
     pub fn is_current(&self, limit: Duration, now: Moment) -> bool {
-        let health = self.health.load();
-        health.listed
-            && health
-                .failing_since
-                .is_none_or(|since| now.mono.saturating_sub(since) <= limit)
+        self.health.load().is_current(limit, now)
     }
 
     /// Whether every watch has listed at least once.
@@ -144,7 +138,7 @@ impl LiveObjects {
         self.health.load().listed
     }
 
-    fn with_health(&self, watched: Watched, act: impl FnOnce(&mut Health)) {
+    fn with_health(&self, watched: Watched, act: impl FnOnce(&mut WatchState)) {
         let mut watches = self.watches.lock();
         act(watches.entry(watched).or_default());
         let listed = watches.values().all(|health| health.listed);
@@ -153,7 +147,7 @@ impl LiveObjects {
             .filter_map(|health| health.failing_since)
             .min();
         // Stored under the lock, so that an older state never replaces a newer one.
-        self.health.store(Arc::new(Health {
+        self.health.store(Arc::new(WatchState {
             listed,
             failing_since,
         }));

@@ -13,7 +13,9 @@ use keyferry_api::service_account::ServiceAccount;
 use parking_lot::Mutex;
 
 use crate::clock::Clock;
+use crate::input_components::InputComponents;
 use crate::ports::{HubError, SecretData, SecretStore, StoredSecret};
+use crate::watch_health::WatchHealth;
 
 pub use self::objects::{Failing, FakeObjects};
 
@@ -43,6 +45,21 @@ impl Clock for FakeClock {
     fn now(&self) -> Moment {
         *self.0.lock()
     }
+}
+
+/// Creates fleet inputs of targets, each by target, component and YAML.
+pub fn input_components(entries: &[(&str, &str, &str)]) -> Arc<InputComponents> {
+    let components = InputComponents::default();
+    components.listed();
+    for (target, component, text) in entries {
+        let metadata = serde_json::json!({ "name": format!("keyferry-inputs-{target}") });
+        let data = serde_json::json!({ (*component): text });
+        let object = serde_json::json!({ "metadata": metadata, "data": data });
+        if let Ok(config_map) = serde_json::from_value(object) {
+            components.set(&config_map);
+        }
+    }
+    Arc::new(components)
 }
 
 /// Creates a ServiceAccount from its namespace and name.

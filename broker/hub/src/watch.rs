@@ -19,8 +19,10 @@ use super::client::ClientError;
 use super::watch_fault;
 use super::watched_object::WatchedObject;
 use crate::clock::Clock;
+use crate::input_components::{self, InputComponents, InputConfigMap};
 use crate::live::{LiveObjects, Watched};
 use crate::object_store::{Collection, Listing, ObjectStore};
+use crate::watch_health::{LiveWatch, WatchHealth};
 
 /// How long the hub keeps a watch open, in seconds. It is shorter than the idle limit of common
 /// load balancers, which drop a watch silently.
@@ -52,8 +54,10 @@ pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc
     let mut listing = HashMap::new();
     follow(
         &api,
-        Watched::ServiceAccounts,
-        &live,
+        &LiveWatch {
+            live: &live,
+            watched: Watched::ServiceAccounts,
+        },
         &*clock,
         |event| match event {
             Change::Listing => listing.clear(),
@@ -84,8 +88,10 @@ pub async fn namespaces(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn C
     let mut listing = HashMap::new();
     follow(
         &api,
-        Watched::Namespaces,
-        &live,
+        &LiveWatch {
+            live: &live,
+            watched: Watched::Namespaces,
+        },
         &*clock,
         |event| match event {
             Change::Listing => listing.clear(),
@@ -147,7 +153,8 @@ async fn objects(
     );
     let api: Api<WatchedObject> = Api::all_with(client, &resource);
     let mut listing = Listing::of(collection);
-    follow(&api, watched, live, clock, |event| match event {
+    let health = LiveWatch { live, watched };
+    follow(&api, &health, clock, |event| match event {
         Change::Listing => listing = Listing::of(collection),
         Change::Listed(object) => store.note(&mut listing, &object.into_value()),
         Change::ListingDone => {
@@ -155,6 +162,31 @@ async fn objects(
         }
         Change::Set(object) => store.set(collection, &object.into_value()),
         Change::Gone(object) => store.remove(collection, &object.into_value()),
+    })
+    .await;
+}
+
+/// Keeps the fleet inputs of `components` current until the task is dropped.
+pub async fn input_config_maps(
+    client: Client,
+    namespace: Namespace,
+    components: Arc<InputComponents>,
+    clock: Arc<dyn Clock>,
+) {
+    let api: Api<InputConfigMap> = Api::namespaced(client, namespace.as_str());
+    let mut listing = HashMap::new();
+    follow(&api, &*components, &*clock, |event| match event {
+        Change::Listing => listing.clear(),
+        // Read one by one, so that a list keeps no more than the collections.
+        Change::Listed(config_map) => {
+            if let Some((target, read)) = config_map.read() {
+                input_components::report(&target, &read);
+                listing.insert(target, read);
+            }
+        }
+        Change::ListingDone => components.replace_all(std::mem::take(&mut listing)),
+        Change::Set(config_map) => components.set(&config_map),
+        Change::Gone(config_map) => components.remove(&config_map),
     })
     .await;
 }
@@ -182,14 +214,13 @@ impl<T: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send 
 /// resumed watch reports nothing until an object changes, so its recovery would go unnoticed.
 async fn follow<T: Followed>(
     api: &Api<T>,
-    watched: Watched,
-    live: &LiveObjects,
+    health: &impl WatchHealth,
     clock: &dyn Clock,
     mut act: impl FnMut(Change<T>),
 ) {
     let mut pause = FIRST_PAUSE;
     loop {
-        if follow_once(api, watched, live, clock, &mut act).await == Listed::Yes {
+        if follow_once(api, health, clock, &mut act).await == Listed::Yes {
             pause = FIRST_PAUSE;
         }
         tokio::time::sleep(pause).await;
@@ -206,8 +237,7 @@ enum Listed {
 /// Watches until the first failure; returns whether a complete list came before it.
 async fn follow_once<T: Followed>(
     api: &Api<T>,
-    watched: Watched,
-    live: &LiveObjects,
+    health: &impl WatchHealth,
     clock: &dyn Clock,
     act: &mut impl FnMut(Change<T>),
 ) -> Listed {
@@ -223,23 +253,23 @@ async fn follow_once<T: Followed>(
             Ok(Event::InitDone) => {
                 act(Change::ListingDone);
                 listed = Listed::Yes;
-                live.watch_listed(watched);
+                health.listed();
             }
             Ok(Event::Apply(object)) => {
                 act(Change::Set(object));
-                live.watch_answered(watched);
+                health.answered();
             }
             Ok(Event::Delete(object)) => {
                 act(Change::Gone(object));
-                live.watch_answered(watched);
+                health.answered();
             }
             Err(error) => {
                 tracing::warn!(
-                    ?watched,
+                    watched = health.name(),
                     error = watch_fault::describe(&error),
                     "watching the hub failed; trying again"
                 );
-                live.watch_failed(watched, clock.now());
+                health.failed(clock.now());
                 break;
             }
         }

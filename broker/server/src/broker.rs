@@ -517,6 +517,8 @@ fn decision(reason: Reason) -> &'static str {
     match reason {
         reason if reason.is_about_caller() => "denied",
         R::DelegationForbidden
+        | R::InputCredentialRejected
+        | R::InputsNotGranted
         | R::RateLimited
         | R::RequestInvalid
         | R::TargetNotGranted

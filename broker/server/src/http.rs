@@ -1,6 +1,7 @@
 //! The HTTP servers: the published documents, the token API, and health, each on its own listener.
 
 mod acceptor;
+mod api_route;
 mod bearer;
 mod bodies;
 mod certificate_reload;
@@ -14,10 +15,12 @@ pub mod exchange;
 mod framing;
 mod gate;
 pub mod health;
+mod inputs;
 pub mod kubeconfig;
 pub mod listener;
 mod managed_issuers;
 pub mod metrics;
+mod openapi;
 pub mod redirect;
 pub mod refusal;
 mod serving_certificate;

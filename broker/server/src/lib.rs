@@ -7,6 +7,7 @@ pub mod broker;
 pub mod caller_trust;
 pub mod delegate;
 pub mod http;
+pub mod inputs;
 pub mod metrics_readers;
 pub mod new_callers;
 pub mod rate;

@@ -35,7 +35,8 @@ use crate::http::listener::{
     PodEvents, TlsListener,
 };
 use crate::http::metrics::{self as metrics_routes, MetricsParts};
-use crate::http::{discovery, redirect, token_api};
+use crate::http::token_api::{self, ApiParts};
+use crate::http::{discovery, redirect};
 
 pub use self::error::ServeError;
 
@@ -192,6 +193,7 @@ impl Server {
             live: Arc::clone(&shared.live),
             metrics: server.metrics.is_none().then(|| shared.metrics.clone()),
         };
+        let public_health = health_parts.clone();
         shared.background.spawn(async move {
             // The health listener ends after all others.
             let _ = health.serve(health::routes(health_parts)).await;
@@ -227,7 +229,8 @@ impl Server {
         let closed = api.try_clone().map_err(ServeError::Ended)?;
         let until_open = closed.handle();
         let mut until_opened = JoinSet::new();
-        until_opened.spawn(closed.serve(token_api::closed(), options.reload_signal.clone()));
+        let routes = token_api::closed(&public_health, server.inputs.enabled);
+        until_opened.spawn(closed.serve(routes, options.reload_signal.clone()));
 
         let mut shutdown = Box::pin(shutdown);
         let guard = shared.guard();
@@ -238,13 +241,17 @@ impl Server {
         }?;
         let outcome = if opened {
             shared.own_keys_may_be_written().await;
+            let inputs = shared.inputs(&audit);
             let broker = shared.broker(guard, audit, trust)?;
             until_open.graceful_shutdown(Some(CLOSING));
             let counts_sources = server.api.connections_per_address.is_some();
-            listeners.spawn(api.serve(
-                token_api::routes(Arc::new(broker), counts_sources),
-                options.reload_signal,
-            ));
+            let routes = token_api::routes(ApiParts {
+                broker: Arc::new(broker),
+                counts_sources,
+                inputs,
+                health: public_health,
+            });
+            listeners.spawn(api.serve(routes, options.reload_signal));
             serving.store(true, Ordering::Relaxed);
             tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");
             tokio::select! {

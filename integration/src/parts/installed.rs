@@ -26,6 +26,8 @@ pub enum Client {
     PythonKubernetes,
     /// The Kubernetes client for JavaScript.
     JavaScriptKubernetes,
+    /// Sends requests made from an OpenAPI document, and compares the answers with it.
+    Schemathesis,
 }
 
 /// A client that can be started.
@@ -46,13 +48,14 @@ impl Client {
             Self::JavaVerifiers => "verifiers/java",
             Self::PythonKubernetes => "kubernetes/python",
             Self::JavaScriptKubernetes => "kubernetes/javascript",
+            Self::Schemathesis => "schemathesis",
         }
     }
 
     /// The commands that fill the folder they run in, which contains a copy of the client's files.
     fn steps(self) -> &'static [&'static [&'static str]] {
         match self {
-            Self::PythonVerifiers | Self::PythonKubernetes => &[
+            Self::PythonVerifiers | Self::PythonKubernetes | Self::Schemathesis => &[
                 &["python3", "-m", "venv", "venv"],
                 &[
                     "venv/bin/python",
@@ -103,7 +106,7 @@ impl Client {
     fn installed(self, folder: &Path) -> Installed {
         let file = |name: &str| folder.join(name).display().to_string();
         let (program, arguments) = match self {
-            Self::PythonVerifiers | Self::PythonKubernetes => (
+            Self::PythonVerifiers | Self::PythonKubernetes | Self::Schemathesis => (
                 folder.join("venv/bin/python"),
                 vec!["-W".to_owned(), "ignore".to_owned(), file("main.py")],
             ),

@@ -44,6 +44,10 @@ const OFFLINE: &[Step] = &[
         &["kind: Secret", "kubernetes.io/tls"],
     ),
     step(
+        "keyferry inputs credential new prod-eu --cluster prod-eu.fleet.example.com",
+        &["sha256", "internal-api-token"],
+    ),
+    step(
         "keyferry proxy-role charts-0 -n charts --port 8080 --account tenant-a/reconciler",
         &[
             "pods/proxy",
@@ -351,8 +355,8 @@ pub(crate) async fn with_a_configuration_file(place: Here) -> TestResult {
 pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
     // The README's transcript covers `demo`, the exec plugin of the kubeconfig above covers
     // `credential`, and the rotation suite, which rotates the hub's keys, covers `revoke`.
-    // `onboarding.rs` covers `onboard` and `offboard`, and the suite of Flux the approval of client
-    // certificates.
+    // `onboarding.rs` covers `onboard` and `offboard`, the suite of Flux the approval of client
+    // certificates, and the suite of inputs `runtime-info`, for which a target needs an identity.
     let elsewhere = [
         "demo",
         "help",
@@ -361,6 +365,7 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
         "onboard",
         "offboard",
         "approve-certificates",
+        "runtime-info",
     ];
     let shell = place
         .shell("left-out", &place.world.broker, "tenant-a")

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::caller_certificates::{self, CallerCertificate};
 use super::check::Check;
 use super::document::Document;
+use super::inputs::{self, Inputs, InputsSpec};
 use super::listener::{Limits, Listener, ListenerSpec, address, limit, listener};
 use super::metrics_listener::{MetricsListener, MetricsSpec, metrics};
 use super::mistake::Mistake;
@@ -75,6 +76,8 @@ pub struct ServerConfiguration {
     pub require_pod_bound: bool,
     /// Settings of the managed issuers.
     pub managed_issuers: ManagedIssuers,
+    /// The fleet inputs and the credentials that can read them.
+    pub inputs: Inputs,
     /// Where TargetClusters and TargetAccesses are read from. One process reads only one source.
     pub objects: ObjectSource,
     /// The file that audit records are appended to; standard output if absent.
@@ -159,6 +162,8 @@ struct Object {
     require_pod_bound: bool,
     #[serde(default)]
     managed_issuers: ManagedIssuersSpec,
+    #[serde(default)]
+    inputs: InputsSpec,
     objects: Option<String>,
     #[serde(default)]
     audit: Audit,
@@ -369,6 +374,7 @@ pub(super) fn read(
         24 * HOUR..=8760 * HOUR,
         &mut check,
     );
+    let inputs = inputs::read(object.inputs, &mut check);
     let objects = match object.objects.as_deref() {
         None | Some("File") => Some(ObjectSource::File),
         Some("CustomResources") => Some(ObjectSource::CustomResources),
@@ -406,6 +412,7 @@ pub(super) fn read(
             enabled: overrides.enable_managed_issuers.unwrap_or(enabled),
             rotate_every: rotate_every?,
         },
+        inputs: inputs?,
         objects: objects?,
         audit_file: object.audit.file,
     })

@@ -1,6 +1,7 @@
 //! `TargetCluster`: a target's address, its CA, its one audience, and its allow rules.
 
 mod client_certificates;
+mod identity;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,9 @@ use crate::lifetime;
 use crate::managed_issuer::{self, INERT_AUDIENCE};
 use crate::name::{ObjectName, TrustBundleName};
 
+pub use self::identity::ClusterIdentity;
+pub(super) use self::identity::{ClusterIdentitySpec, check_unique as check_identities};
+
 /// The API group and version of TargetCluster and TargetAccess.
 pub(super) const API_VERSION: &str = "keyferry.dev/v1alpha1";
 
@@ -28,6 +32,8 @@ pub(super) const API_VERSION: &str = "keyferry.dev/v1alpha1";
 pub struct TargetCluster {
     /// Its name, which is also its UID in a file.
     pub name: ObjectName,
+    /// How the fleet names it, if its inputs are served.
+    pub identity: Option<ClusterIdentity>,
     /// Changes with its spec.
     pub generation: Generation,
     /// The apiserver's URL: https, a path allowed; no trailing slash.
@@ -136,6 +142,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         );
     }
     let TargetClusterSpec {
+        identity,
         address,
         tls_server_name,
         proxy_url,
@@ -158,6 +165,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         ObjectName::new(object.metadata.name),
         "name it as a Kubernetes object",
     );
+    let identity = identity::read(identity, &mut check);
     let address = check.take(
         "spec.address",
         address::server(&address),
@@ -240,6 +248,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     let generation = document.generation();
     let target = TargetCluster {
         name: name.clone(),
+        identity,
         generation,
         address,
         tls_server_name,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{DeletionPolicy, Probe};
 use super::allow::AllowSpec;
-use super::target::{CertificateApproval, TokenIssuer};
+use super::target::{CertificateApproval, ClusterIdentitySpec, TokenIssuer};
 use crate::name::{ObjectName, TrustBundleName};
 use crate::schema::{self, names, rule};
 use crate::status::TargetClusterStatus;
@@ -45,6 +45,12 @@ use crate::status::TargetClusterStatus;
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules()))]
 pub(crate) struct TargetClusterSpec {
+    /// How the fleet names the cluster, for its inputs. It never changes once it is set.
+    #[schemars(extend("x-kubernetes-validations" = [rule(
+        "self == oldSelf",
+        "the identity is immutable; delete the TargetCluster and create it again",
+    )]))]
+    pub(super) identity: Option<ClusterIdentitySpec>,
     /// The apiserver's URL, https://host[:port][/path], without credentials, query or fragment.
     /// Changing it needs the verb retarget.
     #[schemars(transform = schema::server_address)]
@@ -199,8 +205,12 @@ fn of_allow(expression: &str, message: &str) -> ValidationRule {
     }
 }
 
-fn rules() -> [ValidationRule; 5] {
+fn rules() -> [ValidationRule; 6] {
     [
+        rule(
+            "!has(oldSelf.identity) || has(self.identity)",
+            "the identity is immutable; delete the TargetCluster and create it again",
+        ),
         rule(
             "has(self.hub) && self.hub || !has(self.clientCertificates)",
             "only a target with hub: true has clientCertificates",

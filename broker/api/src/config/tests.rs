@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod generation;
+mod inputs;
 mod mistakes;
 mod policy;
 mod server;

@@ -129,7 +129,7 @@ pub(super) fn respond(
 }
 
 /// Whether `If-None-Match` contains this ETag, by weak comparison (RFC 9110 section 13.1.2).
-fn names(if_none_match: &HeaderValue, etag: &str) -> bool {
+pub(super) fn names(if_none_match: &HeaderValue, etag: &str) -> bool {
     let Ok(list) = if_none_match.to_str() else {
         return false;
     };

@@ -19,6 +19,7 @@ use keyferry_core::exchange::{
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::request_id::RequestId;
 use keyferry_keys::caller_certificate::PresentedChain;
+use schemars::JsonSchema;
 use secrecy::ExposeSecret;
 use serde::Serialize;
 use tokio::time::timeout;
@@ -180,12 +181,17 @@ async fn exchange(
 }
 
 /// The response of RFC 8693 section 2.2.1.
-#[derive(Serialize)]
-struct TokenResponse<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct TokenResponse<'a> {
+    /// The token for the target.
     access_token: &'a str,
+    /// Always `urn:ietf:params:oauth:token-type:jwt`.
     issued_token_type: &'static str,
+    /// Always `Bearer`.
     token_type: &'static str,
+    /// The seconds for which the token can be used.
     expires_in: u64,
+    /// Where the target is, if the request asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     keyferry_cluster: Option<PublicCluster>,
 }

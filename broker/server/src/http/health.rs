@@ -47,6 +47,17 @@ async fn live() -> &'static str {
 }
 
 async fn ready(State(parts): State<HealthParts>) -> (StatusCode, &'static str) {
+    readiness(&parts)
+}
+
+impl HealthParts {
+    /// Whether clients should send requests here.
+    pub(super) fn is_ready(&self) -> bool {
+        readiness(self).0 == StatusCode::OK
+    }
+}
+
+fn readiness(parts: &HealthParts) -> (StatusCode, &'static str) {
     if parts.stopping.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "not serving: stopping\n")
     } else if parts.published.is_cut_off() && parts.published.current().is_some() {

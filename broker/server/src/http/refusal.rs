@@ -15,6 +15,8 @@ pub enum Surface {
     Exchange,
     /// A GET with a bearer token (RFC 6750 section 3).
     Resource,
+    /// A GET with a credential for fleet inputs.
+    Inputs,
 }
 
 /// Seconds after which to retry an unavailable service, where nothing better is known.
@@ -25,6 +27,8 @@ enum Outside {
     Caller,
     /// Access is denied, for whatever reason.
     Denied,
+    /// There is no such path for this credential.
+    NotFound,
     /// The hub is needed and does not respond.
     Unavailable,
     /// Too many requests of callers that are not identified yet.
@@ -39,13 +43,15 @@ fn outside(reason: Reason) -> Outside {
     use Reason as R;
     match reason {
         reason if reason.is_about_caller() => Outside::Caller,
+        R::InputCredentialRejected => Outside::Caller,
+        R::InputsNotGranted => Outside::NotFound,
         R::DelegationForbidden | R::TargetNotGranted => Outside::Denied,
         R::CallerGone
         | R::DecisionTimedOut
         | R::HubUnreachable
         | R::ReviewFailed
         | R::ReviewForbidden => Outside::Unavailable,
-        R::AuditUnavailable | R::GrantSuperseded => Outside::Unavailable,
+        R::AuditUnavailable | R::GrantSuperseded | R::InputsUnread => Outside::Unavailable,
         R::RateLimited => Outside::Limited,
         R::RequestInvalid => Outside::Request,
         _ => Outside::NotReady,
@@ -66,6 +72,11 @@ pub fn answer(
             "invalid_request",
             "the subject_token was not accepted".to_owned(),
         ),
+        Outside::Caller if surface == Surface::Inputs => (
+            StatusCode::UNAUTHORIZED,
+            "invalid_token",
+            "the credential was not accepted".to_owned(),
+        ),
         Outside::Caller => (
             StatusCode::UNAUTHORIZED,
             "invalid_token",
@@ -80,6 +91,11 @@ pub fn answer(
             StatusCode::FORBIDDEN,
             "access_denied",
             "this caller may use no such access".to_owned(),
+        ),
+        Outside::NotFound => (
+            StatusCode::NOT_FOUND,
+            "not_found",
+            "there is no such path for this credential".to_owned(),
         ),
         Outside::Unavailable => (
             StatusCode::SERVICE_UNAVAILABLE,
@@ -104,7 +120,11 @@ pub fn answer(
                 || refusal.reason.to_string(),
                 |detail| format!("{}: {detail}", refusal.reason),
             );
-            (StatusCode::SERVICE_UNAVAILABLE, "target_not_ready", text)
+            let error = match surface {
+                Surface::Inputs => "inputs_not_available",
+                Surface::Exchange | Surface::Resource => "target_not_ready",
+            };
+            (StatusCode::SERVICE_UNAVAILABLE, error, text)
         }
     };
     let mut response = json_answer(
@@ -116,7 +136,10 @@ pub fn answer(
     if status == StatusCode::UNAUTHORIZED {
         // No error code where no token was sent (RFC 6750 section 3).
         let missing = refusal.reason == Reason::CallerMissing;
-        let challenge = if missing {
+        let challenge = if surface == Surface::Inputs {
+            // One text for every cause, so that all these responses are the same.
+            "Bearer, Basic realm=\"inputs\""
+        } else if missing {
             "Bearer"
         } else {
             "Bearer error=\"invalid_token\""

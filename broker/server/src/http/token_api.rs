@@ -6,36 +6,43 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
-use axum::routing::any;
 use futures::FutureExt;
 use keyferry_api::reason::Reason;
 
+use super::api_route::{OpenParts, open_routes, public_routes};
 use super::bodies::Bodies;
-use super::{exchange, kubeconfig, refusal};
+use super::health::HealthParts;
+use super::refusal;
 use crate::broker::Broker;
+use crate::inputs::Inputs;
 
-const EXCHANGE_PATH: &str = "/v1/token";
+/// The dependencies of the API listener's routes.
+pub struct ApiParts {
+    /// Decides on token requests, and limits unknown callers.
+    pub broker: Arc<Broker>,
+    /// Off where all clients come from one address.
+    pub counts_sources: bool,
+    /// Fleet inputs, if they are enabled.
+    pub inputs: Option<Arc<Inputs>>,
+    /// The state that the public health routes report.
+    pub health: HealthParts,
+}
 
-/// The routes of the API listener. `counts_sources` is off where all clients come from one address.
-pub fn routes(broker: Arc<Broker>, counts_sources: bool) -> Router {
-    let bodies = Bodies::new(counts_sources);
-    Router::new()
-        .route(
-            EXCHANGE_PATH,
-            any(move |broker, request| contained(exchange::answer(bodies, broker, request))),
-        )
-        .route(
-            "/v1/namespaces/{namespace}/accesses/{name}/kubeconfig",
-            any(|broker, path, request| contained(kubeconfig::answer(broker, path, request))),
-        )
-        .fallback(not_found)
-        .with_state(broker)
+/// The routes of the API listener.
+pub fn routes(parts: ApiParts) -> Router {
+    let public = public_routes(&parts.health, parts.inputs.is_some());
+    let open = OpenParts {
+        broker: parts.broker,
+        bodies: Bodies::new(parts.counts_sources),
+        inputs: parts.inputs,
+    };
+    open_routes(&open).merge(public).fallback(not_found)
 }
 
 /// Answers on the API listener before callers can be identified. It refuses at once, because a
-/// caller that had to wait would wait for the hub.
-pub fn closed() -> Router {
-    Router::new().fallback(async || {
+/// caller that had to wait would wait for the hub. The public routes answer.
+pub fn closed(health: &HealthParts, has_inputs: bool) -> Router {
+    public_routes(health, has_inputs).fallback(async || {
         refusal::answer(
             &Reason::HubUnreachable.into(),
             refusal::Surface::Exchange,
@@ -45,7 +52,9 @@ pub fn closed() -> Router {
 }
 
 /// Limits a panic to the request that caused it.
-fn contained(answer: impl Future<Output = Response<Body>>) -> impl Future<Output = Response<Body>> {
+pub(super) fn contained(
+    answer: impl Future<Output = Response<Body>>,
+) -> impl Future<Output = Response<Body>> {
     AssertUnwindSafe(answer)
         .catch_unwind()
         .map(|outcome| outcome.unwrap_or_else(|_| panicked()))

@@ -1,5 +1,6 @@
 //! The state that all parts of the server share, and the tasks that keep it current.
 
+mod inputs;
 mod on_hub;
 
 use std::sync::Arc;
@@ -15,8 +16,10 @@ use keyferry_core::target_address::AddressRules;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::config_file;
+use keyferry_hub::config_file::{self, FileUse};
+use keyferry_hub::fleet_index::FleetIndexReader;
 use keyferry_hub::forbidden::HubCaller;
+use keyferry_hub::input_components::InputComponents;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::key_record_store::KeyRecordStore;
@@ -45,6 +48,7 @@ use keyferry_keys::managed_issuer::RotationPolicy;
 use tokio::sync::watch as watch_channel;
 use tokio::task::JoinSet;
 
+use self::inputs::InputSources;
 use self::on_hub::OnHub;
 use super::{ServeError, ServeOptions};
 use crate::authenticate::Authenticator;
@@ -72,6 +76,8 @@ pub(super) struct Shared {
     clock: Arc<dyn Clock>,
     hub: Arc<dyn Hub>,
     policy: PolicyReader,
+    fleet: FleetIndexReader,
+    input_sources: Option<InputSources>,
     targets: TargetReader,
     target_addresses: AddressRules,
     /// `ca.crt` beside the discovery listener's certificate.
@@ -135,7 +141,7 @@ impl Shared {
             Arc::clone(&live),
             Arc::clone(&clock),
         ));
-        let object_watches = watches.clone();
+        let (object_watches, input_watches) = (watches.clone(), watches.clone());
         background.spawn(watch::namespaces(
             watches,
             Arc::clone(&live),
@@ -164,12 +170,17 @@ impl Shared {
             Arc::clone(&clock),
             reload_signal(),
         ));
+        let (credentials, input_credentials) =
+            watch_channel::channel(config_file::input_credentials(server));
         let file = |policy| {
             config_file::follow(
                 options.config.clone(),
                 server.clone(),
                 options.overrides.clone(),
-                policy,
+                FileUse {
+                    policy,
+                    input_credentials: credentials,
+                },
                 metrics.clone(),
                 reload_signal(),
             )
@@ -211,6 +222,26 @@ impl Shared {
                 objects = Some(known);
             }
         }
+        let input_sources = if server.inputs.enabled {
+            let components = Arc::new(InputComponents::default());
+            background.spawn(watch::input_config_maps(
+                input_watches,
+                server.cluster_resource_namespace.clone(),
+                Arc::clone(&components),
+                Arc::clone(&clock),
+            ));
+            Some(inputs::start(inputs::StartParts {
+                server,
+                client: &client,
+                components,
+                credentials: input_credentials,
+                clock: &clock,
+                reload_signal: reload_signal(),
+                background: &mut background,
+            })?)
+        } else {
+            None
+        };
         let managed_issuers = ManagedIssuers::default();
         let mut own_keys = OwnKeys {
             may_write: Arc::default(),
@@ -268,6 +299,8 @@ impl Shared {
             server: server.clone(),
             clock,
             hub,
+            fleet: FleetIndexReader::new(policy_reader.clone()),
+            input_sources,
             policy: policy_reader,
             target_addresses: options.target_addresses.clone(),
             targets: target_reader,

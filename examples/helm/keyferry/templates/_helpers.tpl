@@ -74,7 +74,7 @@ app.kubernetes.io/name: keyferry
 {{- $value := get $config $field -}}
 {{- if not (kindIs "invalid" $value) }}{{ $_ := set $server $field $value }}{{ end -}}
 {{- end -}}
-{{- range $group := list "hub" "managedIssuers" "audit" -}}
+{{- range $group := list "hub" "managedIssuers" "inputs" "audit" -}}
 {{- $fields := dict -}}
 {{- range $field, $value := get $config $group -}}
 {{- if not (kindIs "invalid" $value) }}{{ $_ := set $fields $field $value }}{{ end -}}

@@ -172,6 +172,7 @@ impl Shared {
         };
         let status = TargetStatusParts {
             policy: self.policy.clone(),
+            fleet: self.fleet.clone(),
             store: store(),
             faults: on_hub.faults.clone(),
             targets: self.targets.clone(),

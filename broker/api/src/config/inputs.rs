@@ -1,0 +1,190 @@
+//! `inputs` of a ServerConfiguration: whether fleet inputs are served, and the credentials of the
+//! machines that read them.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use super::check::Check;
+use crate::name::{ClusterDns, Namespace, ObjectName};
+
+/// The most credentials of one server: two for each of 10,000 clusters.
+const MOST_CREDENTIALS: usize = 20_000;
+
+/// The fleet inputs of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inputs {
+    /// Whether the API listener serves them. Default no.
+    pub enabled: bool,
+    /// The credentials that can read them, each with its own name and its own Secret.
+    pub credentials: Vec<InputCredential>,
+}
+
+/// A credential of a machine that has no ServiceAccount token of the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputCredential {
+    /// Its name, which is also the user of HTTP Basic.
+    pub name: ObjectName,
+    /// What it can read.
+    pub scope: InputScope,
+    /// The Secret of Keyferry's namespace with the hash of its token.
+    pub secret: ObjectName,
+}
+
+/// What a credential can read. It is never more, and never something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InputScope {
+    /// The inputs of one cluster.
+    Cluster(ClusterDns),
+    /// The targets of one namespace.
+    Namespace(Namespace),
+    /// The inputs of every cluster and of every namespace.
+    Admin,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InputsSpec {
+    #[serde(default)]
+    enabled: bool,
+    #[serde(default)]
+    credentials: Vec<CredentialSpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct CredentialSpec {
+    name: String,
+    scope: String,
+    cluster: Option<String>,
+    namespace: Option<String>,
+    secret_ref: SecretRefSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SecretRefSpec {
+    name: String,
+}
+
+/// Reads the inputs, and notes their mistakes.
+pub(super) fn read(written: InputsSpec, check: &mut Check<'_>) -> Option<Inputs> {
+    let InputsSpec {
+        enabled,
+        credentials,
+    } = written;
+    if !enabled && !credentials.is_empty() {
+        check.wrong(
+            "inputs.credentials",
+            "is set, but inputs are not enabled",
+            "set inputs.enabled: true, or remove the credentials",
+        );
+    }
+    if credentials.len() > MOST_CREDENTIALS {
+        check.wrong(
+            "inputs.credentials",
+            format!("has more than {MOST_CREDENTIALS} entries"),
+            "split the fleet over several hubs",
+        );
+        return None;
+    }
+    let (mut names, mut secrets) = (BTreeSet::new(), BTreeSet::new());
+    let mut read = Vec::with_capacity(credentials.len());
+    for (index, written) in credentials.into_iter().enumerate() {
+        let at = |field: &str| format!("inputs.credentials[{index}].{field}");
+        let name = check.take(
+            &at("name"),
+            ObjectName::new(written.name),
+            "name the credential as a Kubernetes object",
+        );
+        let secret = check.take(
+            &at("secretRef.name"),
+            ObjectName::new(written.secret_ref.name),
+            "name a Secret of Keyferry's own namespace",
+        );
+        let scope = scope(
+            &written.scope,
+            written.cluster,
+            written.namespace,
+            &at,
+            check,
+        );
+        let (Some(name), Some(secret), Some(scope)) = (name, secret, scope) else {
+            continue;
+        };
+        if !names.insert(name.clone()) {
+            check.wrong(
+                &at("name"),
+                "is the name of another credential",
+                "give each credential a name of its own",
+            );
+        }
+        // One Secret for two credentials would be one token for two scopes.
+        if !secrets.insert(secret.clone()) {
+            check.wrong(
+                &at("secretRef.name"),
+                "is the Secret of another credential",
+                "give each credential a Secret of its own",
+            );
+        }
+        read.push(InputCredential {
+            name,
+            scope,
+            secret,
+        });
+    }
+    Some(Inputs {
+        enabled,
+        credentials: read,
+    })
+}
+
+fn scope(
+    scope: &str,
+    cluster: Option<String>,
+    namespace: Option<String>,
+    at: &impl Fn(&str) -> String,
+    check: &mut Check<'_>,
+) -> Option<InputScope> {
+    match (scope, cluster, namespace) {
+        ("Read", Some(cluster), None) => check
+            .take(
+                &at("cluster"),
+                ClusterDns::new(cluster),
+                "write the clusterDNS of a TargetCluster's identity",
+            )
+            .map(InputScope::Cluster),
+        ("Read", None, Some(namespace)) => check
+            .take(
+                &at("namespace"),
+                Namespace::new(namespace),
+                "write a namespace of the hub",
+            )
+            .map(InputScope::Namespace),
+        ("Read", ..) => {
+            check.wrong(
+                &at("scope"),
+                "a Read credential names exactly one of cluster and namespace",
+                "write cluster, or namespace, and not both",
+            );
+            None
+        }
+        ("Admin", None, None) => Some(InputScope::Admin),
+        ("Admin", ..) => {
+            check.wrong(
+                &at("scope"),
+                "an Admin credential reads all clusters and namespaces, and this one names one",
+                "remove cluster and namespace, or use scope: Read",
+            );
+            None
+        }
+        (other, ..) => {
+            check.wrong(
+                &at("scope"),
+                format!("{other:?} is not a scope"),
+                "use Read or Admin",
+            );
+            None
+        }
+    }
+}

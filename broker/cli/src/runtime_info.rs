@@ -1,0 +1,96 @@
+//! `keyferry runtime-info`: prints the ConfigMaps by which a child cluster's Flux knows its own
+//! cluster.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_api::issuer::PublicUrl;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_client::configuration_source::Wanted;
+use keyferry_core::inputs::runtime_info::RuntimeInfo;
+
+use super::command_error::CommandError;
+use super::yaml_document::yaml_document;
+use super::{HubArgs, objects_argument, ui};
+
+#[derive(Args)]
+pub(super) struct RuntimeInfoArgs {
+    /// The TargetCluster, which needs an identity.
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// The origin at which the child cluster reaches Keyferry's token API.
+    #[arg(long, value_name = "URL", value_parser = PublicUrl::new)]
+    internal_api_url: PublicUrl,
+    /// The tag of the artifacts that the child cluster runs.
+    #[arg(long, value_name = "TAG", default_value = "latest-stable")]
+    artifact_tag: String,
+    /// Namespace of the ConfigMaps, on the child cluster.
+    #[arg(long, value_name = "NAMESPACE", default_value = "flux-system")]
+    flux_namespace: String,
+    /// Keyferry's configuration file: without it, and where it says `objects: CustomResources`, the
+    /// TargetCluster of the hub is read.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Objects from a file, or - for standard input: the hub's TargetClusters as `kubectl get
+    /// targetclusters -o yaml` prints them, instead of the hub.
+    #[arg(short, long, visible_alias = "objects", value_name = "PATH")]
+    filename: Option<PathBuf>,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+pub(super) async fn run(args: RuntimeInfoArgs) -> ExitCode {
+    match manifest(&args).await {
+        Ok(text) => ui::finish(text.trim_end()),
+        Err(error) => ui::command_failed(&error),
+    }
+}
+
+async fn manifest(args: &RuntimeInfoArgs) -> Result<String, CommandError> {
+    let name = ObjectName::new(&args.target)
+        .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
+    let namespace = Namespace::new(&args.flux_namespace)
+        .map_err(|error| CommandError::new(format!("--flux-namespace {error}")))?;
+    if !is_tag(&args.artifact_tag) {
+        return Err(CommandError::with_fix(
+            "--artifact-tag is not a tag of an OCI artifact",
+            "write a tag such as latest-stable or v1.2.3",
+        ));
+    }
+    let source = objects_argument::source(args.config.as_ref(), args.filename.as_deref())?;
+    let configuration = source
+        .read(|| args.hub.client(), Wanted::Target(&name))
+        .await?;
+    let target = configuration.policy.targets.get(&name).ok_or_else(|| {
+        CommandError::with_fix(
+            format!("{} has no usable TargetCluster {name}", source.place()),
+            "look at its status, or list the names by keyferry targets",
+        )
+    })?;
+    let identity = target.identity.as_ref().ok_or_else(|| {
+        CommandError::with_fix(
+            format!("TargetCluster {name} has no spec.identity"),
+            "set clusterName, clusterDNS and environment there; they never change afterwards",
+        )
+    })?;
+    let info = RuntimeInfo {
+        identity,
+        internal_api_url: args.internal_api_url.as_str(),
+        artifact_tag: &args.artifact_tag,
+        hub_name: &configuration.server.hub_name,
+        target: name.as_str(),
+        namespace: &namespace,
+    };
+    let documents: Result<Vec<String>, _> = info.config_maps().iter().map(yaml_document).collect();
+    let documents = documents.map_err(|error| CommandError::new(error.to_string()))?;
+    Ok(documents.join("---\n"))
+}
+
+/// A tag by the OCI distribution specification: `[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}`.
+fn is_tag(text: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.len() <= 128
+        && text.starts_with(word)
+        && text.chars().all(|c| word(c) || c == '.' || c == '-')
+}

@@ -1,0 +1,183 @@
+//! Every route of the API listener. The router and the OpenAPI document are both made of this list,
+//! so neither has a route that the other lacks.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Method, Response, StatusCode, header};
+use axum::routing::{MethodRouter, any};
+
+use super::bodies::Bodies;
+use super::health::HealthParts;
+use super::inputs::{self, Segment, View};
+use super::openapi::Documents;
+use super::token_api::contained;
+use super::{discovery, exchange, kubeconfig, refusal};
+use crate::broker::Broker;
+use crate::inputs::Inputs;
+
+/// A route of the API listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ApiRoute {
+    Exchange,
+    Kubeconfig,
+    InputsCluster,
+    InputsAccesses,
+    InputsPlatformComponents,
+    InputsTargets,
+    Health,
+    Healthz,
+    Livez,
+    Ready,
+    Readyz,
+    OpenApiYaml,
+    OpenApiJson,
+}
+
+/// What the routes that need the hub's state have.
+pub(super) struct OpenParts {
+    pub(super) broker: Arc<Broker>,
+    pub(super) bodies: Arc<Bodies>,
+    pub(super) inputs: Option<Arc<Inputs>>,
+}
+
+impl ApiRoute {
+    pub(super) const ALL: [Self; 13] = [
+        Self::Exchange,
+        Self::Kubeconfig,
+        Self::InputsCluster,
+        Self::InputsAccesses,
+        Self::InputsPlatformComponents,
+        Self::InputsTargets,
+        Self::Health,
+        Self::Healthz,
+        Self::Livez,
+        Self::Ready,
+        Self::Readyz,
+        Self::OpenApiYaml,
+        Self::OpenApiJson,
+    ];
+
+    /// The path, with its parameters in braces as OpenAPI and the router both write them.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Self::Exchange => "/v1/token",
+            Self::Kubeconfig => "/v1/namespaces/{namespace}/accesses/{name}/kubeconfig",
+            Self::InputsCluster => "/api/v2/flux/clusters/{dns}/cluster",
+            Self::InputsAccesses => "/api/v2/flux/clusters/{dns}/accesses",
+            Self::InputsPlatformComponents => "/api/v2/flux/clusters/{dns}/platform-components",
+            Self::InputsTargets => "/api/v2/flux/namespaces/{namespace}/targets",
+            Self::Health => "/health",
+            Self::Healthz => "/healthz",
+            Self::Livez => "/livez",
+            Self::Ready => "/ready",
+            Self::Readyz => "/readyz",
+            Self::OpenApiYaml => "/openapi.yaml",
+            Self::OpenApiJson => "/openapi.json",
+        }
+    }
+
+    /// The collection of an inputs route.
+    pub(super) fn view(self) -> Option<View> {
+        match self {
+            Self::InputsCluster => Some(View::Cluster),
+            Self::InputsAccesses => Some(View::Accesses),
+            Self::InputsPlatformComponents => Some(View::PlatformComponents),
+            Self::InputsTargets => Some(View::Targets),
+            _ => None,
+        }
+    }
+
+    /// The handler that needs the hub's state; `None` for a public route, and for one that the
+    /// configuration turns off.
+    fn open(self, parts: &OpenParts) -> Option<MethodRouter> {
+        let broker = Arc::clone(&parts.broker);
+        match self {
+            Self::Exchange => {
+                let bodies = Arc::clone(&parts.bodies);
+                let handler = any(move |broker, request| {
+                    contained(exchange::answer(Arc::clone(&bodies), broker, request))
+                });
+                Some(handler.with_state(broker))
+            }
+            Self::Kubeconfig => {
+                let handler = any(|broker, path, request| {
+                    contained(kubeconfig::answer(broker, path, request))
+                });
+                Some(handler.with_state(broker))
+            }
+            route => {
+                let (view, inputs) = (route.view()?, Arc::clone(parts.inputs.as_ref()?));
+                Some(any(move |segment: Segment, request: Request| {
+                    let (inputs, broker) = (Arc::clone(&inputs), Arc::clone(&broker));
+                    contained(inputs::answer(view, inputs, broker, segment, request))
+                }))
+            }
+        }
+    }
+
+    /// The handler of a public route, which every client may ask without a credential.
+    fn public(self, health: &HealthParts, documents: &Arc<Documents>) -> Option<MethodRouter> {
+        match self {
+            Self::Health | Self::Healthz | Self::Livez => Some(any(async |request: Request| {
+                public(&request, || live(true))
+            })),
+            Self::Ready | Self::Readyz => {
+                let health = health.clone();
+                Some(any(async move |request: Request| {
+                    public(&request, || live(health.is_ready()))
+                }))
+            }
+            Self::OpenApiYaml | Self::OpenApiJson => {
+                let documents = Arc::clone(documents);
+                Some(any(async move |request: Request| {
+                    public(&request, || documents.answer(self))
+                }))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The public routes, which are open from the start.
+pub(super) fn public_routes(health: &HealthParts, has_inputs: bool) -> Router {
+    let documents = Arc::new(Documents::new(has_inputs));
+    ApiRoute::ALL
+        .into_iter()
+        .filter_map(|route| Some((route, route.public(health, &documents)?)))
+        .fold(Router::new(), |router, (route, handler)| {
+            router.route(route.path(), handler)
+        })
+}
+
+/// The routes that need the hub's state.
+pub(super) fn open_routes(parts: &OpenParts) -> Router {
+    ApiRoute::ALL
+        .into_iter()
+        .filter_map(|route| Some((route, route.open(parts)?)))
+        .fold(Router::new(), |router, (route, handler)| {
+            router.route(route.path(), handler)
+        })
+}
+
+/// Answers a GET or HEAD. The router drops the body for HEAD and keeps its length.
+fn public(request: &Request, answer: impl FnOnce() -> Response<Body>) -> Response<Body> {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return refusal::not_allowed("GET, HEAD");
+    }
+    answer()
+}
+
+/// Says no more than whether it is well: the cause is on the health listener, which is not public.
+fn live(is_well: bool) -> Response<Body> {
+    if is_well {
+        discovery::plain(StatusCode::OK, "ok\n")
+    } else {
+        let mut response = discovery::plain(StatusCode::SERVICE_UNAVAILABLE, "not ready\n");
+        let seconds = axum::http::HeaderValue::from_static("5");
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        response
+    }
+}

@@ -1,0 +1,145 @@
+//! `GET /api/v2/flux/…`: fleet inputs in the form that Flux Operator's ResourceSetInputProvider of
+//! type `ExternalService` reads. Only a 200 has inputs.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request};
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use keyferry_api::name::{ClusterDns, Namespace};
+use keyferry_api::reason::Reason;
+use keyferry_core::inputs::collection::Collection;
+use keyferry_core::inputs::presented::PresentedCredential;
+use keyferry_core::request_id::RequestId;
+
+use super::discovery;
+use super::exchange::source_of;
+use super::refusal::{self, Surface};
+use crate::broker::Broker;
+use crate::inputs::{InputResource, Inputs, InputsRefusal, ROUTE};
+use crate::source::Source;
+
+/// The first segment of every path of this API, as it is in a request.
+pub(super) type Segment = Result<Path<String>, PathRejection>;
+
+/// Which collection a route has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    Cluster,
+    Accesses,
+    PlatformComponents,
+    Targets,
+}
+
+impl View {
+    /// The resource that a path names. A name needs no percent-encoding, and one path must not
+    /// have two spellings.
+    fn resource(self, segment: Segment, path: &str) -> Option<InputResource> {
+        if path.contains('%') {
+            return None;
+        }
+        let Path(name) = segment.ok()?;
+        let dns = || ClusterDns::new(&name).ok();
+        Some(match self {
+            Self::Cluster => InputResource::Cluster(dns()?),
+            Self::Accesses => InputResource::Accesses(dns()?),
+            Self::PlatformComponents => InputResource::PlatformComponents(dns()?),
+            Self::Targets => InputResource::Targets(Namespace::new(&name).ok()?),
+        })
+    }
+}
+
+/// Answers with a collection.
+pub(super) async fn answer(
+    view: View,
+    inputs: Arc<Inputs>,
+    broker: Arc<Broker>,
+    segment: Segment,
+    request: Request,
+) -> Response<Body> {
+    if request.method() != Method::GET {
+        return refusal::not_allowed("GET");
+    }
+    let (id, source) = (broker.request_id(), source_of(&request));
+    if request.uri().query().is_some() {
+        return with_query(&broker, id, source).await;
+    }
+    let presented = presented(request.headers());
+    let resource = view.resource(segment, request.uri().path());
+    let answered = inputs.answer(presented.as_ref(), resource.as_ref(), id);
+    match answered.await {
+        Ok(collection) => respond(&collection, request.headers(), id),
+        Err(InputsRefusal::Credential) => unauthorized(&broker, id, source).await,
+        Err(InputsRefusal::NotFound) => not_found(id),
+        Err(InputsRefusal::NotAvailable(error)) => {
+            refusal::answer(&error.into(), Surface::Inputs, Some(id))
+        }
+        Err(InputsRefusal::Unrecorded) => {
+            refusal::answer(&Reason::AuditUnavailable.into(), Surface::Inputs, Some(id))
+        }
+    }
+}
+
+fn presented(headers: &HeaderMap) -> Option<PresentedCredential> {
+    let values = headers.get_all(header::AUTHORIZATION).iter();
+    PresentedCredential::read(values.map(HeaderValue::as_bytes))
+}
+
+fn respond(collection: &Collection, headers: &HeaderMap, id: RequestId) -> Response<Body> {
+    let unchanged = headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .any(|value| discovery::names(value, collection.etag()));
+    let (status, body) = if unchanged {
+        (StatusCode::NOT_MODIFIED, Bytes::new())
+    } else {
+        (
+            StatusCode::OK,
+            Bytes::from_owner(Arc::clone(collection.bytes())),
+        )
+    };
+    let mut response = refusal::secret_answer(status, "application/json", body, Some(id));
+    let headers = response.headers_mut();
+    if unchanged {
+        headers.remove(header::CONTENT_TYPE);
+    }
+    // A client may keep it for its next If-None-Match, and must ask each time.
+    let cache_control = HeaderValue::from_static("private, no-cache");
+    headers.insert(header::CACHE_CONTROL, cache_control);
+    headers.remove(header::PRAGMA);
+    headers.remove(header::EXPIRES);
+    if let Ok(etag) = HeaderValue::from_str(collection.etag()) {
+        headers.insert(header::ETAG, etag);
+    }
+    response
+}
+
+/// The response to a credential for another path, and to a path that names nothing.
+fn not_found(id: RequestId) -> Response<Body> {
+    refusal::answer(&Reason::InputsNotGranted.into(), Surface::Inputs, Some(id))
+}
+
+async fn unauthorized(broker: &Broker, id: RequestId, source: Source) -> Response<Body> {
+    let reason = Reason::InputCredentialRejected;
+    let refused = match broker.refuse(ROUTE, reason, id, source).await {
+        Ok(()) => reason.into(),
+        Err(limited) => limited,
+    };
+    refusal::answer(&refused, Surface::Inputs, Some(id))
+}
+
+async fn with_query(broker: &Broker, id: RequestId, source: Source) -> Response<Body> {
+    match broker
+        .refuse(ROUTE, Reason::RequestInvalid, id, source)
+        .await
+    {
+        Ok(()) => refusal::malformed(
+            StatusCode::BAD_REQUEST,
+            "invalid_request",
+            "query parameters are not accepted; send the credential in Authorization",
+            Some(id),
+        ),
+        Err(limited) => refusal::answer(&limited, Surface::Inputs, Some(id)),
+    }
+}

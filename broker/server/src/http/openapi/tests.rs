@@ -1,0 +1,105 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+
+use axum::http::StatusCode;
+use keyferry_api::reason::Reason;
+use serde_json::Value;
+
+use super::responses::errors;
+use super::{ApiRoute, Documents, document};
+use crate::http::refusal::{self, Surface};
+
+#[test]
+fn the_document_has_each_enabled_route_and_no_other() {
+    for has_inputs in [false, true] {
+        let document = document(has_inputs);
+        let paths: BTreeSet<&str> = document["paths"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let routes: BTreeSet<&str> = ApiRoute::ALL
+            .into_iter()
+            .filter(|route| has_inputs || route.view().is_none())
+            .map(ApiRoute::path)
+            .collect();
+        assert_eq!(paths, routes);
+    }
+}
+
+#[tokio::test]
+async fn every_refusal_that_a_route_can_make_is_in_the_document() {
+    let surfaces = [
+        (ApiRoute::Exchange, Surface::Exchange),
+        (ApiRoute::Kubeconfig, Surface::Resource),
+        (ApiRoute::InputsCluster, Surface::Inputs),
+    ];
+    for (route, surface) in surfaces {
+        for reason in Reason::ALL {
+            let is_of_inputs = matches!(
+                reason,
+                Reason::InputCredentialRejected | Reason::InputsNotGranted | Reason::InputsUnread
+            );
+            let is_of_tokens = matches!(
+                reason,
+                Reason::DelegationForbidden | Reason::TargetNotGranted
+            );
+            // A surface never makes the refusals of the other.
+            if (is_of_inputs && surface != Surface::Inputs)
+                || (is_of_tokens && surface == Surface::Inputs)
+            {
+                continue;
+            }
+            let response = refusal::answer(&(*reason).into(), surface, None);
+            let status = response.status();
+            let body = axum::body::to_bytes(response.into_body(), 1 << 16)
+                .await
+                .unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let code = body["error"].as_str().unwrap();
+            assert!(
+                is_documented(route, status, code),
+                "{route:?} {reason}: {status} {code}"
+            );
+        }
+    }
+}
+
+fn is_documented(route: ApiRoute, status: StatusCode, code: &str) -> bool {
+    errors(route)
+        .iter()
+        .any(|(known, codes)| *known == status.as_u16() && codes.contains(&code))
+}
+
+#[test]
+fn both_spellings_say_the_same() {
+    let documents = Documents::new(true);
+    let json: Value = serde_json::from_slice(&documents.json).unwrap();
+    let yaml: Value = serde_saphyr::from_slice(&documents.yaml).unwrap();
+    assert_eq!(json, yaml);
+    assert_eq!(json["openapi"], "3.1.0");
+}
+
+#[test]
+fn a_route_without_credentials_is_one_that_needs_none() {
+    let document = document(true);
+    let public: BTreeSet<&str> = document["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(_, item)| item["get"]["security"] == serde_json::json!([]))
+        .map(|(path, _)| path.as_str())
+        .collect();
+    let wanted = [
+        "/health",
+        "/healthz",
+        "/livez",
+        "/openapi.json",
+        "/openapi.yaml",
+        "/ready",
+        "/readyz",
+    ];
+    assert_eq!(public, BTreeSet::from(wanted));
+}
