@@ -15,6 +15,7 @@
 pub mod apiserver;
 pub mod auth_configs;
 pub mod chaos_proxy;
+pub mod ci_issuer;
 pub mod control_plane;
 pub mod controller_manager;
 pub mod differential;

@@ -12,6 +12,7 @@
 mod admission_policies;
 mod auth_configs;
 mod caller_certificates;
+mod ci;
 mod clients;
 mod conformance;
 mod consumers;
@@ -63,6 +64,8 @@ fn main() -> ExitCode {
         .suite("export", export::suite())
         .suite("control_planes", control_planes::suite())
         .suite("d2", d2::suite())
+        .suite("ci_on_hub", ci::on_hub())
+        .suite("ci_by_file", ci::by_file())
         .suite("walk", walk::suite())
         .suite("install", install::suite())
         .suite("conformance", conformance::suite())

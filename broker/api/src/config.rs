@@ -11,6 +11,7 @@ mod allow;
 mod caller_certificates;
 mod check;
 mod document;
+mod external_issuer;
 mod inputs;
 mod listener;
 mod metrics_listener;
@@ -38,6 +39,7 @@ pub use address::{proxy as proxy_address, server as server_address, server_name}
 pub use allow::{AllowRule, NamespaceRule};
 pub use caller_certificates::CallerCertificate;
 pub use document::MAX_CONFIG_BYTES;
+pub use external_issuer::{ClaimRule, ExternalIssuer, TokenUse, same_issuer};
 pub use inputs::{InputCredential, InputScope, Inputs};
 pub use listener::{
     ListenAddressError, Listener, ListenerOverrides, TlsFiles, TlsSource, TlsVersion,
@@ -54,7 +56,7 @@ pub use stored::{
 };
 pub use target::{
     CertificateApproval, CertificateSource, ClientCertificates, ClusterIdentity, LifetimeRange,
-    TargetCluster, TokenIssuer,
+    TargetCluster, TargetKind, TokenIssuer,
 };
 pub(crate) use target_spec::TargetClusterObject;
 pub use written::{WrittenObject, written_objects};

@@ -53,6 +53,8 @@ reasons! {
     CallerAuthorityInvalid,
     /// The caller's client certificate meets no rule of `api.clientCertificates`.
     CallerCertificateRejected,
+    /// No rule for external issuers accepts the claims of the caller's token.
+    CallerClaimsMismatch,
     /// The caller's token has expired.
     CallerExpired,
     /// The caller disconnected before it got a response.
@@ -60,8 +62,10 @@ reasons! {
     /// The caller's token, or the rule for its certificate, names a ServiceAccount UID that is not
     /// the live one.
     CallerIdentityChanged,
-    /// The caller's token has an issuer other than the hub's.
+    /// The caller's token has an issuer that is neither the hub's nor a configured external one.
     CallerIssuerMismatch,
+    /// The keys of the external issuer that the caller's token names could not be read.
+    CallerKeysUnavailable,
     /// The caller's token is not a readable bound ServiceAccount token.
     CallerMalformed,
     /// The caller sent no token and no certificate.
@@ -70,6 +74,8 @@ reasons! {
     CallerNotPodBound,
     /// The hub's TokenReview did not accept the caller's token.
     CallerRejected,
+    /// The caller's token was exchanged before, and its external issuer's tokens are for one use.
+    CallerTokenReused,
     /// The target's CA certificate is missing or cannot be used.
     CertificateAuthorityInvalid,
     /// The request for a client certificate was denied.
@@ -228,13 +234,16 @@ impl Reason {
             Self::CallerAmbiguous
                 | Self::CallerAudienceMismatch
                 | Self::CallerCertificateRejected
+                | Self::CallerClaimsMismatch
                 | Self::CallerExpired
                 | Self::CallerIdentityChanged
                 | Self::CallerIssuerMismatch
+                | Self::CallerKeysUnavailable
                 | Self::CallerMalformed
                 | Self::CallerMissing
                 | Self::CallerNotPodBound
                 | Self::CallerRejected
+                | Self::CallerTokenReused
         )
     }
 }

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use keyferry_api::audience::Audience;
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_client::caller_token::{self, CallerTokenSource};
+use keyferry_client::ci_token::CiTokenSource;
 use keyferry_client::client_certificate::ClientCertificateFiles;
 use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::direct::Direct;
@@ -75,6 +76,13 @@ pub(super) struct ServerArgs {
     /// The caller's own token, for the Keyferry server.
     #[arg(long, env = "KEYFERRY_TOKEN_FILE", value_name = "FILE", help_heading = SERVER)]
     pub(super) token_file: Option<PathBuf>,
+    /// The caller's own token is the id-token of this job of GitHub Actions, which needs
+    /// permissions: id-token: write.
+    #[arg(long, help_heading = SERVER, conflicts_with_all = ["token_file", "token_env"])]
+    pub(super) github_oidc: bool,
+    /// The caller's own token is in this environment variable, as GitLab's id_tokens write it.
+    #[arg(long, value_name = "NAME", help_heading = SERVER, conflicts_with = "token_file")]
+    pub(super) token_env: Option<String>,
     /// A ServiceAccount of the hub: mint the caller's token for it, in the access's namespace,
     /// through a hub kubeconfig.
     #[arg(long, env = "KEYFERRY_SERVICE_ACCOUNT", value_name = "NAME", help_heading = SERVER)]
@@ -227,6 +235,7 @@ impl ServerArgs {
     /// Whether a flag or its variable only has a meaning for a server.
     fn names_a_caller(&self) -> bool {
         self.token_file.is_some()
+            || self.ci().is_some()
             || self.service_account.is_some()
             || self.certificate_authority.is_some()
             || self.caller_audience.is_some()
@@ -256,6 +265,14 @@ impl ServerArgs {
         Ok(Some(ClientCertificateFiles { certificate, key }))
     }
 
+    /// Returns where the id-token of a CI job is, if a flag says so.
+    pub(super) fn ci(&self) -> Option<CiTokenSource> {
+        if self.github_oidc {
+            return Some(CiTokenSource::GithubOidc);
+        }
+        self.token_env.clone().map(CiTokenSource::Variable)
+    }
+
     /// Returns the server that the flags name, and the source of the caller's token for it.
     pub(super) fn calls(&self) -> Result<Option<(ServerAddress, CallerTokenSource)>, CommandError> {
         let Some(url) = self.server.clone() else {
@@ -281,6 +298,7 @@ impl ServerArgs {
         let hub = self.hub.access();
         let caller = CallerTokenSource {
             token_file: self.token_file.clone(),
+            ci: self.ci(),
             service_account,
             audience: Some(audience),
             hub,
@@ -385,7 +403,7 @@ impl Source {
         )?)
     }
 
-    async fn token(&self) -> Result<UsableToken, ClientError> {
+    pub(super) async fn token(&self) -> Result<UsableToken, ClientError> {
         match &self.route {
             ExchangeRoute::Server(server, caller) => {
                 let proof = caller_token::find(caller, self.access.namespace.as_str()).await?;

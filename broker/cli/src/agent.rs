@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use keyferry_api::name::AccessName;
-use keyferry_client::token_agent::{self, AgentParts, AgentUpdate, AgentUpdateError};
+use keyferry_client::ClientError;
+use keyferry_client::token_agent::{self, AgentParts, AgentUpdate, AgentUpdateError, Received};
 use keyferry_client::token_directory::{self, Rights, TokenDirectory};
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::random::SystemRandomness;
@@ -39,6 +40,10 @@ pub(super) struct AgentArgs {
     /// Only check, and exit: whether every token exists and has not expired. For a startup probe.
     #[arg(long)]
     check: bool,
+    /// Write only the token, and no kubeconfig: for a target with kind: Audience, which has no
+    /// address.
+    #[arg(long)]
+    token_only: bool,
     #[command(flatten)]
     server: ServerArgs,
     /// Keyferry's configuration file: work without a server, by this file and your own rights on
@@ -129,8 +134,9 @@ pub(super) async fn run(args: AgentArgs) -> ExitCode {
         Ok(agents) => agents,
         Err(error) => return ui::command_failed(&error),
     };
+    let token_only = args.token_only;
     if args.once {
-        return once(agents).await;
+        return once(agents, token_only).await;
     }
     let (mut terminate, mut interrupt) = match (
         signal(SignalKind::terminate()),
@@ -142,7 +148,7 @@ pub(super) async fn run(args: AgentArgs) -> ExitCode {
         }
     };
     let all = agents.into_iter().map(|(parts, source)| async move {
-        token_agent::keep(parts, async || source.received().await, &report).await;
+        token_agent::keep(parts, async || received(&source, token_only).await, &report).await;
     });
     tokio::select! {
         _ = futures::future::join_all(all) => ExitCode::FAILURE,
@@ -182,11 +188,21 @@ fn agents(args: &AgentArgs) -> Result<Vec<(AgentParts, Source)>, CommandError> {
     Ok(agents)
 }
 
-async fn once(agents: Vec<(AgentParts, Source)>) -> ExitCode {
+async fn received(source: &Source, token_only: bool) -> Result<Received, ClientError> {
+    if token_only {
+        return source
+            .token()
+            .await
+            .map(|token| Received::Token(token.token));
+    }
+    source.received().await.map(Received::from)
+}
+
+async fn once(agents: Vec<(AgentParts, Source)>, token_only: bool) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (parts, source) in agents {
-        let round = match source.received().await {
-            Ok(received) => token_agent::write(&parts, &received),
+        let round = match received(&source, token_only).await {
+            Ok(received) => token_agent::write(&parts, received),
             Err(error) => Err(error.into()),
         };
         report(&parts.access, &round);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use keyferry_api::name::AccessName;
 use keyferry_client::caller_token::{self, CallerTokenSource};
+use keyferry_client::ci_token::CiTokenSource;
 use keyferry_client::client_file;
 use keyferry_client::server::ServerAddress;
 use keyferry_hub::client::HubAccess;
@@ -102,6 +103,8 @@ impl Reach {
             server,
             certificate_authority,
             token_file,
+            github_oidc: _,
+            token_env: _,
             service_account,
             caller_audience,
             client_certificate,
@@ -109,8 +112,10 @@ impl Reach {
             client_config: _,
             hub,
         } = flags;
+        let ci = flags.ci();
         let CallerTokenSource {
             token_file: own_file,
+            ci: own_ci,
             service_account: own_account,
             audience,
             hub: own_hub,
@@ -124,6 +129,13 @@ impl Reach {
                 same_path(certificate_authority, &self.server.certificate_authority),
             ),
             ("--token-file", same_path(token_file, own_file)),
+            (
+                match ci {
+                    Some(CiTokenSource::GithubOidc) => "--github-oidc",
+                    Some(CiTokenSource::Variable(_)) | None => "--token-env",
+                },
+                ci.is_none() || ci == *own_ci,
+            ),
             (
                 "--service-account",
                 same_text(
@@ -191,6 +203,7 @@ impl Reach {
         }
         let CallerTokenSource {
             token_file,
+            ci,
             service_account,
             audience,
             hub,
@@ -205,6 +218,24 @@ impl Reach {
         if let Some(pair) = client_certificate {
             add("--client-certificate", Some(absolute(&pair.certificate)));
             add("--client-key", Some(absolute(&pair.key)));
+        }
+        let of_audience = || {
+            audience
+                .as_ref()
+                .map(|audience| audience.as_str().to_owned())
+        };
+        match ci {
+            Some(CiTokenSource::GithubOidc) => {
+                add("--caller-audience", of_audience());
+                arguments.push("--github-oidc".to_owned());
+                return Ok(arguments);
+            }
+            Some(CiTokenSource::Variable(name)) => {
+                add("--caller-audience", of_audience());
+                add("--token-env", Some(name.clone()));
+                return Ok(arguments);
+            }
+            None => {}
         }
         if let (None, Some(name)) = (token_file, service_account) {
             // The plugin does not read KUBECONFIG, where its client may have the target's own
@@ -227,9 +258,10 @@ impl Reach {
 
     /// Returns the file of the caller's token, if the token comes from a file.
     pub(super) fn token_file(&self) -> Option<&Path> {
-        let default = Some(Path::new(caller_token::DEFAULT_TOKEN_FILE))
-            .filter(|_| self.caller.service_account.is_none())
-            .filter(|_| self.caller.client_certificate.is_none());
+        let named = self.caller.service_account.is_some()
+            || self.caller.ci.is_some()
+            || self.caller.client_certificate.is_some();
+        let default = Some(Path::new(caller_token::DEFAULT_TOKEN_FILE)).filter(|_| !named);
         self.caller.token_file.as_deref().or(default)
     }
 }
@@ -269,6 +301,8 @@ mod tests {
             server: None,
             certificate_authority: None,
             token_file: None,
+            github_oidc: false,
+            token_env: None,
             service_account: None,
             caller_audience: None,
             client_certificate: None,
@@ -326,6 +360,20 @@ mod tests {
                 "--token-file",
                 ServerArgs {
                     token_file: path("/etc/shadow"),
+                    ..flags()
+                },
+            ),
+            (
+                "--github-oidc",
+                ServerArgs {
+                    github_oidc: true,
+                    ..flags()
+                },
+            ),
+            (
+                "--token-env",
+                ServerArgs {
+                    token_env: text("evil"),
                     ..flags()
                 },
             ),

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_api::name::AccessName;
 use keyferry_client::caller_token;
+use keyferry_client::ci_token::CiTokenSource;
 use keyferry_client::credential_cache::{CacheKey, CachedToken, CredentialCache};
 use keyferry_client::server::ClusterToken;
 use keyferry_core::exec_credential::{self, EXEC_INFO, ExecInfo, NamedByCluster};
@@ -165,7 +166,12 @@ fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> 
     let claimed = |part: fn(&ClaimedCluster) -> &str| {
         cluster.map(|cluster| part(cluster).as_bytes().to_vec())
     };
+    let ci = reach.caller.ci.as_ref();
+    // A runner may run jobs of several projects under one user.
+    let job = ci.and_then(CiTokenSource::job);
     let parts = [
+        ci.map(|source| format!("{source:?}").into_bytes()),
+        job.map(|job| job.expose_secret().as_bytes().to_vec()),
         text(Some(&access.to_string())),
         text(Some(&reach.server.url)),
         path(authority),

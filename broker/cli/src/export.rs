@@ -6,22 +6,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use keyferry_api::config::{Overrides, ServerConfiguration};
+use keyferry_api::config::{Overrides, ServerConfiguration, TokenIssuer};
 use keyferry_api::issuer::PublicUrl;
 use keyferry_api::lifetime;
+use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
-use keyferry_client::configuration_source::server_of_hub;
+use keyferry_client::ClientError;
+use keyferry_client::configuration_source::{ConfigurationSource, Wanted, server_of_hub};
 use keyferry_controller::publish;
-use keyferry_hub::client::HubClient;
+use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::clock::SystemClock;
 use keyferry_hub::config_file;
 use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
+use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::key_record_store::{KeyRecordStore, RecordError};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::secret_store::KubeSecretStore;
-use keyferry_issuer::export::{Export, ExportError};
+use keyferry_issuer::export::{Export, ExportError, ExportScope, ManagedIssuerFiles};
+use keyferry_issuer::managed_issuer::{KeySetMaintainer, KeySetMaintainerParts, ManagedIssuers};
 use keyferry_issuer::publication::{KeyRecords, PublishError, Publisher, PublisherParts};
+use keyferry_keys::managed_issuer::RotationPolicy;
+use tokio::sync::Mutex;
 
 use super::command_error::CommandError;
 use super::{HubArgs, serve, ui};
@@ -53,6 +59,14 @@ pub(super) struct ExportArgs {
     /// change the files.
     #[arg(long)]
     watch: bool,
+    /// Also write the documents of the managed issuers, below issuers/TARGET. This reads the Secrets
+    /// that hold their private keys.
+    #[arg(long, conflicts_with_all = ["public_url", "path"])]
+    managed_issuers: bool,
+    /// The path below the origin at which the folder is served, such as /hubs/a, where several hubs
+    /// share one origin.
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = prefix)]
+    path: String,
     /// Write what the hub lists now, without the record of a running Keyferry: revoked keys, and
     /// withdrawn keys that are still needed, are then unknown.
     #[arg(long)]
@@ -69,6 +83,32 @@ enum ExportRoundError {
     Record(#[from] RecordError),
     #[error(transparent)]
     Export(#[from] ExportError),
+    #[error(transparent)]
+    Objects(#[from] ClientError),
+    #[error(
+        "reading the keys of the managed issuer of TargetCluster {0}: there are none that can be \
+         used; nothing was written"
+    )]
+    ManagedIssuer(ObjectName),
+}
+
+/// The path is none below which files can be served.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write a path such as /hubs/a: small letters, digits, '-' and '/', and no '/' at its end")]
+struct PrefixError;
+
+fn prefix(text: &str) -> Result<String, PrefixError> {
+    let is_plain = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    match text.strip_prefix('/') {
+        Some(path) if path.split('/').all(is_plain) => Ok(text.to_owned()),
+        None if text.is_empty() => Ok(String::new()),
+        _ => Err(PrefixError),
+    }
 }
 
 pub(super) async fn run(args: ExportArgs) -> ExitCode {
@@ -96,6 +136,66 @@ struct Exporter {
     publisher: Publisher,
     public_url: PublicUrl,
     server: ServerConfiguration,
+    prefix: String,
+    managed: Option<ManagedReader>,
+}
+
+/// Reads the documents of the managed issuers, as a replica does that may not write.
+struct ManagedReader {
+    objects: ConfigurationSource,
+    hub: HubAccess,
+    maintainer: Mutex<KeySetMaintainer>,
+    issuers: ManagedIssuers,
+}
+
+impl ManagedReader {
+    fn new(args: &ExportArgs, client: HubClient, server: &ServerConfiguration) -> Self {
+        let issuers = ManagedIssuers::default();
+        let maintainer = KeySetMaintainer::new(KeySetMaintainerParts {
+            store: Arc::new(KubeIssuerKeys::new(
+                client,
+                server.cluster_resource_namespace.clone(),
+            )),
+            issuers: issuers.clone(),
+            clock: Arc::new(SystemClock::start()),
+            metrics: Metrics::default(),
+            public_url: server.public_url.clone(),
+            rotation: RotationPolicy {
+                active_after: lifetime::activation_delay(server.max_age),
+                every: server.managed_issuers.rotate_every,
+            },
+            may_write: Arc::default(),
+        });
+        Self {
+            objects: ConfigurationSource::named(args.config.clone()),
+            hub: args.hub.access(),
+            maintainer: Mutex::new(maintainer),
+            issuers,
+        }
+    }
+
+    async fn read(&self) -> Result<Vec<ManagedIssuerFiles>, ExportRoundError> {
+        let client = || async { Ok(HubClient::new(self.hub.config().await?)?) };
+        let policy = self.objects.read(client, Wanted::All).await?.policy;
+        self.maintainer.lock().await.round(&policy).await;
+        let managed = policy
+            .targets
+            .values()
+            .filter(|target| target.issuer == TokenIssuer::Keyferry);
+        managed
+            .map(|target| {
+                let known = self.issuers.get(&target.name);
+                let files = known.and_then(|known| {
+                    Some(ManagedIssuerFiles {
+                        target: target.name.clone(),
+                        issuer: known.issuer.clone(),
+                        documents: known.documents.clone()?,
+                    })
+                });
+                files.ok_or_else(|| ExportRoundError::ManagedIssuer(target.name.clone()))
+            })
+            .collect()
+    }
 }
 
 impl Exporter {
@@ -127,11 +227,20 @@ impl Exporter {
             clock: Arc::new(SystemClock::start()),
             metrics: Metrics::default(),
         });
+        let managed = match args.managed_issuers {
+            true => {
+                let client = HubClient::new(args.hub.access().config().await?)?;
+                Some(ManagedReader::new(args, client, &server))
+            }
+            false => None,
+        };
         Ok(Self {
             export,
             publisher,
             public_url,
             server,
+            prefix: args.path.clone(),
+            managed,
         })
     }
 
@@ -144,9 +253,17 @@ impl Exporter {
             .reader()
             .current()
             .ok_or(PublishError::SharedCallLost)?;
+        let scope = ExportScope {
+            prefix: self.prefix.clone(),
+            managed: match &self.managed {
+                Some(managed) => managed.read().await?,
+                None => Vec::new(),
+            },
+        };
+        let max_age = self.server.max_age;
         Ok(self
             .export
-            .write(&published, &self.public_url, self.server.max_age)?)
+            .write(&published, &self.public_url, max_age, &scope)?)
     }
 
     /// Repeats rounds for ever. Logs each cause of failure once, until a round succeeds.
@@ -245,7 +362,17 @@ fn hint(error: &ExportRoundError) -> Option<&'static str> {
 mod tests {
     use std::time::Duration;
 
-    use super::checked_max_age;
+    use super::{checked_max_age, prefix};
+
+    #[test]
+    fn a_path_is_plain() {
+        for good in ["", "/hubs", "/hubs/a-1"] {
+            assert_eq!(prefix(good).ok().as_deref(), Some(good));
+        }
+        for bad in ["/", "hubs", "/hubs/", "//a", "/../a", "/A", "/a?b", "/a%2f"] {
+            assert!(prefix(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn files_are_cached_no_longer_than_the_server_waits() {

@@ -196,6 +196,14 @@ async fn reach(
             other_issuers.insert(name.clone());
             return;
         }
+        if !target.is_cluster() {
+            targets.push(TargetCase::new(
+                name.to_string(),
+                Some(target.audience.clone()),
+                Err(Obstacle::NoCluster),
+            ));
+            return;
+        }
         let asked = probed(target, &secrets, now).await.map(TargetRefresh::new);
         targets.push(TargetCase::new(
             name.to_string(),

@@ -103,7 +103,10 @@ fn rows(policy: &Policy) -> impl Iterator<Item = Row> {
             service_account: access.service_account.to_string(),
             target: access.target.to_string(),
             address: target
-                .map(|target| target.address.clone())
+                .map(|target| match target.is_cluster() {
+                    true => target.address.clone(),
+                    false => "none (kind: Audience)".to_owned(),
+                })
                 .unwrap_or_default(),
             audience: target
                 .map(|target| target.audience.to_string())

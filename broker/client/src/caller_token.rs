@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::checked_mint::{self, CheckedMintError};
+use super::ci_token::{CiTokenError, CiTokenSource};
 use super::client_certificate::ClientCertificateFiles;
 
 /// The file of the projected volume, as in every example.
@@ -27,6 +28,8 @@ const MAX_TOKEN_BYTES: u64 = 8192;
 pub struct CallerTokenSource {
     /// `--token-file` or `KEYFERRY_TOKEN_FILE`.
     pub token_file: Option<PathBuf>,
+    /// `--github-oidc` or `--token-env`: the id-token of a CI job.
+    pub ci: Option<CiTokenSource>,
     /// The ServiceAccount to mint a caller token for, through a hub kubeconfig. It is in the
     /// access's namespace.
     pub service_account: Option<ObjectName>,
@@ -67,6 +70,12 @@ pub enum CallerTokenError {
         /// The problem with the token, and the fix.
         problem: String,
     },
+    /// The CI job has no id-token.
+    #[error(transparent)]
+    Ci(#[from] CiTokenError),
+    /// The job's id-token is one that the server would refuse or must not see.
+    #[error("the job's id-token {0}")]
+    UnfitIdToken(String),
     /// Neither a flag nor a file names the caller.
     #[error(
         "finding the caller's token: there is none at {DEFAULT_TOKEN_FILE}; give --token-file, or \
@@ -102,6 +111,18 @@ async fn find_token(
     source: &CallerTokenSource,
     namespace: &str,
 ) -> Result<SecretString, CallerTokenError> {
+    if let Some(ci) = &source.ci {
+        let audience = source.audience.as_ref().ok_or(CallerTokenError::NotFound)?;
+        let token = ci.token(audience).await?;
+        let now = SystemClock::start().now().wall;
+        return match unfit_for(&token, audience.as_str(), now) {
+            None => Ok(token),
+            Some(problem) => Err(CallerTokenError::UnfitIdToken(format!(
+                "{problem}; fix: give --caller-audience the audience of the server's \
+                 externalIssuers, and in GitLab write the same one as aud under id_tokens"
+            ))),
+        };
+    }
     let default = || {
         Some(Path::new(DEFAULT_TOKEN_FILE))
             .filter(|path| source.service_account.is_none() && path.exists())
@@ -227,6 +248,30 @@ fn duration(seconds: i64) -> String {
         7200..172_800 => format!("{} h", seconds / 3600),
         172_800.. => format!("{} days", seconds / 86_400),
     }
+}
+
+/// Returns why the server would refuse a CI job's token, without a fix.
+fn unfit_for(token: &SecretString, wanted: &str, now: Timestamp) -> Option<String> {
+    let Ok(jwt) = UnverifiedJwt::parse_id_token(token.expose_secret()) else {
+        return Some("is not a JWT".to_owned());
+    };
+    let claims = jwt.claims();
+    let end = claims.get("exp").and_then(Value::as_i64);
+    if let Some(ago) = end
+        .map(|end| now.as_second().saturating_sub(end))
+        .filter(|ago| *ago >= 0)
+    {
+        return Some(format!(
+            "expired {} ago by this machine's clock",
+            duration(ago)
+        ));
+    }
+    let alone = match claims.get("aud") {
+        Some(Value::String(one)) => one == wanted,
+        Some(Value::Array(all)) => matches!(all.as_slice(), [Value::String(one)] if one == wanted),
+        _ => false,
+    };
+    (!alone).then(|| format!("is not for {wanted} alone"))
 }
 
 async fn mint(

@@ -14,6 +14,7 @@ use rustix::fs::OFlags;
 use serde::Deserialize;
 
 use super::caller_token::CallerTokenSource;
+use super::ci_token::CiTokenSource;
 use super::client_certificate::ClientCertificateFiles;
 use super::server::ServerAddress;
 
@@ -96,6 +97,9 @@ struct Document {
     server: String,
     certificate_authority: Option<PathBuf>,
     token_file: Option<PathBuf>,
+    #[serde(default, rename = "githubOIDC")]
+    github_oidc: bool,
+    token_env: Option<String>,
     service_account: Option<String>,
     caller_audience: Option<String>,
     client_certificate: Option<PathBuf>,
@@ -160,6 +164,10 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
         },
         caller: CallerTokenSource {
             token_file: place(document.token_file),
+            ci: match (document.github_oidc, document.token_env) {
+                (true, _) => Some(CiTokenSource::GithubOidc),
+                (false, name) => name.map(CiTokenSource::Variable),
+            },
             service_account,
             audience: Some(audience),
             hub: HubAccess {

@@ -7,6 +7,7 @@ mod answering_hub;
 pub mod caller_token;
 pub mod certificate_approver;
 mod checked_mint;
+pub mod ci_token;
 pub mod client_certificate;
 pub mod client_file;
 pub mod configuration_source;

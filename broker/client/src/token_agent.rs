@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use keyferry_api::lifetime;
 use keyferry_api::name::AccessName;
 use keyferry_core::kubeconfig;
+use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::received_kubeconfig::ReceivedKubeconfig;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::random::Random;
@@ -65,26 +66,50 @@ pub struct AgentUpdate {
 /// Reports the result of every round. It contains no secret.
 pub type Report = dyn Fn(&AccessName, &Result<AgentUpdate, AgentUpdateError>) + Send + Sync;
 
+/// What one round received.
+pub enum Received {
+    /// A token and the cluster that it is for.
+    Kubeconfig(ReceivedKubeconfig),
+    /// A token alone, for a target that is no cluster.
+    Token(SecretString),
+}
+
+impl From<ReceivedKubeconfig> for Received {
+    fn from(received: ReceivedKubeconfig) -> Self {
+        Self::Kubeconfig(received)
+    }
+}
+
 /// Writes the files of one round from the server's response.
 ///
 /// # Errors
 /// [`AgentUpdateError`].
 pub fn write(
     parts: &AgentParts,
-    received: &ReceivedKubeconfig,
+    received: impl Into<Received>,
 ) -> Result<AgentUpdate, AgentUpdateError> {
-    let ReceivedKubeconfig { cluster, token } = received;
+    let (token, cluster) = match received.into() {
+        Received::Kubeconfig(ReceivedKubeconfig { cluster, token }) => (token, Some(cluster)),
+        Received::Token(token) => (token, None),
+    };
     let now = parts.clock.now().wall;
-    let expires = expiry(token)
+    let expires = expiry(&token)
         .filter(|expires| *expires > now)
         .ok_or(AgentUpdateError::Expiry)?;
-    let document = kubeconfig::with_files(cluster, &parts.access)?;
-    let ca = cluster.ca_pem();
+    let document = cluster
+        .as_ref()
+        .map(|cluster| kubeconfig::with_files(cluster, &parts.access))
+        .transpose()?;
+    let ca = cluster.as_ref().and_then(PublicCluster::ca_pem);
     let mut files = vec![
         ("token", token.expose_secret().as_bytes()),
         ("namespace", parts.access.namespace.as_str().as_bytes()),
-        ("kubeconfig", document.as_bytes()),
     ];
+    files.extend(
+        document
+            .as_ref()
+            .map(|text| ("kubeconfig", text.as_bytes())),
+    );
     files.extend(ca.as_ref().map(|pem| ("ca.crt", pem.as_bytes())));
     let mut random = [0; 8];
     parts.random.fill(&mut random);
@@ -102,15 +127,15 @@ pub fn expiry(token: &SecretString) -> Option<Timestamp> {
 
 /// Fetches and writes in rounds until the task is dropped. After a failure it retries with growing
 /// pauses.
-pub async fn keep(
+pub async fn keep<R: Into<Received>>(
     parts: AgentParts,
-    fetch: impl AsyncFn() -> Result<ReceivedKubeconfig, ClientError>,
+    fetch: impl AsyncFn() -> Result<R, ClientError>,
     report: &Report,
 ) {
     let mut failures = 0;
     loop {
         let round = match fetch().await {
-            Ok(received) => write(&parts, &received),
+            Ok(received) => write(&parts, received),
             Err(error) => Err(error.into()),
         };
         report(&parts.access, &round);

@@ -201,7 +201,7 @@ impl DeliveryReport {
 /// Makes `status.cluster`: clientcmd's Cluster and the audience. None of it is secret.
 pub fn cluster(target: &TargetCluster, ca_pem: Option<&str>) -> ClusterStatus {
     ClusterStatus {
-        server: Some(target.address.clone()),
+        server: target.is_cluster().then(|| target.address.clone()),
         certificate_authority_data: ca_pem.map(|pem| STANDARD.encode(pem)),
         tls_server_name: target.tls_server_name.clone(),
         proxy_url: target.proxy_url.clone(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use keyferry_api::foreign_text;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_keys::bound_token::BoundToken;
@@ -11,8 +12,11 @@ use keyferry_keys::client_certificate::IssuedCertificate;
 use serde::Serialize;
 
 use crate::authorise::{Grant, Pair, Requester};
-use crate::caller::VerifiedCaller;
+use crate::caller::{ExternalIdentity, VerifiedCaller};
 use crate::request_id::RequestId;
+
+/// How many characters of a text that an external issuer chose a record contains.
+const MOST_CHARACTERS: usize = 512;
 
 /// The content of one line of the audit log. It keeps the typed values of the decision;
 /// [`AuditRecord::line`] makes the text.
@@ -76,6 +80,8 @@ impl AuditRecord {
                 Requester::Caller(caller) => Some(caller),
                 Requester::Operator | Requester::Delivery(_) => None,
             });
+        let external = caller.and_then(VerifiedCaller::external);
+        let one_line = |text: &str| foreign_text::one_line(text, MOST_CHARACTERS);
         let access = pair.map(|pair| pair.access()).or(self.access.as_ref());
         let account = pair.map(|pair| &pair.service_account().account);
         let mut line = serde_json::to_vec(&AuditLine {
@@ -95,6 +101,9 @@ impl AuditRecord {
                     .as_ref()
                     .map(AuditCertificate::refused)),
             input_credential: self.input_credential.as_ref().map(ObjectName::as_str),
+            caller_issuer: external.map(|external| external.issuer().as_str()),
+            caller_subject: external.map(|external| one_line(external.subject())),
+            caller_run: external.and_then(ExternalIdentity::run).map(one_line),
             access: access.map(AccessName::to_string),
             service_account: account
                 .map(|account| format!("{}/{}", account.namespace, account.name)),
@@ -135,6 +144,15 @@ struct AuditLine<'a> {
     /// The `jti` of the caller's token.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_token_id: Option<&'a str>,
+    /// The `iss` of the caller's token, if it is an external issuer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller_issuer: Option<&'a str>,
+    /// The `sub` of such a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller_subject: Option<String>,
+    /// The run or job that such a token names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller_run: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_certificate: Option<AuditCertificate<'a>>,
     input_credential: Option<&'a str>,

@@ -53,6 +53,11 @@ impl Requester {
         }
     }
 
+    /// Whether the caller was authenticated by a token of an external issuer.
+    pub fn is_external(&self) -> bool {
+        matches!(self, Self::Caller(caller) if caller.external().is_some())
+    }
+
     fn delivery(&self) -> Option<&ObjectName> {
         match self {
             Self::Delivery(name) => Some(name),
@@ -268,6 +273,11 @@ fn check_right(requester: &Requester, Pair(pair): &Pair, review: Review) -> Resu
     {
         return Err(Reason::TargetNotGranted);
     }
+    // An external issuer's token stands for one ServiceAccount. That account's own delegations are
+    // for its Pods, which the hub has authenticated.
+    if pair.via == Via::Delegate && requester.is_external() {
+        return Err(Reason::DelegationForbidden);
+    }
     if pair.via == Via::Delegate && review != Review::Allowed {
         return Err(Reason::DelegationForbidden);
     }
@@ -312,7 +322,11 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
 /// cluster counts as its own.
 pub fn issuer_collides(hub_issuer: &keyferry_api::issuer::Issuer, target: &TargetCluster) -> bool {
     // No token is minted for a target that is the hub itself, so its issuer does not matter.
-    if target.issuer != TokenIssuer::Hub || target.client_certificates.is_some() {
+    // A relying party that is no cluster signs no tokens of its own.
+    if target.issuer != TokenIssuer::Hub
+        || target.client_certificates.is_some()
+        || !target.is_cluster()
+    {
         return false;
     }
     match &target.target_issuer {

@@ -4,6 +4,7 @@
 //! A TokenReview alone is not enough. It accepts tokens for several audiences, and for some seconds
 //! the tokens of a ServiceAccount that was deleted and recreated.
 
+pub mod external;
 mod presented;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use keyferry_keys::claims::ServiceAccountClaims;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_keys::verify::{self, ClaimsError, Expected};
 
+pub use external::ExternalIdentity;
 pub use presented::PresentedToken;
 
 /// The rules that every caller's token must meet.
@@ -57,7 +59,8 @@ pub struct ReviewedUser {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// An authenticated caller. Only [`accept`] and [`accept_certificate`] make it.
+/// An authenticated caller. Only [`accept`], [`accept_certificate`] and [`ExternalIdentity::caller`]
+/// make it.
 #[derive(Clone, Debug)]
 pub struct VerifiedCaller(Arc<Facts>);
 
@@ -68,6 +71,7 @@ struct Facts {
     token_id: Option<String>,
     certificate: Option<CertificateNote>,
     expires_at: Timestamp,
+    external: Option<ExternalIdentity>,
 }
 
 impl VerifiedCaller {
@@ -94,6 +98,11 @@ impl VerifiedCaller {
     /// When its token or its certificate expires.
     pub fn expires_at(&self) -> Timestamp {
         self.0.expires_at
+    }
+
+    /// What the token of an external issuer proved; `None` for a token of the hub.
+    pub fn external(&self) -> Option<&ExternalIdentity> {
+        self.0.external.as_ref()
     }
 }
 
@@ -159,6 +168,7 @@ pub fn accept(
         token_id: claims.token_id.clone(),
         certificate: None,
         expires_at: claims.expires_at,
+        external: None,
     })))
 }
 

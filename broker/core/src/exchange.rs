@@ -12,8 +12,17 @@ use crate::caller::PresentedToken;
 pub const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 /// The grant type of a caller with a client certificate (RFC 6749 section 4.4.2).
 pub const GRANT_TYPE_CERTIFICATE: &str = "client_credentials";
-/// The only token type that is accepted and issued.
+/// The type of a JWT (RFC 8693 section 3): accepted, and issued unless another is requested.
 pub const TOKEN_TYPE_JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
+/// The type of an OAuth access token. Every token here is a JWT, and clients of other exchanges send
+/// and request this type by default.
+pub const TOKEN_TYPE_ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+/// The type of an OpenID Connect id-token, such as a CI system gives to a job.
+pub const TOKEN_TYPE_ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
+
+/// The accepted values of `subject_token_type`. What the token is, its claims and signature say.
+pub const SUBJECT_TOKEN_TYPES: [&str; 3] =
+    [TOKEN_TYPE_JWT, TOKEN_TYPE_ID_TOKEN, TOKEN_TYPE_ACCESS_TOKEN];
 /// The largest form that is accepted, in bytes.
 pub const MAX_FORM_BYTES: usize = 64 * 1024;
 
@@ -23,6 +32,8 @@ pub struct ExchangeRequest<'a> {
     /// The caller's own token; `None` for client credentials, where the connection has the caller's
     /// certificate.
     pub subject_token: Option<PresentedToken<'a>>,
+    /// The type under which the issued token is requested; it is a JWT in each case.
+    pub issued_token_type: &'static str,
     /// The TargetAccess that it requests a token for.
     pub access: AccessName,
     /// The least remaining lifetime that the issued token must have.
@@ -110,21 +121,24 @@ pub fn parse(
         ));
     }
     let token_type = parameters.subject_token_type.as_deref();
-    if (!by_certificate || token_type.is_some()) && token_type != Some(TOKEN_TYPE_JWT) {
+    let known = token_type.map(|given| SUBJECT_TOKEN_TYPES.contains(&given));
+    if known == Some(false) || (known.is_none() && !by_certificate) {
         return Err(invalid(
             "subject_token_type",
-            "must be urn:ietf:params:oauth:token-type:jwt",
+            "must be urn:ietf:params:oauth:token-type:jwt, or :id_token or :access_token for a \
+             token that is a JWT",
         ));
     }
-    if parameters
-        .requested_token_type
-        .is_some_and(|requested| requested != TOKEN_TYPE_JWT)
-    {
-        return Err(invalid(
-            "requested_token_type",
-            "must be urn:ietf:params:oauth:token-type:jwt or absent",
-        ));
-    }
+    let issued_token_type = match parameters.requested_token_type.as_deref() {
+        None | Some(TOKEN_TYPE_JWT) => TOKEN_TYPE_JWT,
+        Some(TOKEN_TYPE_ACCESS_TOKEN) => TOKEN_TYPE_ACCESS_TOKEN,
+        Some(_) => {
+            return Err(invalid(
+                "requested_token_type",
+                "must be urn:ietf:params:oauth:token-type:jwt or :access_token, or absent",
+            ));
+        }
+    };
     let audience = parameters.audience.ok_or(invalid(
         "audience",
         "is missing; it names the access as <namespace>/<access>",
@@ -139,6 +153,7 @@ pub fn parse(
     };
     Ok(ExchangeRequest {
         subject_token,
+        issued_token_type,
         access,
         min_ttl,
         tell_cluster,
@@ -202,13 +217,15 @@ fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
             "scope" => {
                 return Err(ExchangeError::InvalidRequest {
                     parameter: "scope",
-                    problem: "is not supported",
+                    problem: "is not supported; the TargetAccess alone decides what the token is \
+                              for",
                 });
             }
             "actor_token" => {
                 return Err(ExchangeError::InvalidRequest {
                     parameter: "actor_token",
-                    problem: "is not supported",
+                    problem: "is not supported; a caller acts for another ServiceAccount by \
+                              callers[] of its TargetAccess",
                 });
             }
             "actor_token_type" => {
@@ -309,6 +326,34 @@ mod tests {
                 "keyferry_cluster",
                 "{wrong}"
             );
+        }
+    }
+
+    #[test]
+    fn the_types_of_other_exchanges_mean_the_same_token() {
+        let typed = |subject: &str, requested: &str| {
+            let form = GOOD.replace("token-type:jwt", &format!("token-type:{subject}"));
+            let form = match requested {
+                "" => form,
+                _ => format!(
+                    "{form}&requested_token_type=urn:ietf:params:oauth:token-type:{requested}"
+                ),
+            };
+            parse(form.as_bytes()).map(|request| request.issued_token_type.rsplit(':').next())
+        };
+        for subject in ["jwt", "id_token", "access_token"] {
+            assert_eq!(typed(subject, ""), Ok(Some("jwt")));
+            assert_eq!(typed(subject, "jwt"), Ok(Some("jwt")));
+            assert_eq!(typed(subject, "access_token"), Ok(Some("access_token")));
+        }
+        for (subject, requested) in [
+            ("saml2", ""),
+            ("refresh_token", ""),
+            ("ID_TOKEN", ""),
+            ("jwt", "id_token"),
+            ("jwt", "refresh_token"),
+        ] {
+            assert!(typed(subject, requested).is_err(), "{subject} {requested}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! one are written by a command on the machine where they will be used.
 
 use keyferry_api::config::TargetCluster;
-use keyferry_api::name::AccessName;
+use keyferry_api::name::{AccessName, ObjectName};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 
@@ -22,10 +22,19 @@ pub struct KubeconfigParts<'a> {
     pub token: &'a SecretString,
 }
 
-/// The document could not be written as YAML.
+/// No kubeconfig could be written.
 #[derive(Debug, thiserror::Error)]
-#[error("writing the kubeconfig as YAML")]
-pub struct KubeconfigError;
+pub enum KubeconfigError {
+    /// The document could not be written as YAML.
+    #[error("writing the kubeconfig as YAML")]
+    Yaml,
+    /// The target has `kind: Audience`.
+    #[error(
+        "writing a kubeconfig for TargetCluster {0}: it is no cluster and has no address; fix: \
+         request the token alone"
+    )]
+    NoCluster(ObjectName),
+}
 
 /// The exec stanza of a kubeconfig: how a client calls the exec plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -134,8 +143,11 @@ struct ContextFields {
 /// hiding each other.
 ///
 /// # Errors
-/// [`KubeconfigError`] only if the serialiser fails.
+/// [`KubeconfigError`]: the target is no cluster, or the serialiser fails.
 pub fn render(parts: &KubeconfigParts<'_>) -> Result<SecretString, KubeconfigError> {
+    if !parts.target.is_cluster() {
+        return Err(KubeconfigError::NoCluster(parts.target.name.clone()));
+    }
     with_token(
         &PublicCluster::of(parts.target, parts.ca_pem),
         parts.access,
@@ -238,7 +250,7 @@ fn write(
     // Quotes every string and keeps it on one line. Readers of YAML 1.1 and 1.2 differ on what
     // plain words mean and on where block scalars end.
     let options = serde_saphyr::ser_options! { quote_all: true, prefer_block_scalars: false };
-    serde_saphyr::to_string_with_options(&document, options).map_err(|_| KubeconfigError)
+    serde_saphyr::to_string_with_options(&document, options).map_err(|_| KubeconfigError::Yaml)
 }
 
 #[cfg(test)]

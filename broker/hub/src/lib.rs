@@ -15,6 +15,7 @@ pub mod config_file;
 pub mod connection_fault;
 mod endpoint_slice;
 pub mod event;
+pub mod external_issuer_documents;
 pub mod finalizer;
 pub mod fleet_index;
 pub mod forbidden;

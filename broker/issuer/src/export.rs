@@ -4,6 +4,7 @@
 //! ```text
 //! DIR/openid/v1/jwks
 //! DIR/.well-known/openid-configuration
+//! DIR/issuers/TARGET/openid/v1/jwks, …    the same of each managed issuer, if they are exported
 //! DIR/manifest.json       what each file is to be served with, in the order in which to upload them
 //! ```
 //!
@@ -13,13 +14,18 @@
 mod folder;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_api::issuer::PublicUrl;
-use keyferry_keys::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
+use keyferry_api::issuer::{Issuer, PublicUrl};
+use keyferry_api::name::ObjectName;
+use keyferry_keys::discovery::{
+    KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control, render,
+};
 use serde::{Deserialize, Serialize};
 
 use self::folder::Folder;
+use crate::managed_issuer::OwnDocuments;
 use crate::publication::{Document, Published};
 
 /// The file name of the manifest.
@@ -92,6 +98,30 @@ pub struct ManifestFile {
     pub cache_control: String,
     /// SHA-256 of the file's bytes, in hexadecimal digits.
     pub sha256: String,
+    /// The managed issuer whose file this is; absent for the hub's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+}
+
+/// What is written besides the documents of the hub's issuer, and where.
+#[derive(Clone, Debug, Default)]
+pub struct ExportScope {
+    /// The path below the origin at which the folder is served, such as `/hubs/a`; empty for the
+    /// origin itself. The files name it in `jwks_uri`.
+    pub prefix: String,
+    /// The managed issuers.
+    pub managed: Vec<ManagedIssuerFiles>,
+}
+
+/// The documents of one managed issuer.
+#[derive(Clone, Debug)]
+pub struct ManagedIssuerFiles {
+    /// The target that trusts the issuer.
+    pub target: ObjectName,
+    /// The `iss` of its tokens.
+    pub issuer: Issuer,
+    /// What Keyferry publishes for it.
+    pub documents: Arc<OwnDocuments>,
 }
 
 /// A folder that is locked for exports by this process.
@@ -119,20 +149,53 @@ impl Export {
         published: &Published,
         public_url: &PublicUrl,
         max_age: Duration,
+        scope: &ExportScope,
     ) -> Result<Vec<String>, ExportError> {
         self.same_issuer(published.issuer.as_str())?;
         let cache_control = cache_control(max_age);
+        let address = format!("{}{}", public_url.as_str(), scope.prefix);
+        let metadata = match scope.prefix.is_empty() {
+            true => published.metadata.clone(),
+            false => Document::new(render(
+                published.issuer.as_str(),
+                &format!("{address}{KEYS_PATH}"),
+                &published.keys,
+            )),
+        };
         // Keys first: a reader of the new document must find the keys that it refers to.
-        let files = [
-            (KEYS_PATH, KEYS_TYPE, &published.jwks),
-            (METADATA_PATH, METADATA_TYPE, &published.metadata),
+        let mut files = vec![
+            (
+                KEYS_PATH.to_owned(),
+                KEYS_TYPE,
+                published.jwks.clone(),
+                None,
+            ),
+            (METADATA_PATH.to_owned(), METADATA_TYPE, metadata, None),
         ];
+        for ManagedIssuerFiles {
+            target,
+            issuer,
+            documents,
+        } in &scope.managed
+        {
+            let below = |path: &str| format!("/issuers/{target}{path}");
+            for (path, kind, document) in [
+                (KEYS_PATH, KEYS_TYPE, &documents.jwks),
+                (METADATA_PATH, METADATA_TYPE, &documents.metadata),
+            ] {
+                let issuer = Some(issuer.to_string());
+                files.push((below(path), kind, document.clone(), issuer));
+            }
+        }
         let manifest = Manifest {
             issuer: published.issuer.to_string(),
-            public_url: public_url.to_string(),
+            public_url: address,
             files: files
                 .iter()
-                .map(|(path, kind, document)| entry(path, kind, &cache_control, document))
+                .map(|(path, kind, document, issuer)| ManifestFile {
+                    issuer: issuer.clone(),
+                    ..entry(path, kind, &cache_control, document)
+                })
                 .collect(),
         };
         let mut manifest =
@@ -140,7 +203,7 @@ impl Export {
         manifest.push(b'\n');
         let documents = files
             .iter()
-            .map(|(path, _, document)| (path.trim_start_matches('/'), document.bytes.as_ref()));
+            .map(|(path, _, document, _)| (path.trim_start_matches('/'), document.bytes.as_ref()));
         let mut changed = Vec::new();
         for (path, bytes) in documents.chain([(MANIFEST, manifest.as_slice())]) {
             if self.folder.replace(path, bytes)? {
@@ -179,6 +242,7 @@ fn entry(path: &str, content_type: &str, cache_control: &str, document: &Documen
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect(),
+        issuer: None,
     }
 }
 

@@ -32,6 +32,21 @@ pub struct ServiceAccountClaims {
     pub secret: Option<BoundObject>,
 }
 
+/// The registered claims (RFC 7519 section 4.1) that [`crate::verify`] checks in every token.
+#[derive(Clone, Copy, Debug)]
+pub struct RegisteredClaims<'a> {
+    /// `iss`, byte for byte.
+    pub issuer: &'a str,
+    /// `aud`.
+    pub audiences: &'a [String],
+    /// `exp`.
+    pub expires_at: Timestamp,
+    /// `iat`.
+    pub issued_at: Timestamp,
+    /// `nbf`.
+    pub not_before: Option<Timestamp>,
+}
+
 /// An object that a token names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundObject {
@@ -96,6 +111,19 @@ impl ServiceAccountClaims {
     }
 }
 
+impl ServiceAccountClaims {
+    /// The registered claims.
+    pub fn registered(&self) -> RegisteredClaims<'_> {
+        RegisteredClaims {
+            issuer: &self.issuer,
+            audiences: &self.audiences,
+            expires_at: self.expires_at,
+            issued_at: self.issued_at,
+            not_before: self.not_before,
+        }
+    }
+}
+
 fn identity(bound: &Map<String, Value>) -> Result<ServiceAccountIdentity, ClaimsFormError> {
     const NAMESPACE: &str = "kubernetes.io.namespace";
     const ACCOUNT: &str = "kubernetes.io.serviceaccount";
@@ -132,7 +160,7 @@ fn bound_object(
     }))
 }
 
-fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, ClaimsFormError> {
+pub(crate) fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, ClaimsFormError> {
     const WRONG: ClaimsFormError = ClaimsFormError::WrongForm("aud");
     let entry = |value: &Value| match value {
         Value::String(audience) if !audience.is_empty() => Ok(audience.clone()),
@@ -147,7 +175,7 @@ fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, ClaimsFormError
 }
 
 /// Reads a NumericDate (RFC 7519 section 2). Kubernetes uses whole seconds only.
-fn time(
+pub(crate) fn time(
     claims: &Map<String, Value>,
     claim: &'static str,
 ) -> Result<Option<Timestamp>, ClaimsFormError> {
@@ -175,7 +203,7 @@ fn object<'a>(
     }
 }
 
-fn text<'a>(
+pub(crate) fn text<'a>(
     members: &'a Map<String, Value>,
     member: &str,
     claim: &'static str,
@@ -191,9 +219,9 @@ fn text<'a>(
 
 /// Longer than any issuer (600), subject (338) or UID. It bounds the audit record; it is not a rule
 /// of Kubernetes.
-const MAX_CLAIM_BYTES: usize = 1024;
+pub(crate) const MAX_CLAIM_BYTES: usize = 1024;
 
-fn required<T>(value: Option<T>, claim: &'static str) -> Result<T, ClaimsFormError> {
+pub(crate) fn required<T>(value: Option<T>, claim: &'static str) -> Result<T, ClaimsFormError> {
     value.ok_or(ClaimsFormError::Missing(claim))
 }
 

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
+use keyferry_api::issuer::Issuer;
 use serde_json::{Map, Value, json};
+use url::Url;
 
 use crate::json::{JsonError, JsonLimits, MAX_JSON_DEPTH, read_object};
 use crate::jwks::PublicKeySet;
@@ -90,6 +92,35 @@ impl ProviderMetadata {
     pub fn signing_algorithms(&self) -> &[SigningAlgorithm] {
         &self.signing_algorithms
     }
+}
+
+/// Returns the URL of the key set of an external issuer, from its discovery document.
+///
+/// It must be on the issuer's own origin: whoever can change the document could otherwise choose
+/// where the server sends requests. GitHub and GitLab serve both from one origin.
+///
+/// # Errors
+/// [`DiscoveryError`] says why the document is refused.
+pub fn external_keys_url(bytes: &[u8], issuer: &Issuer) -> Result<Url, DiscoveryError> {
+    const MEMBER: &str = "jwks_uri";
+    ProviderMetadata::from_upstream(bytes, issuer.as_str())?;
+    let limits = JsonLimits {
+        bytes: MAX_DISCOVERY_BYTES,
+        depth: MAX_JSON_DEPTH,
+    };
+    let document = read_object(bytes, limits).map_err(DiscoveryError::Json)?;
+    let own = Url::parse(issuer.as_str()).map_err(|_| DiscoveryError::IssuerMismatch)?;
+    document
+        .get(MEMBER)
+        .and_then(Value::as_str)
+        .and_then(|text| Url::parse(text).ok())
+        .filter(|url| {
+            url.origin() == own.origin()
+                && url.username().is_empty()
+                && url.password().is_none()
+                && url.fragment().is_none()
+        })
+        .ok_or(DiscoveryError::Member(MEMBER))
 }
 
 /// Renders our document: the same bytes for the same issuer, address and keys.

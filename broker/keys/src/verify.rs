@@ -10,7 +10,8 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use keyferry_api::audience::Audience;
 use keyferry_api::issuer::Issuer;
 
-use crate::claims::{ClaimsFormError, ServiceAccountClaims};
+use crate::claims::{ClaimsFormError, RegisteredClaims, ServiceAccountClaims};
+use crate::id_token::IdTokenClaims;
 use crate::jwks::{KeyMaterial, PublicKey, PublicKeySet};
 use crate::jwt::{SigningAlgorithm, UnverifiedJwt};
 
@@ -85,6 +86,14 @@ impl<'t> VerifiedSignature<'t> {
     pub fn claims(&self) -> Result<ServiceAccountClaims, ClaimsFormError> {
         ServiceAccountClaims::read(self.jwt)
     }
+
+    /// The claims of an id-token, likewise. [`check_registered`] decides on the registered ones.
+    ///
+    /// # Errors
+    /// [`ClaimsFormError`] if it is not an id-token.
+    pub fn id_token(&self) -> Result<IdTokenClaims, ClaimsFormError> {
+        IdTokenClaims::read(self.jwt)
+    }
 }
 
 /// The values that claims are checked against.
@@ -127,6 +136,17 @@ pub fn verify<'t>(
 /// [`ClaimsError`] names the first claim that is not acceptable.
 pub fn check_claims(
     claims: &ServiceAccountClaims,
+    expected: &Expected<'_>,
+) -> Result<(), ClaimsError> {
+    check_registered(&claims.registered(), expected)
+}
+
+/// Checks the registered claims of any token, as [`check_claims`] does for a ServiceAccount's.
+///
+/// # Errors
+/// [`ClaimsError`] names the first claim that is not acceptable.
+pub fn check_registered(
+    claims: &RegisteredClaims<'_>,
     expected: &Expected<'_>,
 ) -> Result<(), ClaimsError> {
     if claims.issuer != expected.issuer.as_str() {

@@ -22,6 +22,7 @@ use keyferry_keys::caller_certificate::PresentedChain;
 use self::certificate::CertificateChecks;
 use self::review::{CachedReview, Failure, Reviewer};
 use crate::caller_trust::TrustReader;
+use crate::external_callers::ExternalCallers;
 use crate::new_callers::NewCallers;
 use crate::source::Source;
 
@@ -48,6 +49,7 @@ pub struct Authenticator {
     callers: CallerSettings,
     hash_key: hmac::Key,
     certificates: CertificateChecks,
+    external: Option<Arc<ExternalCallers>>,
     calls: SingleFlight<TokenKey, Result<VerifiedCaller, Failure>>,
 }
 
@@ -78,6 +80,7 @@ impl Authenticator {
             callers,
             hash_key,
             certificates: CertificateChecks::new(TrustReader::default(), callers_max_stale),
+            external: None,
             calls: SingleFlight::default(),
         }
     }
@@ -89,6 +92,12 @@ impl Authenticator {
             certificates: CertificateChecks::new(trust, self.callers.max_stale),
             ..self
         }
+    }
+
+    /// Also accepts the tokens of external issuers.
+    #[must_use]
+    pub fn with_external(self, external: Option<Arc<ExternalCallers>>) -> Self {
+        Self { external, ..self }
     }
 
     /// Identifies the caller whose certificate the connection from `source` has. Only an unknown
@@ -132,6 +141,9 @@ impl Authenticator {
         let published = self.publisher.look();
         let issuer = &published.as_ref().ok_or(Reason::HubUnreachable)?.issuer;
         let key = self.key(token, issuer);
+        if let Some(known) = self.external.as_ref().and_then(|it| it.known(&key)) {
+            return known.map(|caller| of_external(caller, key));
+        }
         let known = self.reviewer.known(&key);
         match &known {
             Some(CachedReview::Accepted { caller, fresh, .. }) if !fresh.passed(now) => {
@@ -152,6 +164,14 @@ impl Authenticator {
                     _ => {}
                 }
             }
+        }
+        if let Some(external) = &self.external
+            && external.covers(token, issuer)
+        {
+            drop(published);
+            let new_callers = &self.reviewer.new_callers;
+            let caller = external.authenticate(token, key, new_callers).await?;
+            return Ok(of_external(caller, key));
         }
         let CallerSettings {
             audience,
@@ -246,6 +266,15 @@ fn digest_of(context: hmac::Context) -> TokenKey {
     let mut key = [0; 32];
     key.copy_from_slice(context.sign().as_ref());
     key
+}
+
+/// The hub takes no part in the authentication of an external caller, so none is ever stale.
+fn of_external(caller: VerifiedCaller, key: TokenKey) -> Authentication {
+    Authentication {
+        caller,
+        key,
+        stale: false,
+    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ use tokio::time::timeout;
 
 use crate::authenticate::{Authentication, Authenticator};
 use crate::delegate::Delegations;
+use crate::external_callers::ExternalCallers;
 use crate::refusal_summary::RefusalSummary;
 use crate::source::Source;
 
@@ -60,6 +61,8 @@ pub struct Request<'a> {
     pub access: AccessName,
     /// The minimum remaining lifetime of the issued token.
     pub min_ttl: Option<Duration>,
+    /// Whether the response contains the address of a cluster, which some targets do not have.
+    pub needs_cluster: bool,
     /// The delivery types that fit the response; policy must allow at least one of them.
     pub deliveries: &'static [DeliveryType],
     /// Correlates the response with its audit record.
@@ -116,6 +119,8 @@ pub struct BrokerParts {
     pub targets: TargetReader,
     /// Authenticates callers.
     pub authenticator: Authenticator,
+    /// The callers of external issuers, if any is configured.
+    pub external: Option<Arc<ExternalCallers>>,
     /// Reviews whether a caller may act for another ServiceAccount.
     pub delegations: Delegations,
     /// The mint.
@@ -368,6 +373,14 @@ impl Broker {
             .targets
             .get(grant.pair().target())
             .ok_or(Reason::TargetNotGranted)?;
+        if request.needs_cluster && !target.is_cluster() {
+            return Err(detailed(
+                Reason::RequestInvalid,
+                "the target has kind: Audience, so it is no cluster; exchange the token at \
+                 /v1/token"
+                    .to_owned(),
+            ));
+        }
         let ca_pem = self.ready(target)?;
         let min_ttl = request.min_ttl.unwrap_or_default();
         if min_ttl > lifetime::greatest_min_ttl(grant.pair().lifetime()) {
@@ -405,6 +418,9 @@ impl Broker {
             );
             return Err(detailed(Reason::RequestInvalid, detail));
         }
+        if let Some(external) = &self.parts.external {
+            external.use_up(&caller.caller)?;
+        }
         Ok(Granted {
             issue: Issuance {
                 token,
@@ -428,6 +444,8 @@ impl Broker {
     ) -> Result<Review, Reason> {
         match pair.via() {
             Via::Itself | Via::Author => Ok(Review::NotAsked),
+            // Refused whatever the hub would answer, so it is not asked.
+            Via::Delegate if caller.caller.external().is_some() => Ok(Review::Refused),
             Via::Delegate => {
                 let delegation = self
                     .parts

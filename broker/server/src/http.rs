@@ -19,6 +19,7 @@ mod inputs;
 pub mod kubeconfig;
 pub mod listener;
 mod managed_issuers;
+pub mod metadata;
 pub mod metrics;
 mod openapi;
 pub mod redirect;

@@ -6,6 +6,7 @@ pub mod authenticate;
 pub mod broker;
 pub mod caller_trust;
 pub mod delegate;
+pub mod external_callers;
 pub mod http;
 pub mod inputs;
 pub mod metrics_readers;

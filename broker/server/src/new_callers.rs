@@ -102,9 +102,10 @@ impl NewCallers {
     ///
     /// # Errors
     /// [`Reason::RateLimited`] if too many checks wait already, or the error of the check.
-    pub(crate) async fn check<C>(&self, check: C) -> Result<(), Reason>
+    pub(crate) async fn check<C, T>(&self, check: C) -> Result<T, Reason>
     where
-        C: FnOnce() -> Result<(), Reason> + Send + 'static,
+        C: FnOnce() -> Result<T, Reason> + Send + 'static,
+        T: Send + 'static,
     {
         let _waiting = self
             .waiting
@@ -265,7 +266,7 @@ mod tests {
             room
         );
         assert_eq!(
-            callers.check(|| Err(Reason::CallerRejected)).await,
+            callers.check(|| Err::<(), _>(Reason::CallerRejected)).await,
             Err(Reason::CallerRejected)
         );
     }

@@ -34,8 +34,9 @@ use crate::http::listener::{
     Bounds, CertificateAccess, CertificateSecrets, ClientCertificates, DRAIN, PlainListener, Pod,
     PodEvents, TlsListener,
 };
+use crate::http::metadata::Metadata;
 use crate::http::metrics::{self as metrics_routes, MetricsParts};
-use crate::http::token_api::{self, ApiParts};
+use crate::http::token_api::{self, ApiParts, PublicParts};
 use crate::http::{discovery, redirect};
 
 pub use self::error::ServeError;
@@ -193,7 +194,11 @@ impl Server {
             live: Arc::clone(&shared.live),
             metrics: server.metrics.is_none().then(|| shared.metrics.clone()),
         };
-        let public_health = health_parts.clone();
+        let public = PublicParts {
+            health: health_parts.clone(),
+            metadata: server.api_public_url.as_ref().map(Metadata::of),
+            has_inputs: server.inputs.enabled,
+        };
         shared.background.spawn(async move {
             // The health listener ends after all others.
             let _ = health.serve(health::routes(health_parts)).await;
@@ -229,7 +234,7 @@ impl Server {
         let closed = api.try_clone().map_err(ServeError::Ended)?;
         let until_open = closed.handle();
         let mut until_opened = JoinSet::new();
-        let routes = token_api::closed(&public_health, server.inputs.enabled);
+        let routes = token_api::closed(&public);
         until_opened.spawn(closed.serve(routes, options.reload_signal.clone()));
 
         let mut shutdown = Box::pin(shutdown);
@@ -249,7 +254,7 @@ impl Server {
                 broker: Arc::new(broker),
                 counts_sources,
                 inputs,
-                health: public_health,
+                public,
             });
             listeners.spawn(api.serve(routes, options.reload_signal));
             serving.store(true, Ordering::Relaxed);

@@ -40,6 +40,21 @@ impl Target {
         }
     }
 
+    /// A relying party that is no cluster. `tenant-a/reconciler` may use it.
+    pub fn audience(name: &str, audience: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            address: String::new(),
+            ca_secret: None,
+            ca_pem: String::new(),
+            audience: audience.to_owned(),
+            allow: Vec::new(),
+            further: "  kind: Audience\n  allow:\n    - namespaces: [tenant-a]\n      \
+                serviceAccounts: [reconciler]\n      deliveries: [HTTP]\n"
+                .to_owned(),
+        }
+    }
+
     /// Changes the name.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
@@ -70,12 +85,16 @@ impl Target {
         let _ = write!(
             text,
             "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata:\n  name: \
-             {name}\nspec:\n  address: {address}\n  audience: {audience}\n"
+             {name}\nspec:\n  audience: {audience}\n"
         );
+        if !address.is_empty() {
+            let _ = writeln!(text, "  address: {address}");
+        }
         match (&self.trust_bundle, &self.ca_secret) {
             (Some(bundle), _) => {
                 let _ = writeln!(text, "  clusterTrustBundleRef:\n    name: {bundle}");
             }
+            (None, None) if address.is_empty() => {}
             (None, Some(secret)) => {
                 let _ = writeln!(text, "  certSecretRef:\n    name: {secret}");
             }

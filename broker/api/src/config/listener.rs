@@ -147,6 +147,8 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, ListenAddressError> {
 pub(super) struct ListenerSpec {
     pub(super) address: Option<String>,
     pub(super) http_address: Option<String>,
+    #[serde(rename = "publicURL")]
+    pub(super) public_url: Option<String>,
     pub(super) tls: Option<Tls>,
     pub(super) max_age: Option<String>,
     #[serde(default)]

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::caller_certificates::{self, CallerCertificate};
 use super::check::Check;
 use super::document::Document;
+use super::external_issuer::{self, ExternalIssuer, ExternalIssuerSpec, Surroundings};
 use super::inputs::{self, Inputs, InputsSpec};
 use super::listener::{Limits, Listener, ListenerSpec, address, limit, listener};
 use super::metrics_listener::{MetricsListener, MetricsSpec, metrics};
@@ -74,6 +75,10 @@ pub struct ServerConfiguration {
     pub max_stale_authorization: Duration,
     /// Whether callers' tokens must be bound to a Pod.
     pub require_pod_bound: bool,
+    /// Issuers other than the hub whose tokens callers may present. Default none.
+    pub external_issuers: Vec<ExternalIssuer>,
+    /// The origin at which clients reach the token API, for its metadata. Default unknown.
+    pub api_public_url: Option<PublicUrl>,
     /// Settings of the managed issuers.
     pub managed_issuers: ManagedIssuers,
     /// The fleet inputs and the credentials that can read them.
@@ -160,6 +165,8 @@ struct Object {
     max_stale_authorization: Option<String>,
     #[serde(default)]
     require_pod_bound: bool,
+    #[serde(default)]
+    external_issuers: Vec<ExternalIssuerSpec>,
     #[serde(default)]
     managed_issuers: ManagedIssuersSpec,
     #[serde(default)]
@@ -263,6 +270,14 @@ pub(super) fn read(
             "write the hub's --service-account-issuer",
         )
     });
+    let external_issuers = external_issuer::read(
+        object.external_issuers,
+        &Surroundings {
+            hub_issuer: hub_issuer.as_ref(),
+            public_url: public_url.as_ref(),
+        },
+        &mut check,
+    );
     let max_age = duration(
         object.discovery.max_age.as_deref(),
         "discovery.maxAge",
@@ -335,6 +350,20 @@ pub(super) fn read(
             "remove it",
         );
     }
+    if object.discovery.public_url.is_some() {
+        check.wrong(
+            "discovery.publicURL",
+            "is set, but the origin of the published documents is publicURL",
+            "remove it",
+        );
+    }
+    let api_public_url = object.api.public_url.as_deref().and_then(|text| {
+        check.take(
+            "api.publicURL",
+            PublicUrl::new(text),
+            "write the origin at which clients reach the token API",
+        )
+    });
     let http_address = object.discovery.http_address.as_deref();
     let http_address = http_address.and_then(|text| {
         let unused = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -408,6 +437,8 @@ pub(super) fn read(
         max_age: max_age?,
         max_stale_authorization: stale?,
         require_pod_bound: object.require_pod_bound,
+        external_issuers: external_issuers?,
+        api_public_url,
         managed_issuers: ManagedIssuers {
             enabled: overrides.enable_managed_issuers.unwrap_or(enabled),
             rotate_every: rotate_every?,
@@ -445,7 +476,7 @@ fn endpoints(texts: &[String], check: &mut Check<'_>) -> Option<Vec<HubEndpoint>
     texts.iter().enumerate().map(read).collect()
 }
 
-fn duration(
+pub(super) fn duration(
     text: Option<&str>,
     path: &str,
     default: u64,

@@ -2,6 +2,7 @@
 
 mod client_certificates;
 mod identity;
+mod kind;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +37,10 @@ pub struct TargetCluster {
     pub identity: Option<ClusterIdentity>,
     /// Changes with its spec.
     pub generation: Generation,
-    /// The apiserver's URL: https, a path allowed; no trailing slash.
+    /// What it is.
+    pub kind: TargetKind,
+    /// The apiserver's URL: https, a path allowed; no trailing slash. Empty if the target is no
+    /// cluster.
     pub address: String,
     /// The name to expect in the apiserver's certificate, if it is not the address's host.
     pub tls_server_name: Option<String>,
@@ -63,6 +67,29 @@ pub struct TargetCluster {
     pub probe: Probe,
     /// Whether minting is suspended.
     pub suspend: bool,
+}
+
+impl TargetCluster {
+    /// Whether it is a cluster, with an address.
+    pub fn is_cluster(&self) -> bool {
+        self.kind == TargetKind::Cluster
+    }
+}
+
+/// What a target is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetKind {
+    /// A Kubernetes cluster.
+    #[default]
+    Cluster,
+    /// A relying party that is no cluster: it has an audience and no address.
+    Audience,
+}
+
+impl TargetKind {
+    /// Every kind with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("Cluster", Self::Cluster), ("Audience", Self::Audience)];
 }
 
 /// Which issuer signs the tokens for one target.
@@ -141,8 +168,10 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
             "remove metadata.namespace",
         );
     }
+    let kind = kind::read(&object.spec, &mut check);
     let TargetClusterSpec {
         identity,
+        kind: _,
         address,
         tls_server_name,
         proxy_url,
@@ -166,11 +195,14 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         "name it as a Kubernetes object",
     );
     let identity = identity::read(identity, &mut check);
-    let address = check.take(
-        "spec.address",
-        address::server(&address),
-        "write https://host[:port][/path]",
-    );
+    let address = match address {
+        Some(address) => check.take(
+            "spec.address",
+            address::server(&address),
+            "write https://host[:port][/path]",
+        ),
+        None => Some(String::new()),
+    };
     let tls_server_name = tls_server_name.and_then(|text| {
         check.take(
             "spec.tlsServerName",
@@ -224,6 +256,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         .filter_map(|(index, rule)| allow::read(rule, index, &mut check))
         .collect();
     client_certificates::check_allowed(client_certificates.is_some(), &allow, &mut check);
+    kind::check_allowed(kind, &allow, &mut check);
     let deletion_policy = DeletionPolicy::read(deletion_policy.as_deref(), &mut check);
     let probe = choice(
         probe.as_deref(),
@@ -231,6 +264,10 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         Probe::WITHOUT_REQUIRE,
         &mut check,
     );
+    let probe = match kind {
+        TargetKind::Cluster => probe,
+        TargetKind::Audience => Probe::Off,
+    };
     if !check.clean() {
         return;
     }
@@ -250,6 +287,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         name: name.clone(),
         identity,
         generation,
+        kind,
         address,
         tls_server_name,
         proxy_url,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{DeletionPolicy, Probe};
 use super::allow::AllowSpec;
-use super::target::{CertificateApproval, ClusterIdentitySpec, TokenIssuer};
+use super::target::{CertificateApproval, ClusterIdentitySpec, TargetKind, TokenIssuer};
 use crate::name::{ObjectName, TrustBundleName};
 use crate::schema::{self, names, rule};
 use crate::status::TargetClusterStatus;
@@ -51,10 +51,22 @@ pub(crate) struct TargetClusterSpec {
         "the identity is immutable; delete the TargetCluster and create it again",
     )]))]
     pub(super) identity: Option<ClusterIdentitySpec>,
+    /// What the target is. Cluster, an apiserver; Audience, a relying party that is no cluster,
+    /// such as a registry, a cloud's token service or Vault: it has no address, nothing is sent to
+    /// it, and its tokens are only requested. It never changes.
+    #[serde(default = "cluster")]
+    #[schemars(extend(
+        "enum" = names(TargetKind::ALL),
+        "x-kubernetes-validations" = [rule(
+            "self == oldSelf",
+            "kind is immutable; delete the TargetCluster and create it again",
+        )],
+    ))]
+    pub(super) kind: String,
     /// The apiserver's URL, https://host[:port][/path], without credentials, query or fragment.
-    /// Changing it needs the verb retarget.
+    /// A target with kind Audience has none. Changing it needs the verb retarget.
     #[schemars(transform = schema::server_address)]
-    pub(super) address: String,
+    pub(super) address: Option<String>,
     /// The name to expect in the apiserver's certificate, where it is not the address's host.
     /// Changing it needs the verb retarget.
     #[schemars(
@@ -198,6 +210,10 @@ fn hub() -> String {
     "Hub".to_owned()
 }
 
+fn cluster() -> String {
+    "Cluster".to_owned()
+}
+
 fn of_allow(expression: &str, message: &str) -> ValidationRule {
     ValidationRule {
         field_path: Some(".allow".to_owned()),
@@ -205,8 +221,22 @@ fn of_allow(expression: &str, message: &str) -> ValidationRule {
     }
 }
 
-fn rules() -> [ValidationRule; 6] {
+fn rules() -> [ValidationRule; 8] {
     [
+        rule(
+            "has(self.kind) && self.kind == 'Audience' || has(self.address)",
+            "a cluster has an address; a relying party that is no cluster has kind: Audience",
+        ),
+        rule(
+            "!(has(self.kind) && self.kind == 'Audience') \
+             || !(has(self.address) || has(self.tlsServerName) || has(self.proxyURL) \
+             || has(self.certSecretRef) || has(self.clusterTrustBundleRef) || has(self.caBundle) \
+             || has(self.targetIssuer) \
+             || has(self.hub) && self.hub \
+             || has(self.probe) && self.probe != 'Off')",
+            "a target with kind Audience has no address, tlsServerName, proxyURL, certSecretRef, \
+             clusterTrustBundleRef, caBundle, targetIssuer or hub, and its probe can only be Off",
+        ),
         rule(
             "!has(oldSelf.identity) || has(self.identity)",
             "the identity is immutable; delete the TargetCluster and create it again",

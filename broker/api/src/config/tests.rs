@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod audience_targets;
+mod external_issuers;
 mod generation;
 mod inputs;
 mod mistakes;

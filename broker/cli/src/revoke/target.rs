@@ -115,6 +115,8 @@ pub(super) enum Obstacle {
     Mistakes,
     /// Its CA certificate is missing or cannot be used.
     Certificate,
+    /// It is no cluster, so it has no address.
+    NoCluster,
 }
 
 /// One target and what was observed of it.
@@ -227,6 +229,12 @@ impl TargetCase {
                     "give it one, or the right to read its Secret, then run the command again; or \
                      {RELOAD}"
                 ),
+            )),
+            (Err(Obstacle::NoCluster), _) => Err(not_proven(
+                "it is no cluster (kind: Audience), so Keyferry sends nothing to it".to_owned(),
+                "make its verifier reload the issuer's keys, and test there that it refuses a \
+                 token that the revoked key signed"
+                    .to_owned(),
             )),
             (Ok(_), Some(_)) if self.refused && self.accepted => {
                 Ok("forgotten: it refuses the witness")
@@ -413,6 +421,7 @@ mod tests {
         for (obstacle, word) in [
             (Obstacle::Mistakes, "mistakes"),
             (Obstacle::Certificate, "CA certificate"),
+            (Obstacle::NoCluster, "kind: Audience"),
         ] {
             let case = TargetCase::new("prod".to_owned(), None, Err(obstacle));
             let not_proven = case.outcome().unwrap_err();

@@ -119,6 +119,8 @@ impl Plan {
                 .map(|issuer| issuer.as_str().to_owned()),
         );
         match ca_pem {
+            // Nothing can be sent to it, so what it accepts stays unknown.
+            Ok(_) if !target.is_cluster() => {}
             Ok(ca_pem) => {
                 self.target = Some(TargetAddress {
                     url: target.address.clone(),

@@ -97,7 +97,7 @@ async fn a_round_writes_what_a_client_needs() {
     let (_folder, path, parts) = setup();
     let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     assert!(
-        write(&parts, &received(token(START, 600), Some(pem)))
+        write(&parts, received(token(START, 600), Some(pem)))
             .unwrap()
             .written
     );
@@ -117,16 +117,16 @@ async fn a_round_writes_what_a_client_needs() {
         "{document}"
     );
     assert!(
-        !write(&parts, &received(token(START, 600), Some(pem)))
+        !write(&parts, received(token(START, 600), Some(pem)))
             .unwrap()
             .written
     );
     // A target without its own CA.
-    write(&parts, &received(token(START, 700), None)).unwrap();
+    write(&parts, received(token(START, 700), None)).unwrap();
     assert!(!path.join("ca.crt").exists() && !text(&path, "kubeconfig").contains("ca.crt"));
     // An expired token does not replace a valid one.
     assert!(matches!(
-        write(&parts, &received(token(START - 600, 600), None)),
+        write(&parts, received(token(START - 600, 600), None)),
         Err(AgentUpdateError::Expiry)
     ));
     assert_eq!(text(&path, "token"), token(START, 700).expose_secret());
@@ -185,7 +185,7 @@ async fn the_token_that_is_there_has_two_minutes_to_go_whatever_the_server_does(
 #[tokio::test(start_paused = true)]
 async fn what_was_written_stays_when_the_server_is_gone_for_good() {
     let (_folder, path, parts) = setup();
-    write(&parts, &received(token(START, 600), None)).unwrap();
+    write(&parts, received(token(START, 600), None)).unwrap();
     let asked = Mutex::new(0_u32);
     let fetch = async || {
         *asked.lock().unwrap() += 1;

@@ -93,7 +93,9 @@ async fn the_files_are_what_the_server_serves_and_the_manifest_describes_them() 
     let folder = tempfile::tempdir().unwrap();
     let published = published(Hub("https://hub.example.com", &["one"])).await;
     let export = Export::open(folder.path()).unwrap();
-    let changed = export.write(&published, &public_url(), MAX_AGE).unwrap();
+    let changed = export
+        .write(&published, &public_url(), MAX_AGE, &ExportScope::default())
+        .unwrap();
     assert_eq!(
         changed,
         [
@@ -136,7 +138,7 @@ async fn the_files_are_what_the_server_serves_and_the_manifest_describes_them() 
     }
     assert!(
         export
-            .write(&published, &public_url(), MAX_AGE)
+            .write(&published, &public_url(), MAX_AGE, &ExportScope::default())
             .unwrap()
             .is_empty(),
         "the same bytes are not written again"
@@ -156,7 +158,9 @@ async fn only_what_changed_is_written() {
         .unwrap();
     let more = published(Hub("https://hub.example.com", &["one", "two"])).await;
     assert_eq!(
-        export.write(&more, &public_url(), MAX_AGE).unwrap(),
+        export
+            .write(&more, &public_url(), MAX_AGE, &ExportScope::default())
+            .unwrap(),
         ["openid/v1/jwks", "manifest.json"]
     );
 }
@@ -174,12 +178,14 @@ async fn another_issuer_is_refused_and_changes_nothing() {
         .unwrap();
     let before = files(folder.path());
     let other = published(Hub("https://other.example.com", &["two"])).await;
-    let error = export.write(&other, &public_url(), MAX_AGE).unwrap_err();
+    let error = export
+        .write(&other, &public_url(), MAX_AGE, &ExportScope::default())
+        .unwrap_err();
     assert!(matches!(error, ExportError::OtherIssuer { .. }), "{error}");
     assert_eq!(files(folder.path()), before);
     std::fs::write(folder.path().join(MANIFEST), "{}").unwrap();
     assert!(matches!(
-        export.write(&other, &public_url(), MAX_AGE),
+        export.write(&other, &public_url(), MAX_AGE, &ExportScope::default()),
         Err(ExportError::Manifest)
     ));
 }
@@ -194,7 +200,9 @@ async fn links_are_replaced_and_never_followed() {
     symlink(&victim, folder.path().join(".keyferry-export-unfinished")).unwrap();
     let export = Export::open(folder.path()).unwrap();
     let published = published(Hub("https://hub.example.com", &["one"])).await;
-    export.write(&published, &public_url(), MAX_AGE).unwrap();
+    export
+        .write(&published, &public_url(), MAX_AGE, &ExportScope::default())
+        .unwrap();
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
     let jwks = folder.path().join("openid/v1/jwks");
     assert!(!jwks.is_symlink() && std::fs::read(jwks).unwrap() == published.jwks.bytes);
@@ -203,7 +211,7 @@ async fn links_are_replaced_and_never_followed() {
     symlink(outside.path(), other.path().join("openid")).unwrap();
     let error = Export::open(other.path())
         .unwrap()
-        .write(&published, &public_url(), MAX_AGE)
+        .write(&published, &public_url(), MAX_AGE, &ExportScope::default())
         .unwrap_err();
     assert!(
         error
@@ -241,4 +249,86 @@ async fn one_export_writes_at_a_time_and_what_a_killed_one_left_is_no_matter() {
     assert_eq!(files(folder.path()).len(), 3);
     drop(export);
     Export::open(folder.path()).unwrap();
+}
+
+#[tokio::test]
+async fn managed_issuers_are_beside_the_hubs_and_named_in_the_manifest() {
+    let folder = tempfile::tempdir().unwrap();
+    let published = published(Hub("https://hub.example.com", &["one"])).await;
+    let documents = |text: &str| {
+        Arc::new(OwnDocuments {
+            keys: published.keys.clone(),
+            metadata: Document::new(format!("{text} metadata").into_bytes()),
+            jwks: Document::new(format!("{text} keys").into_bytes()),
+        })
+    };
+    let managed = ["prod", "staging.eu"].map(|target| ManagedIssuerFiles {
+        target: ObjectName::new(target).unwrap(),
+        issuer: Issuer::new(format!("https://keys.example.com/issuers/{target}")).unwrap(),
+        documents: documents(target),
+    });
+    let scope = ExportScope {
+        managed: managed.to_vec(),
+        ..ExportScope::default()
+    };
+    let export = Export::open(folder.path()).unwrap();
+    let changed = export
+        .write(&published, &public_url(), MAX_AGE, &scope)
+        .unwrap();
+    let paths = [
+        "openid/v1/jwks",
+        ".well-known/openid-configuration",
+        "issuers/prod/openid/v1/jwks",
+        "issuers/prod/.well-known/openid-configuration",
+        "issuers/staging.eu/openid/v1/jwks",
+        "issuers/staging.eu/.well-known/openid-configuration",
+        "manifest.json",
+    ];
+    assert_eq!(changed, paths, "keys before the document that names them");
+    let files = files(folder.path());
+    assert_eq!(files["issuers/prod/openid/v1/jwks"], b"prod keys");
+    let manifest: Manifest = serde_json::from_slice(&files[MANIFEST]).unwrap();
+    let issuers: Vec<Option<&str>> = manifest
+        .files
+        .iter()
+        .map(|file| file.issuer.as_deref())
+        .collect();
+    let prod = Some("https://keys.example.com/issuers/prod");
+    assert_eq!(issuers.get(..4), Some([None, None, prod, prod].as_slice()));
+    assert_eq!(
+        export
+            .write(&published, &public_url(), MAX_AGE, &scope)
+            .unwrap(),
+        Vec::<String>::new(),
+        "the same bytes are not written again"
+    );
+}
+
+/// Each hub has its own folder and its own path below one origin.
+#[tokio::test]
+async fn several_hubs_are_published_by_path() {
+    for (hub, prefix) in [("a", "/hubs/a"), ("b", "/hubs/b")] {
+        let folder = tempfile::tempdir().unwrap();
+        let issuer = format!("https://keys.example.com/hubs/{hub}");
+        let published = published(Hub(issuer.clone().leak(), &["one"])).await;
+        let scope = ExportScope {
+            prefix: prefix.to_owned(),
+            ..ExportScope::default()
+        };
+        let export = Export::open(folder.path()).unwrap();
+        export
+            .write(&published, &public_url(), MAX_AGE, &scope)
+            .unwrap();
+        let files = files(folder.path());
+        let document: serde_json::Value =
+            serde_json::from_slice(&files[".well-known/openid-configuration"]).unwrap();
+        assert_eq!(document["issuer"], issuer);
+        assert_eq!(document["jwks_uri"], format!("{issuer}/openid/v1/jwks"));
+        assert_eq!(files["openid/v1/jwks"], published.jwks.bytes);
+        let manifest: Manifest = serde_json::from_slice(&files[MANIFEST]).unwrap();
+        assert_eq!(
+            (manifest.public_url, manifest.issuer),
+            (issuer.clone(), issuer)
+        );
+    }
 }

@@ -10,10 +10,10 @@ use axum::http::{Method, Response, StatusCode, header};
 use axum::routing::{MethodRouter, any};
 
 use super::bodies::Bodies;
-use super::health::HealthParts;
 use super::inputs::{self, Segment, View};
+use super::metadata::METADATA_PATH;
 use super::openapi::Documents;
-use super::token_api::contained;
+use super::token_api::{PublicParts, contained};
 use super::{discovery, exchange, kubeconfig, refusal};
 use crate::broker::Broker;
 use crate::inputs::Inputs;
@@ -34,6 +34,30 @@ pub(super) enum ApiRoute {
     Readyz,
     OpenApiYaml,
     OpenApiJson,
+    Metadata,
+}
+
+/// Which of the routes that the configuration turns on or off there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Enabled {
+    pub(super) inputs: bool,
+    pub(super) metadata: bool,
+}
+
+impl Enabled {
+    fn of(parts: &PublicParts) -> Self {
+        Self {
+            inputs: parts.has_inputs,
+            metadata: parts.metadata.is_some(),
+        }
+    }
+
+    pub(super) fn has(self, route: ApiRoute) -> bool {
+        match route {
+            ApiRoute::Metadata => self.metadata,
+            route => self.inputs || route.view().is_none(),
+        }
+    }
 }
 
 /// What the routes that need the hub's state have.
@@ -44,7 +68,7 @@ pub(super) struct OpenParts {
 }
 
 impl ApiRoute {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Exchange,
         Self::Kubeconfig,
         Self::InputsCluster,
@@ -58,6 +82,7 @@ impl ApiRoute {
         Self::Readyz,
         Self::OpenApiYaml,
         Self::OpenApiJson,
+        Self::Metadata,
     ];
 
     /// The path, with its parameters in braces as OpenAPI and the router both write them.
@@ -76,6 +101,7 @@ impl ApiRoute {
             Self::Readyz => "/readyz",
             Self::OpenApiYaml => "/openapi.yaml",
             Self::OpenApiJson => "/openapi.json",
+            Self::Metadata => METADATA_PATH,
         }
     }
 
@@ -119,13 +145,13 @@ impl ApiRoute {
     }
 
     /// The handler of a public route, which every client may ask without a credential.
-    fn public(self, health: &HealthParts, documents: &Arc<Documents>) -> Option<MethodRouter> {
+    fn public(self, parts: &PublicParts, documents: &Arc<Documents>) -> Option<MethodRouter> {
         match self {
             Self::Health | Self::Healthz | Self::Livez => Some(any(async |request: Request| {
                 public(&request, || live(true))
             })),
             Self::Ready | Self::Readyz => {
-                let health = health.clone();
+                let health = parts.health.clone();
                 Some(any(async move |request: Request| {
                     public(&request, || live(health.is_ready()))
                 }))
@@ -136,17 +162,23 @@ impl ApiRoute {
                     public(&request, || documents.answer(self))
                 }))
             }
+            Self::Metadata => {
+                let metadata = parts.metadata.clone()?;
+                Some(any(async move |request: Request| {
+                    public(&request, || metadata.answer())
+                }))
+            }
             _ => None,
         }
     }
 }
 
 /// The public routes, which are open from the start.
-pub(super) fn public_routes(health: &HealthParts, has_inputs: bool) -> Router {
-    let documents = Arc::new(Documents::new(has_inputs));
+pub(super) fn public_routes(parts: &PublicParts) -> Router {
+    let documents = Arc::new(Documents::new(Enabled::of(parts)));
     ApiRoute::ALL
         .into_iter()
-        .filter_map(|route| Some((route, route.public(health, &documents)?)))
+        .filter_map(|route| Some((route, route.public(parts, &documents)?)))
         .fold(Router::new(), |router, (route, handler)| {
             router.route(route.path(), handler)
         })

@@ -14,7 +14,7 @@ use keyferry_api::config::DeliveryType;
 use keyferry_api::reason::Reason;
 use keyferry_core::caller::PresentedToken;
 use keyferry_core::exchange::{
-    self, ClientCertificate, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT,
+    self, ClientCertificate, ExchangeError, ExchangeRequest, MAX_FORM_BYTES,
 };
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::request_id::RequestId;
@@ -140,6 +140,7 @@ async fn exchange(
         credential,
         access: form.access,
         min_ttl: form.min_ttl,
+        needs_cluster: false,
         // An exec plugin uses this route too and formats the token itself.
         deliveries: &[DeliveryType::HTTP, DeliveryType::Exec],
         request_id: id,
@@ -156,10 +157,11 @@ async fn exchange(
             let target = form
                 .tell_cluster
                 .then(|| policy.targets.get(&target))
-                .flatten();
+                .flatten()
+                .filter(|target| target.is_cluster());
             let response = TokenResponse {
                 access_token: token.secret().expose_secret(),
-                issued_token_type: TOKEN_TYPE_JWT,
+                issued_token_type: form.issued_token_type,
                 token_type: "Bearer",
                 expires_in: usable.as_secs(),
                 keyferry_cluster: target.map(|target| PublicCluster::of(target, ca_pem.as_deref())),
@@ -361,10 +363,11 @@ mod tests {
     use axum::http::{Request, StatusCode, Version};
     use futures::{FutureExt, StreamExt, stream};
     use keyferry_api::name::ObjectName;
+    use keyferry_core::exchange::TOKEN_TYPE_JWT;
 
     use super::{
-        BODY_DEADLINE, Bodies, MAX_FORM_BYTES, PublicCluster, STREAM, TOKEN_TYPE_JWT,
-        TokenResponse, Unreadable, read,
+        BODY_DEADLINE, Bodies, MAX_FORM_BYTES, PublicCluster, STREAM, TokenResponse, Unreadable,
+        read,
     };
     use crate::source::Source;
 

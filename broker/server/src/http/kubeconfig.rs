@@ -71,6 +71,7 @@ pub(super) async fn answer(
         credential,
         access: access.clone(),
         min_ttl: None,
+        needs_cluster: true,
         deliveries: &[DeliveryType::HTTP],
         request_id: id,
         source,

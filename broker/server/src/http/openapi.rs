@@ -5,13 +5,17 @@ mod responses;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Response, StatusCode, header};
+use keyferry_core::exchange::{
+    GRANT_TYPE, GRANT_TYPE_CERTIFICATE, SUBJECT_TOKEN_TYPES, TOKEN_TYPE_ACCESS_TOKEN,
+    TOKEN_TYPE_JWT,
+};
 use keyferry_core::inputs::documents::{AccessInput, ClusterInput, TargetInput};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use self::responses::responses;
-use super::api_route::ApiRoute;
+use super::api_route::{ApiRoute, Enabled};
 use super::discovery;
 use super::exchange::TokenResponse;
 use super::inputs::View;
@@ -29,8 +33,8 @@ pub(super) struct Documents {
 
 impl Documents {
     /// Makes the document of the routes that are enabled.
-    pub(super) fn new(has_inputs: bool) -> Self {
-        let document = document(has_inputs);
+    pub(super) fn new(enabled: Enabled) -> Self {
+        let document = document(enabled);
         // A JSON text is also YAML, so there is a document whatever the printer says.
         let yaml = serde_saphyr::to_string(&document).unwrap_or_else(|_| document.to_string());
         Self {
@@ -55,10 +59,10 @@ impl Documents {
 }
 
 /// The document of the enabled routes.
-pub(super) fn document(has_inputs: bool) -> Value {
+pub(super) fn document(enabled: Enabled) -> Value {
     let routes = ApiRoute::ALL
         .into_iter()
-        .filter(|route| has_inputs || route.view().is_none());
+        .filter(|route| enabled.has(*route));
     let paths: Map<String, Value> = routes
         .map(|route| {
             let method = if route == ApiRoute::Exchange {
@@ -158,6 +162,7 @@ fn name(route: ApiRoute) -> (&'static str, &'static str) {
         ApiRoute::Readyz => ("getReadyz", "Whether tokens can be issued"),
         ApiRoute::OpenApiYaml => ("getOpenApiYaml", "Get this document as YAML"),
         ApiRoute::OpenApiJson => ("getOpenApiJson", "Get this document as JSON"),
+        ApiRoute::Metadata => ("getMetadata", "Get how the token endpoint can be used"),
     }
 }
 
@@ -170,7 +175,9 @@ fn success(route: ApiRoute) -> (&'static str, Value) {
         ),
         ApiRoute::Kubeconfig => ("application/yaml", json!({ "type": "object" })),
         ApiRoute::OpenApiYaml => ("application/yaml", json!({ "type": "object" })),
-        ApiRoute::OpenApiJson => ("application/json", json!({ "type": "object" })),
+        ApiRoute::OpenApiJson | ApiRoute::Metadata => {
+            ("application/json", json!({ "type": "object" }))
+        }
         ApiRoute::Health
         | ApiRoute::Healthz
         | ApiRoute::Livez
@@ -238,22 +245,23 @@ fn parameters(route: ApiRoute) -> Vec<Value> {
     }
 }
 
-/// The form of RFC 8693 section 2.1.
+/// The form of RFC 8693 section 2.1. With a client certificate, `client_credentials` needs no token.
 fn exchange_form() -> Value {
     let text = |description: &str| json!({ "type": "string", "description": description });
-    let only = |value: &str| json!({ "type": "string", "const": value });
-    let jwt = "urn:ietf:params:oauth:token-type:jwt";
+    let one_of = |values: &[&str]| json!({ "type": "string", "enum": values });
     json!({
         "required": true,
         "content": { "application/x-www-form-urlencoded": { "schema": {
             "type": "object",
-            "required": ["grant_type", "subject_token", "subject_token_type", "audience"],
+            "required": ["grant_type", "audience"],
             "properties": {
-                "grant_type": only("urn:ietf:params:oauth:grant-type:token-exchange"),
-                "subject_token": text("The caller's own ServiceAccount token."),
-                "subject_token_type": only(jwt),
+                "grant_type": one_of(&[GRANT_TYPE, GRANT_TYPE_CERTIFICATE]),
+                "subject_token": text(
+                    "The caller's own ServiceAccount token, or the id-token of a CI system.",
+                ),
+                "subject_token_type": one_of(&SUBJECT_TOKEN_TYPES),
                 "audience": text("The TargetAccess, as <namespace>/<access>."),
-                "requested_token_type": only(jwt),
+                "requested_token_type": one_of(&[TOKEN_TYPE_JWT, TOKEN_TYPE_ACCESS_TOKEN]),
                 "min_ttl": {
                     "type": "string", "pattern": "^[0-9]{1,6}$",
                     "description": "The least expires_in that is of use, in seconds.",

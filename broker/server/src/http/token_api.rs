@@ -12,6 +12,7 @@ use keyferry_api::reason::Reason;
 use super::api_route::{OpenParts, open_routes, public_routes};
 use super::bodies::Bodies;
 use super::health::HealthParts;
+use super::metadata::Metadata;
 use super::refusal;
 use crate::broker::Broker;
 use crate::inputs::Inputs;
@@ -24,13 +25,24 @@ pub struct ApiParts {
     pub counts_sources: bool,
     /// Fleet inputs, if they are enabled.
     pub inputs: Option<Arc<Inputs>>,
-    /// The state that the public health routes report.
+    /// What the public routes answer.
+    pub public: PublicParts,
+}
+
+/// What the public routes answer.
+#[derive(Clone)]
+pub struct PublicParts {
+    /// The state that the health routes report.
     pub health: HealthParts,
+    /// The metadata of the token endpoint, if the listener's own origin is configured.
+    pub metadata: Option<Metadata>,
+    /// Whether fleet inputs are enabled.
+    pub has_inputs: bool,
 }
 
 /// The routes of the API listener.
 pub fn routes(parts: ApiParts) -> Router {
-    let public = public_routes(&parts.health, parts.inputs.is_some());
+    let public = public_routes(&parts.public);
     let open = OpenParts {
         broker: parts.broker,
         bodies: Bodies::new(parts.counts_sources),
@@ -41,8 +53,8 @@ pub fn routes(parts: ApiParts) -> Router {
 
 /// Answers on the API listener before callers can be identified. It refuses at once, because a
 /// caller that had to wait would wait for the hub. The public routes answer.
-pub fn closed(health: &HealthParts, has_inputs: bool) -> Router {
-    public_routes(health, has_inputs).fallback(async || {
+pub fn closed(parts: &PublicParts) -> Router {
+    public_routes(parts).fallback(async || {
         refusal::answer(
             &Reason::HubUnreachable.into(),
             refusal::Surface::Exchange,

@@ -1,8 +1,9 @@
-//! The check of callerAudience before the token API opens.
+//! The checks of callerAudience and of externalIssuers before the token API opens.
 
 use std::time::Duration;
 
-use keyferry_api::config::ServerConfiguration;
+use keyferry_api::config::{ServerConfiguration, same_issuer};
+use keyferry_api::issuer::Issuer;
 use keyferry_api::reason::Reason;
 use keyferry_hub::live::LiveObjects;
 use keyferry_issuer::audience_guard::AudienceGuard;
@@ -21,7 +22,10 @@ pub(super) async fn check(
     published: &PublicationReader,
 ) -> Result<(), ServeError> {
     loop {
-        if live.is_complete() && published.current().is_some() {
+        if live.is_complete()
+            && let Some(current) = published.current()
+        {
+            check_external(server, &current.issuer)?;
             match guard.check(&server.caller_audience).await {
                 Ok(()) => return Ok(()),
                 Err(Reason::HubUnreachable) => {}
@@ -42,4 +46,16 @@ pub(super) async fn check(
         }
         tokio::time::sleep(RETRY).await;
     }
+}
+
+/// Refuses an external issuer that is the hub's, which is known only once the hub has answered if
+/// the configuration does not pin it.
+fn check_external(server: &ServerConfiguration, hub: &Issuer) -> Result<(), ServeError> {
+    server
+        .external_issuers
+        .iter()
+        .find(|external| same_issuer(external.url.as_str(), hub.as_str()))
+        .map_or(Ok(()), |external| {
+            Err(ServeError::ExternalIssuerIsHubs(external.url.to_string()))
+        })
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use keyferry_api::reason::Reason;
 use keyferry_hub::client::ClientError;
 use keyferry_hub::config_file;
+use keyferry_hub::https_client::HttpsClientError;
 
 use crate::caller_trust::CallerTrustError;
 use crate::http::listener::ListenError;
@@ -47,6 +48,23 @@ pub enum ServeError {
          allowed to mint for it and to review tokens"
     )]
     CallerAudienceUnchecked(Reason),
+    /// The certificates of an external issuer cannot be used.
+    #[error(
+        "reading externalIssuers: certificateAuthority of {url}: {source}; write the PEM \
+         certificate of the CA that signed its server's"
+    )]
+    ExternalIssuerAuthority {
+        /// The issuer.
+        url: String,
+        /// What is wrong with the certificates.
+        source: HttpsClientError,
+    },
+    /// The hub signs as one of the external issuers.
+    #[error(
+        "reading externalIssuers: {0} is the hub's own issuer, whose tokens the hub reviews; \
+         remove the entry"
+    )]
+    ExternalIssuerIsHubs(String),
     /// A task that keeps the state current ended; without it nothing may be decided.
     #[error("serving: a task that keeps the hub's state current ended")]
     BackgroundEnded,

@@ -17,8 +17,10 @@ use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file::{self, FileUse};
+use keyferry_hub::external_issuer_documents::{HttpsIssuerKeys, check_authority};
 use keyferry_hub::fleet_index::FleetIndexReader;
 use keyferry_hub::forbidden::HubCaller;
+use keyferry_hub::hub_networks::KubeHubNetworks;
 use keyferry_hub::input_components::InputComponents;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::issuer_keys::KubeIssuerKeys;
@@ -28,6 +30,7 @@ use keyferry_hub::leadership::{LeadershipReader, LeadershipWriter};
 use keyferry_hub::lease::LeaderLease;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::metrics::Metrics;
+use keyferry_hub::name_resolver::{NameResolver, SystemResolver};
 use keyferry_hub::object_store::{Faults, ObjectStore};
 use keyferry_hub::policy_store::{PolicyReader, PolicyWriter};
 use keyferry_hub::ports::{AuditSink, Hub};
@@ -55,6 +58,7 @@ use crate::authenticate::Authenticator;
 use crate::broker::{Broker, BrokerParts};
 use crate::caller_trust::TrustReader;
 use crate::delegate::Delegations;
+use crate::external_callers::{ExternalCallers, ExternalCallersParts};
 use crate::metrics_readers::MetricsReaders;
 
 /// How long a start waits for the first check of the key sets of managed issuers.
@@ -355,6 +359,7 @@ impl Shared {
             max_stale: self.server.max_stale_authorization,
             new_callers: self.server.new_callers,
         };
+        let external = external_callers(self)?;
         let signer = LocalSigner::new(self.managed_issuers.clone(), clock(), Arc::clone(&random));
         let mint = Mint::new(MintParts {
             hub: hub(),
@@ -379,7 +384,9 @@ impl Shared {
                 hash_key,
                 callers.clone(),
             )
-            .with_certificates(trust),
+            .with_certificates(trust)
+            .with_external(external.clone()),
+            external,
             delegations: Delegations::new(hub(), clock(), metrics(), callers.max_stale),
             mint: mint.clone(),
             audit: Arc::clone(&audit),
@@ -410,4 +417,33 @@ fn random_key(random: &dyn Random) -> Result<[u8; 32], ServeError> {
     } else {
         Err(ServeError::Random)
     }
+}
+
+/// Creates the authentication by external issuers, if the configuration has any.
+fn external_callers(shared: &Shared) -> Result<Option<Arc<ExternalCallers>>, ServeError> {
+    let issuers = shared.server.external_issuers.clone();
+    if issuers.is_empty() {
+        return Ok(None);
+    }
+    for issuer in &issuers {
+        check_authority(issuer.certificate_authority.as_deref()).map_err(|source| {
+            ServeError::ExternalIssuerAuthority {
+                url: issuer.url.to_string(),
+                source,
+            }
+        })?;
+    }
+    let resolver: Arc<dyn NameResolver> = Arc::new(SystemResolver);
+    let networks = KubeHubNetworks::new(
+        shared.client.clone(),
+        Arc::clone(&resolver),
+        Arc::clone(&shared.clock),
+    );
+    let rules = shared.target_addresses.clone();
+    Ok(Some(Arc::new(ExternalCallers::new(ExternalCallersParts {
+        issuers,
+        source: Arc::new(HttpsIssuerKeys::within(rules, Arc::new(networks), resolver)),
+        live: Arc::clone(&shared.live),
+        clock: Arc::clone(&shared.clock),
+    }))))
 }

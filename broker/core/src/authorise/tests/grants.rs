@@ -5,6 +5,7 @@ use keyferry_api::reason::Reason;
 
 use super::{RULE, access, ask, caller, hub, policy, target, usual};
 use crate::authorise::{Requester, Review, Via, grant};
+use crate::caller::external::tests::job_of;
 
 #[test]
 fn a_listed_caller_needs_the_hubs_own_consent() {
@@ -25,6 +26,45 @@ fn a_listed_caller_needs_the_hubs_own_consent() {
         granted.pair().service_account().account.to_string(),
         "tenant-a/reconciler",
         "it is minted for the ServiceAccount, not the caller"
+    );
+}
+
+/// A CI job stands for one ServiceAccount and uses its accesses only, whatever the hub's RBAC lets
+/// that account do.
+#[test]
+fn a_job_has_its_own_accesses_and_no_delegation() {
+    let (policy, hub) = (usual(), hub());
+    let job = |name: &str| {
+        let caller = job_of(name, &format!("uid-tenant-a-{name}"));
+        Requester::Caller(caller)
+    };
+    let own = ask(&policy, &hub, &job("reconciler"), "tenant-a/prod").unwrap();
+    assert_eq!(own.via(), Via::Itself);
+    assert!(grant(&policy, job("reconciler"), own, Review::NotAsked).is_ok());
+    let delegated = ask(&policy, &hub, &job("notifier"), "tenant-a/prod").unwrap();
+    assert_eq!(delegated.via(), Via::Delegate);
+    // The pair of the account's own Pod, which has the same identity, is no way around it.
+    let of_pod = ask(
+        &policy,
+        &hub,
+        &caller("tenant-a", "notifier"),
+        "tenant-a/prod",
+    )
+    .unwrap();
+    for pair in [delegated, of_pod] {
+        for review in [Review::Allowed, Review::NotAsked, Review::AuthorChecked] {
+            assert_eq!(
+                grant(&policy, job("notifier"), pair.clone(), review).err(),
+                Some(Reason::DelegationForbidden)
+            );
+        }
+    }
+    let stranger = ask(&policy, &hub, &job("stranger"), "tenant-a/prod");
+    assert_eq!(stranger.err(), Some(Reason::TargetNotGranted));
+    let replaced = Requester::Caller(job_of("reconciler", "an-earlier-uid"));
+    assert_eq!(
+        ask(&policy, &hub, &replaced, "tenant-a/prod").err(),
+        Some(Reason::CallerIdentityChanged)
     );
 }
 

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use self::connection::{Answer, Server};
 use crate::broker::tests::{Records, certified};
 use crate::caller_trust::TrustReader;
+use crate::http::health::HealthParts;
 
 const EXCHANGE: &str = "grant_type=client_credentials&audience=tenant-a%2Fprod";
 const KUBECONFIG: &str = "/v1/namespaces/tenant-a/accesses/prod/kubeconfig";
@@ -58,7 +59,14 @@ impl Stage {
         let records = Arc::new(Records::default());
         let audit: Arc<dyn AuditSink> = Arc::<Records>::clone(&records);
         let broker = certified(&world, trust.clone(), audit, limits(per_second));
-        let server = Server::start(broker).await;
+        let health = HealthParts {
+            serving: Arc::default(),
+            stopping: Arc::default(),
+            published: world.publisher.reader(),
+            live: Arc::clone(&world.live),
+            metrics: None,
+        };
+        let server = Server::start(broker, health).await;
         Self {
             world,
             authorities,

@@ -45,7 +45,8 @@ pub(super) fn errors(route: ApiRoute) -> &'static [(u16, &'static [&'static str]
         | ApiRoute::Ready
         | ApiRoute::Readyz
         | ApiRoute::OpenApiYaml
-        | ApiRoute::OpenApiJson => &[(405, &["invalid_request"])],
+        | ApiRoute::OpenApiJson
+        | ApiRoute::Metadata => &[(405, &["invalid_request"])],
     }
 }
 

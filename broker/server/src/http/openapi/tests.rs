@@ -7,13 +7,23 @@ use keyferry_api::reason::Reason;
 use serde_json::Value;
 
 use super::responses::errors;
-use super::{ApiRoute, Documents, document};
+use super::{ApiRoute, Documents, Enabled, document};
 use crate::http::refusal::{self, Surface};
+
+const ALL: Enabled = Enabled {
+    inputs: true,
+    metadata: true,
+};
 
 #[test]
 fn the_document_has_each_enabled_route_and_no_other() {
-    for has_inputs in [false, true] {
-        let document = document(has_inputs);
+    let both = [false, true];
+    for (inputs, metadata) in both
+        .into_iter()
+        .flat_map(|one| both.map(|other| (one, other)))
+    {
+        let enabled = Enabled { inputs, metadata };
+        let document = document(enabled);
         let paths: BTreeSet<&str> = document["paths"]
             .as_object()
             .unwrap()
@@ -22,7 +32,7 @@ fn the_document_has_each_enabled_route_and_no_other() {
             .collect();
         let routes: BTreeSet<&str> = ApiRoute::ALL
             .into_iter()
-            .filter(|route| has_inputs || route.view().is_none())
+            .filter(|route| enabled.has(*route))
             .map(ApiRoute::path)
             .collect();
         assert_eq!(paths, routes);
@@ -75,7 +85,7 @@ fn is_documented(route: ApiRoute, status: StatusCode, code: &str) -> bool {
 
 #[test]
 fn both_spellings_say_the_same() {
-    let documents = Documents::new(true);
+    let documents = Documents::new(ALL);
     let json: Value = serde_json::from_slice(&documents.json).unwrap();
     let yaml: Value = serde_saphyr::from_slice(&documents.yaml).unwrap();
     assert_eq!(json, yaml);
@@ -84,7 +94,7 @@ fn both_spellings_say_the_same() {
 
 #[test]
 fn a_route_without_credentials_is_one_that_needs_none() {
-    let document = document(true);
+    let document = document(ALL);
     let public: BTreeSet<&str> = document["paths"]
         .as_object()
         .unwrap()

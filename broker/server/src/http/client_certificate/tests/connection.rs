@@ -19,8 +19,9 @@ use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
 use crate::broker::Broker;
-use crate::http::listener::{Bounds, ClientCertificates, TlsListener};
-use crate::http::token_api;
+use crate::http::health::HealthParts;
+use crate::http::listener::{Bounds, CertificateAccess, ClientCertificates, TlsListener};
+use crate::http::token_api::{self, ApiParts, PublicParts};
 
 /// A token API that asks for client certificates.
 pub(super) struct Server {
@@ -30,7 +31,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) async fn start(broker: Broker) -> Self {
+    pub(super) async fn start(broker: Broker, health: HealthParts) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new("test CA").unwrap();
         let identity = authority.server_identity(&["127.0.0.1"]).unwrap();
@@ -46,12 +47,23 @@ impl Server {
             min_version: TlsVersion::V1_3,
             connections_per_address: None,
         };
+        let access = CertificateAccess::default();
         let bounds = Bounds::TOKENS.with(ClientCertificates::Requested);
-        let listener = TlsListener::bind(&listener, bounds, None, None, Metrics::default())
+        let listener = TlsListener::bind(&listener, bounds, None, &access, Metrics::default())
             .await
             .unwrap();
         let address = listener.address().unwrap();
-        let routes = token_api::routes(Arc::new(broker), false);
+        let public = PublicParts {
+            health,
+            metadata: None,
+            has_inputs: false,
+        };
+        let routes = token_api::routes(ApiParts {
+            broker: Arc::new(broker),
+            counts_sources: false,
+            inputs: None,
+            public,
+        });
         tokio::spawn(listener.serve(routes, ReloadSignal::never()));
         Self {
             address,

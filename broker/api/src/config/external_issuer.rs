@@ -1,0 +1,399 @@
+//! `externalIssuers` of a ServerConfiguration: issuers of callers' tokens other than the hub, such
+//! as a CI system, and the ServiceAccounts that their tokens stand for.
+//!
+//! Everybody who has an account at a public CI system gets tokens of its issuer. So each rule must
+//! name one project by an id that nobody else can get, and what may run there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+use url::Url;
+
+use super::check::Check;
+use crate::audience::Audience;
+use crate::issuer::{Issuer, PublicUrl};
+use crate::managed_issuer::INERT_AUDIENCE;
+use crate::name::{Namespace, ObjectName};
+use crate::service_account::{ServiceAccount, Uid};
+
+/// Claims whose value stays with one project: after a rename or a deletion nobody can get it. Names
+/// of projects and owners are not among them.
+const IMMUTABLE: [&str; 2] = ["repository_id", "project_id"];
+/// Claims that say what runs. Without one, every branch of the project could use the rule.
+const SCOPES: [&str; 2] = ["ref", "environment"];
+/// Claims that Keyferry checks itself, or that differ in every token.
+const RESERVED: [&str; 6] = ["aud", "exp", "iat", "iss", "jti", "nbf"];
+
+const MOST_ISSUERS: usize = 32;
+const MOST_RULES: usize = 64;
+const MOST_CLAIMS: usize = 16;
+const MOST_BYTES: usize = 1024;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 3600;
+
+/// An issuer whose tokens stand for one ServiceAccount of the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalIssuer {
+    /// The `iss` of its tokens, byte for byte. Its discovery document is below this URL.
+    pub url: Issuer,
+    /// The only `aud` that its tokens may have.
+    pub audience: Audience,
+    /// PEM certificates that its server is checked against; the system's roots if absent.
+    pub certificate_authority: Option<String>,
+    /// A token must meet one of these rules. At least one.
+    pub rules: Vec<ClaimRule>,
+    /// The ServiceAccount for which such a token stands.
+    pub service_account: ServiceAccount,
+    /// The UID that the ServiceAccount must have, if it is pinned.
+    pub service_account_uid: Option<Uid>,
+    /// The longest accepted `exp` minus `iat`: 5 min to 24 h, default 1 h.
+    pub max_token_lifetime: Duration,
+    /// How often one token may be exchanged. Default once.
+    pub token_use: TokenUse,
+}
+
+/// Claims that a token must have, each with exactly this text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRule {
+    /// The values by the names of their claims.
+    pub claims: BTreeMap<String, String>,
+}
+
+/// How often one token of an external issuer may be exchanged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TokenUse {
+    /// Once for each replica. The token must have a `jti`.
+    #[default]
+    Once,
+    /// Until it expires, for systems that give a job one token only.
+    UntilExpiry,
+}
+
+impl ClaimRule {
+    /// Whether one token could meet both rules: no claim has two different values.
+    fn overlaps(&self, other: &Self) -> bool {
+        self.claims
+            .iter()
+            .all(|(name, value)| other.claims.get(name).is_none_or(|theirs| theirs == value))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ExternalIssuerSpec {
+    url: String,
+    audience: String,
+    certificate_authority: Option<String>,
+    rules: Vec<ClaimRuleSpec>,
+    service_account: ServiceAccountSpec,
+    max_token_lifetime: Option<String>,
+    token_use: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClaimRuleSpec {
+    claims: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServiceAccountSpec {
+    namespace: String,
+    name: String,
+    uid: Option<String>,
+}
+
+/// What the list is checked against.
+pub(super) struct Surroundings<'a> {
+    /// The hub's issuer, if it is pinned.
+    pub(super) hub_issuer: Option<&'a Issuer>,
+    /// The origin below which the managed issuers are.
+    pub(super) public_url: Option<&'a PublicUrl>,
+}
+
+/// Reads the list. Every mistake refuses the file, because a rule that was left out could be the
+/// one that makes another ambiguous.
+pub(super) fn read(
+    specs: Vec<ExternalIssuerSpec>,
+    around: &Surroundings<'_>,
+    check: &mut Check<'_>,
+) -> Option<Vec<ExternalIssuer>> {
+    if specs.len() > MOST_ISSUERS {
+        check.wrong(
+            "externalIssuers",
+            format!("has more than {MOST_ISSUERS} entries"),
+            "write several rules into one entry",
+        );
+        return None;
+    }
+    let read: Option<Vec<_>> = specs
+        .into_iter()
+        .enumerate()
+        .map(|(index, spec)| one(spec, &format!("externalIssuers[{index}]"), around, check))
+        .collect();
+    let read = read?;
+    check_together(&read, check);
+    Some(read)
+}
+
+fn one(
+    spec: ExternalIssuerSpec,
+    path: &str,
+    around: &Surroundings<'_>,
+    check: &mut Check<'_>,
+) -> Option<ExternalIssuer> {
+    let url_path = format!("{path}.url");
+    let url = check.take(
+        &url_path,
+        Issuer::new(spec.url),
+        "write the iss claim of its tokens",
+    );
+    if let Some(url) = &url {
+        check_url(url, &url_path, around, check);
+    }
+    if spec.audience == INERT_AUDIENCE {
+        check.wrong(
+            &format!("{path}.audience"),
+            "is the audience of tokens that nothing accepts",
+            "choose another audience",
+        );
+    }
+    let audience = check.take(
+        &format!("{path}.audience"),
+        Audience::new(spec.audience),
+        "write one audience, such as the address of this token API",
+    );
+    let rules_path = format!("{path}.rules");
+    if spec.rules.is_empty() || spec.rules.len() > MOST_RULES {
+        check.wrong(
+            &rules_path,
+            format!("must have 1 to {MOST_RULES} entries"),
+            "write which claims a token must have",
+        );
+    }
+    let rules = spec
+        .rules
+        .into_iter()
+        .enumerate()
+        .map(|(index, rule)| {
+            let rule = ClaimRule {
+                claims: rule.claims,
+            };
+            check_rule(&rule, &format!("{rules_path}[{index}].claims"), check);
+            rule
+        })
+        .collect();
+    let account = format!("{path}.serviceAccount");
+    let namespace = check.take(
+        &format!("{account}.namespace"),
+        Namespace::new(spec.service_account.namespace),
+        "write the namespace of a ServiceAccount of the hub",
+    );
+    let name = check.take(
+        &format!("{account}.name"),
+        ObjectName::new(spec.service_account.name),
+        "write the name of a ServiceAccount of the hub",
+    );
+    let uid = spec.service_account.uid.map(|uid| {
+        check.take(
+            &format!("{account}.uid"),
+            Uid::new(uid),
+            "write the metadata.uid of the ServiceAccount, or remove the field",
+        )
+    });
+    let max_token_lifetime = super::server::duration(
+        spec.max_token_lifetime.as_deref(),
+        &format!("{path}.maxTokenLifetime"),
+        HOUR,
+        5 * MINUTE..=24 * HOUR,
+        check,
+    );
+    let token_use = match spec.token_use.as_deref() {
+        None | Some("Once") => Some(TokenUse::Once),
+        Some("UntilExpiry") => Some(TokenUse::UntilExpiry),
+        Some(other) => {
+            check.wrong(
+                &format!("{path}.tokenUse"),
+                format!("{other:?} is not a use of a token"),
+                "use Once or UntilExpiry",
+            );
+            None
+        }
+    };
+    Some(ExternalIssuer {
+        url: url?,
+        audience: audience?,
+        certificate_authority: spec.certificate_authority,
+        rules,
+        service_account: ServiceAccount {
+            namespace: namespace?,
+            name: name?,
+        },
+        service_account_uid: match uid {
+            Some(uid) => Some(uid?),
+            None => None,
+        },
+        max_token_lifetime: max_token_lifetime?,
+        token_use: token_use?,
+    })
+}
+
+fn check_url(url: &Issuer, path: &str, around: &Surroundings<'_>, check: &mut Check<'_>) {
+    if url.is_cluster_default() {
+        check.wrong(
+            path,
+            "is the issuer that distributions give to every cluster, so any cluster could sign",
+            "name the issuer of one CI system",
+        );
+    }
+    if around
+        .hub_issuer
+        .is_some_and(|hub| same_issuer(hub.as_str(), url.as_str()))
+    {
+        check.wrong(
+            path,
+            "is the hub's own issuer, whose tokens the hub reviews",
+            "remove the entry; a ServiceAccount of the hub needs none",
+        );
+    }
+    if around
+        .public_url
+        .is_some_and(|public| same_origin(public.as_str(), url.as_str()))
+    {
+        check.wrong(
+            path,
+            "is below publicURL, where Keyferry publishes its own issuers",
+            "name the issuer of another system",
+        );
+    }
+}
+
+fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
+    let has = |names: &[&str]| names.iter().any(|name| rule.claims.contains_key(*name));
+    let value = |name: &str| rule.claims.get(name).map(String::as_str);
+    if rule.claims.len() > MOST_CLAIMS {
+        check.wrong(
+            path,
+            format!("has more than {MOST_CLAIMS} claims"),
+            "keep those that decide",
+        );
+    }
+    for (name, value) in &rule.claims {
+        if value.is_empty() || value.len() > MOST_BYTES {
+            check.wrong(
+                &format!("{path}.{name}"),
+                format!("is empty or longer than {MOST_BYTES} bytes"),
+                "write the exact value of the claim",
+            );
+        }
+        if RESERVED.contains(&name.as_str()) {
+            check.wrong(
+                &format!("{path}.{name}"),
+                "is a claim that Keyferry checks itself",
+                "remove it",
+            );
+        }
+    }
+    if !has(&IMMUTABLE) {
+        check.wrong(
+            path,
+            "has neither repository_id nor project_id, so whoever takes over a project's name \
+             could meet it",
+            "add the numeric id of the project",
+        );
+    }
+    if !has(&SCOPES) {
+        check.wrong(
+            path,
+            "has neither ref nor environment, so every branch of the project could meet it",
+            "add the ref that may deploy, or the environment",
+        );
+    }
+    // GitHub's refs are whole (refs/heads/main). GitLab's are names, and a tag may have the name of
+    // a protected branch.
+    if value("ref").is_some_and(|name| !name.starts_with("refs/")) && !has(&["ref_type"]) {
+        check.wrong(
+            path,
+            "has a short ref, and a branch and a tag can have the same name",
+            "add ref_type: branch, or write the whole ref, such as refs/heads/main",
+        );
+    }
+    if has(&["project_id"]) && !has(&["ref"]) && value("environment_protected") != Some("true") {
+        check.wrong(
+            path,
+            "has an environment of GitLab that any branch may name",
+            "add environment_protected: \"true\", or a ref",
+        );
+    }
+}
+
+/// Refuses entries of which two could accept one token: which ServiceAccount it stands for must not
+/// depend on the order of a list.
+fn check_together(issuers: &[ExternalIssuer], check: &mut Check<'_>) {
+    for (index, one) in issuers.iter().enumerate() {
+        for (before, other) in issuers.iter().enumerate().take(index) {
+            let same = one.url == other.url;
+            if !same && same_issuer(one.url.as_str(), other.url.as_str()) {
+                check.wrong(
+                    &format!("externalIssuers[{index}].url"),
+                    format!("differs from externalIssuers[{before}].url only in its spelling"),
+                    "write the iss claim of the tokens into both",
+                );
+            }
+            if !same {
+                continue;
+            }
+            if one.certificate_authority != other.certificate_authority {
+                check.wrong(
+                    &format!("externalIssuers[{index}].certificateAuthority"),
+                    format!(
+                        "differs from that of externalIssuers[{before}], which has the same url"
+                    ),
+                    "write the same certificates into both",
+                );
+            }
+            if one.audience != other.audience {
+                continue;
+            }
+            let overlap = one.rules.iter().enumerate().find_map(|(mine, rule)| {
+                let theirs = other.rules.iter().position(|their| rule.overlaps(their))?;
+                Some((mine, theirs))
+            });
+            if let Some((mine, theirs)) = overlap {
+                check.wrong(
+                    &format!("externalIssuers[{index}].rules[{mine}].claims"),
+                    format!(
+                        "and externalIssuers[{before}].rules[{theirs}].claims can accept the same \
+                         token"
+                    ),
+                    "give one claim different values in both, or different audiences to both \
+                     entries",
+                );
+            }
+        }
+    }
+}
+
+/// Whether two texts name one issuer: they differ at most in the case of the host, a default port
+/// or a slash at the end.
+pub fn same_issuer(one: &str, other: &str) -> bool {
+    let bare = |text: &str| {
+        Url::parse(text)
+            .ok()
+            .map(|url| url.as_str().trim_end_matches('/').to_owned())
+    };
+    match (bare(one), bare(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+fn same_origin(one: &str, other: &str) -> bool {
+    match (Url::parse(one), Url::parse(other)) {
+        (Ok(one), Ok(other)) => one.origin() == other.origin(),
+        _ => false,
+    }
+}

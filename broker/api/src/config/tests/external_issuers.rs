@@ -1,0 +1,211 @@
+//! Which external issuers are refused before a token could use them.
+
+use std::time::Duration;
+
+use super::{edited, mistakes_of};
+use crate::config::{ExternalIssuer, TokenUse, read};
+
+const GITHUB: &str = "\
+  - url: https://token.actions.githubusercontent.com
+    audience: https://keys.example.com
+    rules:
+      - claims: {repository_id: \"42\", ref: refs/heads/main}
+      - claims: {repository_id: \"42\", environment: production}
+    serviceAccount: {namespace: tenant-a, name: deployer}
+";
+
+const GITLAB: &str = "\
+  - url: https://gitlab.example.com
+    audience: https://keys.example.com
+    rules:
+      - claims: {project_id: \"7\", ref: main, ref_type: branch}
+    serviceAccount: {namespace: tenant-b, name: deployer, uid: uid-1}
+    maxTokenLifetime: 2h
+    tokenUse: UntilExpiry
+";
+
+fn with(list: &str) -> String {
+    edited(
+        "hubName: hub\n",
+        &format!("hubName: hub\nexternalIssuers:\n{list}"),
+    )
+}
+
+fn issuers(list: &str) -> Vec<ExternalIssuer> {
+    read(&with(list)).unwrap().server.external_issuers
+}
+
+/// The path and the problem of the only mistake.
+fn mistake(list: &str) -> (String, String) {
+    let mistakes = mistakes_of(&with(list));
+    let [mistake] = mistakes.as_slice() else {
+        panic!("not one mistake: {mistakes:?}");
+    };
+    assert!(!mistake.fix.is_empty() && mistake.line > 0, "{mistake}");
+    (mistake.path.clone(), mistake.problem.clone())
+}
+
+#[test]
+fn they_are_off_by_default_and_typed_when_written() {
+    assert_eq!(read(super::GOOD).unwrap().server.external_issuers, []);
+    let read = issuers(&format!("{GITHUB}{GITLAB}"));
+    let [github, gitlab] = read.as_slice() else {
+        panic!("two were written");
+    };
+    assert_eq!(github.rules.len(), 2);
+    assert_eq!(github.service_account.to_string(), "tenant-a/deployer");
+    assert_eq!(github.max_token_lifetime, Duration::from_secs(3600));
+    assert_eq!(github.token_use, TokenUse::Once);
+    assert_eq!(gitlab.max_token_lifetime, Duration::from_secs(7200));
+    assert_eq!(gitlab.token_use, TokenUse::UntilExpiry);
+    assert_eq!(
+        gitlab.service_account_uid.as_ref().unwrap().as_str(),
+        "uid-1"
+    );
+}
+
+#[test]
+fn a_rule_names_one_project_and_what_may_run_there() {
+    for (rule, problem) in [
+        (
+            "{ref: refs/heads/main}",
+            "has neither repository_id nor project_id",
+        ),
+        (
+            "{repository: example/app, ref: refs/heads/main}",
+            "has neither repository_id nor project_id",
+        ),
+        ("{repository_id: \"42\"}", "has neither ref nor environment"),
+        (
+            "{repository_id: \"42\", event_name: push}",
+            "has neither ref nor environment",
+        ),
+        (
+            "{project_id: \"7\", ref: main}",
+            "has a short ref, and a branch and a tag can have the same name",
+        ),
+        (
+            "{project_id: \"7\", environment: production}",
+            "has an environment of GitLab that any branch may name",
+        ),
+    ] {
+        let list = GITLAB.replace("{project_id: \"7\", ref: main, ref_type: branch}", rule);
+        let (path, found) = mistake(&list);
+        assert_eq!(path, "externalIssuers[0].rules[0].claims", "{rule}");
+        assert!(found.starts_with(problem), "{rule}: {found}");
+    }
+    let protected = "{project_id: \"7\", environment: production, environment_protected: \"true\"}";
+    let list = GITLAB.replace(
+        "{project_id: \"7\", ref: main, ref_type: branch}",
+        protected,
+    );
+    assert_eq!(issuers(&list).len(), 1);
+}
+
+#[test]
+fn values_that_are_empty_or_checked_elsewhere_are_refused() {
+    let rule = |further: &str| {
+        let rule = format!("{{repository_id: \"42\", ref: refs/heads/main, {further}}}");
+        mistake(&GITHUB.replace("{repository_id: \"42\", ref: refs/heads/main}", &rule)).0
+    };
+    assert_eq!(
+        rule("actor: \"\""),
+        "externalIssuers[0].rules[0].claims.actor"
+    );
+    for claim in ["iss", "aud", "exp", "nbf", "iat", "jti"] {
+        assert_eq!(
+            rule(&format!("{claim}: \"1\"")),
+            format!("externalIssuers[0].rules[0].claims.{claim}")
+        );
+    }
+    // A number would be another text in each reader.
+    let number = GITHUB.replace("repository_id: \"42\", ref", "repository_id: 42, ref");
+    assert!(mistake(&number).0.contains("repository_id"));
+    assert_eq!(
+        mistake(&GITHUB.replace("audience: https://keys.example.com", "audience: \"\"")).0,
+        "externalIssuers[0].audience"
+    );
+    let long = GITLAB.replace("2h", "25h");
+    assert_eq!(mistake(&long).0, "externalIssuers[0].maxTokenLifetime");
+    let sometimes = GITLAB.replace("UntilExpiry", "Sometimes");
+    assert_eq!(mistake(&sometimes).0, "externalIssuers[0].tokenUse");
+}
+
+#[test]
+fn an_issuer_of_the_hub_or_of_keyferry_is_refused() {
+    let named = |url: &str| GITLAB.replace("https://gitlab.example.com", url);
+    for url in [
+        "https://kubernetes.default.svc",
+        "https://kubernetes.default.svc.cluster.local",
+        "https://keyferry.example.com",
+        "https://keyferry.example.com/issuers/prod",
+        "https://KEYFERRY.example.com:443/issuers/prod",
+        "http://gitlab.example.com",
+    ] {
+        assert_eq!(mistake(&named(url)).0, "externalIssuers[0].url", "{url}");
+    }
+    let pinned = |url: &str| {
+        with(&named(url)).replace(
+            "hubName: hub\n",
+            "hubName: hub\nhub: {issuer: https://h.example.com}\n",
+        )
+    };
+    for url in [
+        "https://h.example.com",
+        "https://h.example.com/",
+        "https://H.example.com:443",
+    ] {
+        assert_eq!(mistakes_of(&pinned(url)).len(), 1, "{url}");
+    }
+    assert!(read(&pinned("https://h.example.com/other")).is_ok());
+}
+
+#[test]
+fn two_entries_that_could_accept_one_token_are_refused() {
+    let other = |rule: &str| {
+        let other = GITHUB
+            .replace("name: deployer", "name: releaser")
+            .replace(
+                "      - claims: {repository_id: \"42\", environment: production}\n",
+                "",
+            )
+            .replace("{repository_id: \"42\", ref: refs/heads/main}", rule);
+        format!("{GITHUB}{other}")
+    };
+    // A token has both the ref of the one rule and the environment of the other.
+    for rule in [
+        "{repository_id: \"42\", ref: refs/heads/main}",
+        "{repository_id: \"42\", ref: refs/heads/main, event_name: push}",
+        "{repository_id: \"42\", environment: staging}",
+        "{project_id: \"7\", ref: refs/heads/main}",
+    ] {
+        let (path, problem) = mistake(&other(rule));
+        assert_eq!(path, "externalIssuers[1].rules[0].claims", "{rule}");
+        assert!(problem.contains("can accept the same token"), "{problem}");
+    }
+    for rule in [
+        "{repository_id: \"43\", ref: refs/heads/main}",
+        "{repository_id: \"42\", ref: refs/heads/next, environment: staging}",
+    ] {
+        assert_eq!(issuers(&other(rule)).len(), 2, "{rule}");
+    }
+    let same = other("{repository_id: \"42\", ref: refs/heads/main}");
+    let elsewhere = same.replacen("keys.example.com", "keys2.example.com", 1);
+    assert_eq!(issuers(&elsewhere).len(), 2, "no token has both audiences");
+}
+
+#[test]
+fn one_issuer_has_one_spelling_and_one_authority() {
+    let second = GITLAB.replace("\"7\"", "\"8\"");
+    let slash = second.replace("https://gitlab.example.com", "https://gitlab.example.com/");
+    assert_eq!(
+        mistake(&format!("{GITLAB}{slash}")).0,
+        "externalIssuers[1].url"
+    );
+    let authority = format!("{GITLAB}{second}    certificateAuthority: other\n");
+    assert_eq!(
+        mistake(&authority).0,
+        "externalIssuers[1].certificateAuthority"
+    );
+    assert_eq!(issuers(&format!("{GITLAB}{second}")).len(), 2);
+}

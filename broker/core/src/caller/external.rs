@@ -1,0 +1,218 @@
+//! Accepts callers by an id-token of an external issuer, such as a CI system: the configuration says
+//! for which ServiceAccount of the hub a token with certain claims stands.
+//!
+//! Such a token is no credential of the hub, so no TokenReview covers it. Its signature, the
+//! registered claims and the rules of one entry decide.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use keyferry_api::config::{ClaimRule, ExternalIssuer, TokenUse};
+use keyferry_api::issuer::Issuer;
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
+use keyferry_keys::id_token::IdTokenClaims;
+use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_keys::verify::{self, ClaimsError, Expected, VerifiedSignature};
+
+use super::{Facts, ReviewedUser, VerifiedCaller, reason};
+
+/// Claims that name the run of a job, the most exact first, at GitHub and at GitLab.
+const RUNS: [&str; 3] = ["run_id", "job_id", "pipeline_id"];
+
+/// Claims that name the event that started a job, at GitHub and at GitLab, and the events that
+/// people without rights in the project can cause. Such a job can have the ref of the project's
+/// main branch.
+const EVENTS: [(&str, &[&str]); 2] = [
+    (
+        "event_name",
+        &[
+            "discussion",
+            "discussion_comment",
+            "fork",
+            "issue_comment",
+            "issues",
+            "pull_request",
+            "pull_request_review",
+            "pull_request_review_comment",
+            "pull_request_target",
+            "watch",
+            "workflow_run",
+        ],
+    ),
+    (
+        "pipeline_source",
+        &["external_pull_request_event", "merge_request_event"],
+    ),
+];
+
+/// What an id-token proved. Only [`accept`] makes it.
+#[derive(Clone, Debug)]
+pub struct ExternalIdentity(Arc<ExternalFacts>);
+
+#[derive(Debug)]
+struct ExternalFacts {
+    issuer: Issuer,
+    subject: String,
+    run: Option<String>,
+    token_id: Option<String>,
+    expires_at: Timestamp,
+    account: ServiceAccount,
+    pinned_uid: Option<Uid>,
+    token_use: TokenUse,
+}
+
+impl ExternalIdentity {
+    /// The token's `iss`.
+    pub fn issuer(&self) -> &Issuer {
+        &self.0.issuer
+    }
+
+    /// The token's `sub`.
+    pub fn subject(&self) -> &str {
+        &self.0.subject
+    }
+
+    /// The run of the job, if the token names one.
+    pub fn run(&self) -> Option<&str> {
+        self.0.run.as_deref()
+    }
+
+    /// The token's `exp`.
+    pub fn expires_at(&self) -> Timestamp {
+        self.0.expires_at
+    }
+
+    /// The ServiceAccount for which the token stands.
+    pub fn account(&self) -> &ServiceAccount {
+        &self.0.account
+    }
+
+    /// The `jti`, if the token may be exchanged only once. Copies of a token can differ in the bytes
+    /// of an ECDSA signature, but not in this.
+    pub fn single_use(&self) -> Option<&str> {
+        match self.0.token_use {
+            TokenUse::Once => self.0.token_id.as_deref(),
+            TokenUse::UntilExpiry => None,
+        }
+    }
+
+    /// The caller, as the live ServiceAccount.
+    ///
+    /// # Errors
+    /// [`Reason::CallerIdentityChanged`] if the ServiceAccount does not exist, or is not the pinned
+    /// one.
+    pub fn caller(&self, live: Option<Uid>) -> Result<VerifiedCaller, Reason> {
+        let ExternalFacts {
+            account,
+            pinned_uid,
+            ..
+        } = &*self.0;
+        let uid = live
+            .filter(|live| pinned_uid.as_ref().is_none_or(|pinned| pinned == live))
+            .ok_or(Reason::CallerIdentityChanged)?;
+        let user = ReviewedUser {
+            username: account.username(),
+            uid: uid.to_string(),
+            ..ReviewedUser::default()
+        };
+        Ok(VerifiedCaller(Arc::new(Facts {
+            identity: ServiceAccountIdentity {
+                account: account.clone(),
+                uid,
+            },
+            user,
+            token_id: self.0.token_id.clone(),
+            expires_at: self.0.expires_at,
+            external: Some(self.clone()),
+        })))
+    }
+}
+
+/// Refuses a token early if its claims are not acceptable, so that it costs no signature check.
+///
+/// # Errors
+/// One of the `Caller…` reasons. Nothing read here is trusted before [`accept`].
+pub fn read(jwt: &UnverifiedJwt, issuers: &[ExternalIssuer], now: Timestamp) -> Result<(), Reason> {
+    let claims = IdTokenClaims::read(jwt).map_err(|_| Reason::CallerMalformed)?;
+    entry(&claims, issuers, now).map(|_| ())
+}
+
+/// Accepts a token whose signature was verified with the keys of the issuer that it names.
+///
+/// # Errors
+/// As [`read`].
+pub fn accept(
+    signature: &VerifiedSignature<'_>,
+    issuers: &[ExternalIssuer],
+    now: Timestamp,
+) -> Result<ExternalIdentity, Reason> {
+    let claims = signature.id_token().map_err(|_| Reason::CallerMalformed)?;
+    let entry = entry(&claims, issuers, now)?;
+    let run = RUNS.iter().find_map(|name| claims.claim(name));
+    Ok(ExternalIdentity(Arc::new(ExternalFacts {
+        issuer: entry.url.clone(),
+        subject: claims.subject().to_owned(),
+        run: run.map(str::to_owned),
+        token_id: claims.token_id().map(str::to_owned),
+        expires_at: claims.expires_at(),
+        account: entry.service_account.clone(),
+        pinned_uid: entry.service_account_uid.clone(),
+        token_use: entry.token_use,
+    })))
+}
+
+/// Returns the only entry that accepts the claims.
+fn entry<'i>(
+    claims: &IdTokenClaims,
+    issuers: &'i [ExternalIssuer],
+    now: Timestamp,
+) -> Result<&'i ExternalIssuer, Reason> {
+    let mut fault = Reason::CallerIssuerMismatch;
+    let mut accepting = None;
+    for entry in issuers {
+        let expected = Expected {
+            issuer: &entry.url,
+            audience: &entry.audience,
+            now,
+            longest_life: entry.max_token_lifetime.try_into().ok(),
+        };
+        match verify::check_registered(&claims.registered(), &expected) {
+            Ok(()) => {}
+            Err(ClaimsError::WrongIssuer) => continue,
+            Err(ClaimsError::WrongAudience) if fault != Reason::CallerIssuerMismatch => continue,
+            Err(error) => {
+                fault = reason(error);
+                continue;
+            }
+        }
+        if !entry.rules.iter().any(|rule| meets(claims, rule)) {
+            fault = Reason::CallerClaimsMismatch;
+            continue;
+        }
+        // The configuration refuses rules that accept the same token. If two did, the order of a
+        // list would decide for which ServiceAccount it stands.
+        if accepting.replace(entry).is_some() {
+            return Err(Reason::CallerClaimsMismatch);
+        }
+    }
+    let entry = accepting.ok_or(fault)?;
+    if entry.token_use == TokenUse::Once && claims.token_id().is_none() {
+        return Err(Reason::CallerMalformed);
+    }
+    Ok(entry)
+}
+
+fn meets(claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
+    let equal = |(name, value): (&String, &String)| claims.claim(name) == Some(value.as_str());
+    let by_outsiders = |(name, events): &(&str, &[&str])| {
+        !rule.claims.contains_key(*name)
+            && claims
+                .claim(name)
+                .is_some_and(|event| events.contains(&event))
+    };
+    rule.claims.iter().all(equal) && !EVENTS.iter().any(by_outsiders)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

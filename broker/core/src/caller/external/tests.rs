@@ -1,0 +1,261 @@
+//! Which id-tokens stand for which ServiceAccount, and that none of the others stands for any.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keyferry_api::audience::Audience;
+use keyferry_api::config::{ClaimRule, ExternalIssuer, TokenUse};
+use keyferry_api::issuer::Issuer;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::{ServiceAccount, Uid};
+use keyferry_keys::jwt::{SigningAlgorithm, UnverifiedJwt};
+use keyferry_keys::testing::{NOW, key};
+use keyferry_keys::verify;
+use serde_json::{Value, json};
+
+use super::{ExternalIdentity, accept, read};
+use crate::caller::VerifiedCaller;
+
+fn entry(audience: &str, account: &str, rules: &[&[(&str, &str)]]) -> ExternalIssuer {
+    let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    ExternalIssuer {
+        url: Issuer::new("https://ci.example.com").unwrap(),
+        audience: Audience::new(audience).unwrap(),
+        certificate_authority: None,
+        rules: rules
+            .iter()
+            .map(|rule| ClaimRule {
+                claims: rule.iter().map(text).collect(),
+            })
+            .collect(),
+        service_account: ServiceAccount {
+            namespace: Namespace::new("tenant-a").unwrap(),
+            name: ObjectName::new(account).unwrap(),
+        },
+        service_account_uid: None,
+        max_token_lifetime: Duration::from_secs(3600),
+        token_use: TokenUse::Once,
+    }
+}
+
+/// The shapes of entries that the configuration accepts: GitHub's ref, GitHub's environment,
+/// GitLab's protected branch, and another audience of the same issuer.
+fn issuers() -> Vec<ExternalIssuer> {
+    vec![
+        entry(
+            "https://keys.example.com",
+            "deployer",
+            &[&[("repository_id", "42"), ("ref", "refs/heads/main")]],
+        ),
+        entry(
+            "https://keys.example.com",
+            "releaser",
+            &[&[
+                ("repository_id", "43"),
+                ("environment", "production"),
+                ("event_name", "pull_request_target"),
+            ]],
+        ),
+        entry(
+            "https://keys.example.com",
+            "gitlab",
+            &[&[("project_id", "7"), ("ref", "main"), ("ref_type", "branch")]],
+        ),
+        entry(
+            "https://other.example.com",
+            "other",
+            &[&[("repository_id", "42"), ("ref", "refs/heads/main")]],
+        ),
+    ]
+}
+
+fn claims() -> Value {
+    json!({
+        "iss": "https://ci.example.com", "aud": "https://keys.example.com", "jti": "one",
+        "sub": "repo:example/app:ref:refs/heads/main", "iat": NOW, "nbf": NOW - 600,
+        "exp": NOW + 300, "repository_id": "42", "repository": "example/app",
+        "ref": "refs/heads/main", "event_name": "push", "run_id": "99",
+    })
+}
+
+/// A job that stands for a ServiceAccount of `tenant-a`, by its name and UID.
+pub(crate) fn job_of(account: &str, uid: &str) -> VerifiedCaller {
+    let mut issuers = issuers();
+    issuers.first_mut().unwrap().service_account.name = ObjectName::new(account).unwrap();
+    let identity = judged(&issuers, &claims()).unwrap();
+    identity.caller(Some(Uid::new(uid).unwrap())).unwrap()
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(NOW).unwrap()
+}
+
+fn judged(issuers: &[ExternalIssuer], claims: &Value) -> Result<ExternalIdentity, Reason> {
+    let key = key(SigningAlgorithm::Es256);
+    let jwt = UnverifiedJwt::parse_id_token(&key.token(claims)).unwrap();
+    let early = read(&jwt, issuers, now());
+    let late = accept(&verify::verify(&jwt, &key.set()).unwrap(), issuers, now());
+    assert_eq!(
+        early.err(),
+        late.as_ref().err().copied(),
+        "both decide alike"
+    );
+    late
+}
+
+fn with(change: impl FnOnce(&mut Value)) -> Result<ExternalIdentity, Reason> {
+    let mut claims = claims();
+    change(&mut claims);
+    judged(&issuers(), &claims)
+}
+
+#[test]
+fn a_job_stands_for_the_service_account_of_its_rule() {
+    let identity = with(|_| {}).unwrap();
+    assert_eq!(identity.account().to_string(), "tenant-a/deployer");
+    assert_eq!(identity.run(), Some("99"));
+    assert_eq!(identity.subject(), "repo:example/app:ref:refs/heads/main");
+    assert_eq!(identity.single_use(), Some("one"));
+    let other = with(|claims| claims["aud"] = json!(["https://other.example.com"])).unwrap();
+    assert_eq!(other.account().to_string(), "tenant-a/other");
+    let gitlab = with(|claims| {
+        *claims = json!({
+            "iss": "https://ci.example.com", "aud": "https://keys.example.com", "jti": "one",
+            "sub": "project_path:a/b:ref_type:branch:ref:main", "iat": NOW, "exp": NOW + 3600,
+            "project_id": "7", "ref": "main", "ref_type": "branch", "job_id": "5",
+            "pipeline_id": "4", "pipeline_source": "push",
+        });
+    })
+    .unwrap();
+    assert_eq!(
+        (gitlab.account().to_string().as_str(), gitlab.run()),
+        ("tenant-a/gitlab", Some("5"))
+    );
+}
+
+#[test]
+fn a_claim_that_differs_is_refused() {
+    for (name, value) in [
+        ("repository_id", json!("420")),
+        ("repository_id", json!(42)),
+        ("repository_id", json!(["42"])),
+        ("repository_id", json!(" 42")),
+        ("repository_id", json!("")),
+        ("repository_id", Value::Null),
+        ("ref", json!("refs/heads/main2")),
+        ("ref", json!("refs/heads/Main")),
+        ("ref", json!("refs/tags/main")),
+        ("ref", json!("main")),
+        ("ref", json!("refs/pull/1/merge")),
+        ("event_name", json!("pull_request")),
+        ("event_name", json!("pull_request_target")),
+        ("event_name", json!("workflow_run")),
+        ("event_name", json!("issue_comment")),
+        ("pipeline_source", json!("merge_request_event")),
+    ] {
+        let refused = with(|claims| claims[name] = value.clone()).err();
+        assert_eq!(
+            refused,
+            Some(Reason::CallerClaimsMismatch),
+            "{name} {value}"
+        );
+    }
+}
+
+#[test]
+fn an_event_of_outsiders_needs_a_rule_that_names_it() {
+    let release = |event: &str| {
+        with(|claims| {
+            claims["repository_id"] = json!("43");
+            claims["environment"] = json!("production");
+            claims["event_name"] = json!(event);
+        })
+    };
+    let named = release("pull_request_target").unwrap();
+    assert_eq!(named.account().to_string(), "tenant-a/releaser");
+    assert!(release("push").is_err());
+}
+
+#[test]
+fn registered_claims_are_checked_like_those_of_the_hubs_tokens() {
+    for (name, value, reason) in [
+        (
+            "iss",
+            json!("https://ci.example.com/"),
+            Reason::CallerIssuerMismatch,
+        ),
+        (
+            "iss",
+            json!("https://CI.example.com"),
+            Reason::CallerIssuerMismatch,
+        ),
+        (
+            "iss",
+            json!("https://hub.example.com"),
+            Reason::CallerIssuerMismatch,
+        ),
+        ("aud", json!("keyferry.dev"), Reason::CallerAudienceMismatch),
+        (
+            "aud",
+            json!(["https://keys.example.com", "https://other.example.com"]),
+            Reason::CallerAudienceMismatch,
+        ),
+        ("exp", json!(NOW), Reason::CallerExpired),
+        ("exp", json!(NOW + 3601), Reason::CallerMalformed),
+        ("exp", json!(NOW as f64 + 300.5), Reason::CallerMalformed),
+        ("iat", json!(NOW + 31), Reason::CallerMalformed),
+        ("nbf", json!(NOW + 31), Reason::CallerMalformed),
+        ("sub", json!(""), Reason::CallerMalformed),
+        ("jti", Value::Null, Reason::CallerMalformed),
+        ("kubernetes.io", json!({}), Reason::CallerMalformed),
+    ] {
+        let refused = with(|claims| claims[name] = value.clone()).err();
+        assert_eq!(refused, Some(reason), "{name} {value}");
+    }
+    let without_jti = with(|claims| drop(claims.as_object_mut().unwrap().remove("jti")));
+    assert_eq!(without_jti.err(), Some(Reason::CallerMalformed));
+}
+
+/// The configuration refuses such entries; this holds if it ever did not.
+#[test]
+fn two_entries_that_accept_one_token_accept_none() {
+    let mut issuers = issuers();
+    let mut twin = issuers.first().unwrap().clone();
+    twin.service_account.name = ObjectName::new("admin").unwrap();
+    for at in [0, issuers.len()] {
+        issuers.insert(at, twin.clone());
+        let refused = judged(&issuers, &claims()).err();
+        assert_eq!(refused, Some(Reason::CallerClaimsMismatch));
+        issuers.remove(at);
+    }
+}
+
+#[test]
+fn the_caller_is_the_live_service_account_and_the_pinned_one() {
+    let live = |uid: &str| Some(Uid::new(uid).unwrap());
+    let identity = with(|_| {}).unwrap();
+    let caller = identity.caller(live("uid-1")).unwrap();
+    assert_eq!(
+        caller.user().username,
+        "system:serviceaccount:tenant-a:deployer"
+    );
+    assert_eq!(
+        (caller.user().groups.len(), caller.user().extra.len()),
+        (0, 0)
+    );
+    assert_eq!(
+        identity.caller(None).err(),
+        Some(Reason::CallerIdentityChanged)
+    );
+    let mut issuers = issuers();
+    issuers.first_mut().unwrap().service_account_uid = live("uid-1");
+    let pinned = judged(&issuers, &claims()).unwrap();
+    assert!(pinned.caller(live("uid-1")).is_ok());
+    assert_eq!(
+        pinned.caller(live("uid-2")).err(),
+        Some(Reason::CallerIdentityChanged)
+    );
+}

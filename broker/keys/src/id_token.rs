@@ -1,0 +1,175 @@
+//! The claims of an id-token (OpenID Connect Core 1.0 section 2) of an issuer that is no hub, such
+//! as a CI system.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::claims::{
+    ClaimsFormError, MAX_CLAIM_BYTES, RegisteredClaims, audiences, required, text, time,
+};
+use crate::jwt::UnverifiedJwt;
+
+/// The unverified claims of an id-token; [`crate::verify`] checks them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdTokenClaims {
+    issuer: String,
+    subject: String,
+    audiences: Vec<String>,
+    expires_at: Timestamp,
+    issued_at: Timestamp,
+    not_before: Option<Timestamp>,
+    token_id: Option<String>,
+    members: Map<String, Value>,
+}
+
+impl IdTokenClaims {
+    /// Reads the claims of a token, verified or not.
+    ///
+    /// # Errors
+    /// [`ClaimsFormError`] names the first claim that is missing or of the wrong form. A token that
+    /// also has the claim `kubernetes.io` is not an id-token.
+    pub fn read(jwt: &UnverifiedJwt) -> Result<Self, ClaimsFormError> {
+        let claims = jwt.claims();
+        if claims.contains_key("kubernetes.io") {
+            return Err(ClaimsFormError::WrongForm("kubernetes.io"));
+        }
+        Ok(Self {
+            issuer: required(text(claims, "iss", "iss")?, "iss")?.to_owned(),
+            subject: required(text(claims, "sub", "sub")?, "sub")?.to_owned(),
+            audiences: audiences(claims)?,
+            expires_at: required(time(claims, "exp")?, "exp")?,
+            issued_at: required(time(claims, "iat")?, "iat")?,
+            not_before: time(claims, "nbf")?,
+            token_id: text(claims, "jti", "jti")?.map(str::to_owned),
+            members: claims.clone(),
+        })
+    }
+
+    /// The registered claims.
+    pub fn registered(&self) -> RegisteredClaims<'_> {
+        RegisteredClaims {
+            issuer: &self.issuer,
+            audiences: &self.audiences,
+            expires_at: self.expires_at,
+            issued_at: self.issued_at,
+            not_before: self.not_before,
+        }
+    }
+
+    /// `iss`, byte for byte.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// `sub`.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// `aud`: at least one entry, none empty.
+    pub fn audiences(&self) -> &[String] {
+        &self.audiences
+    }
+
+    /// `exp`.
+    pub fn expires_at(&self) -> Timestamp {
+        self.expires_at
+    }
+
+    /// `jti`.
+    pub fn token_id(&self) -> Option<&str> {
+        self.token_id.as_deref()
+    }
+
+    /// The claim of that name, if it is a text of at most 1024 bytes. A number or a list is none:
+    /// issuers write ids as texts, and `1` and `"1"` must not be equal.
+    pub fn claim(&self, name: &str) -> Option<&str> {
+        self.members
+            .get(name)?
+            .as_str()
+            .filter(|text| text.len() <= MAX_CLAIM_BYTES)
+    }
+}
+
+/// Returns the `iss` of a token of which nothing else is checked; `None` if it cannot be read.
+pub fn claimed_issuer(jwt: &UnverifiedJwt) -> Option<&str> {
+    text(jwt.claims(), "iss", "iss").ok().flatten()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{IdTokenClaims, claimed_issuer};
+    use crate::claims::ClaimsFormError;
+    use crate::jwt::{JwtError, SigningAlgorithm, UnverifiedJwt};
+    use crate::testing::{NOW, claims as hub_claims, key};
+
+    fn claims() -> Value {
+        json!({
+            "iss": "https://ci.example.com", "sub": "repo:example/app:ref:refs/heads/main",
+            "aud": "https://keyferry.example.com", "iat": NOW, "nbf": NOW - 600, "exp": NOW + 300,
+            "jti": "one", "repository_id": "42", "run_attempt": 1, "empty": "",
+        })
+    }
+
+    fn read(claims: &Value) -> Result<IdTokenClaims, ClaimsFormError> {
+        let token = key(SigningAlgorithm::Es256).token(claims);
+        IdTokenClaims::read(&UnverifiedJwt::parse_id_token(&token).unwrap())
+    }
+
+    #[test]
+    fn only_texts_are_claims_that_a_rule_can_name() {
+        let read = read(&claims()).unwrap();
+        assert_eq!(read.claim("repository_id"), Some("42"));
+        assert_eq!(read.claim("run_attempt"), None, "a number is no text");
+        assert_eq!(
+            (read.claim("empty"), read.claim("absent")),
+            (Some(""), None)
+        );
+        assert_eq!(read.audiences(), ["https://keyferry.example.com"]);
+        assert_eq!(read.token_id(), Some("one"));
+    }
+
+    #[test]
+    fn a_missing_claim_and_a_service_accounts_token_are_refused() {
+        for claim in ["iss", "sub", "aud", "iat", "exp"] {
+            let mut without = claims();
+            without.as_object_mut().unwrap().remove(claim);
+            assert_eq!(read(&without), Err(ClaimsFormError::Missing(claim)));
+        }
+        assert_eq!(
+            read(&hub_claims()),
+            Err(ClaimsFormError::WrongForm("kubernetes.io"))
+        );
+        let mut long = claims();
+        long["repository_id"] = "1".repeat(1025).into();
+        assert_eq!(read(&long).unwrap().claim("repository_id"), None);
+    }
+
+    #[test]
+    fn a_thumbprint_is_ignored_and_every_other_refused_header_stays_refused() {
+        let key = key(SigningAlgorithm::Es256);
+        let token = |member: &str| {
+            let header = json!({"alg": "ES256", "kid": "ES256", "typ": "JWT", member: "x"});
+            key.sign(
+                header.to_string().as_bytes(),
+                claims().to_string().as_bytes(),
+            )
+        };
+        for member in ["x5t", "x5t#S256"] {
+            let jwt = UnverifiedJwt::parse_id_token(&token(member)).unwrap();
+            assert_eq!(claimed_issuer(&jwt), Some("https://ci.example.com"));
+            assert!(UnverifiedJwt::parse(&token(member)).is_err(), "{member}");
+        }
+        for member in [
+            "crit", "b64", "zip", "enc", "jwk", "jku", "x5u", "x5c", "cty",
+        ] {
+            assert_eq!(
+                UnverifiedJwt::parse_id_token(&token(member)).unwrap_err(),
+                JwtError::HeaderMemberRefused(member)
+            );
+        }
+    }
+}

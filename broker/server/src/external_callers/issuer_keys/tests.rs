@@ -1,0 +1,99 @@
+//! When keys are fetched, and how long they are used without an answer of their issuer.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use keyferry_api::reason::Reason;
+use keyferry_hub::clock::Clock;
+use keyferry_hub::external_issuer_documents::{ExternalIssuerKeys, ExternalKeysError};
+use keyferry_issuer::testing::{FakeClock, SmallWorld};
+use keyferry_keys::jwt::SigningAlgorithm;
+use keyferry_keys::testing::{key, set};
+
+use super::super::tests::{FakeServer, issuers, signer};
+use super::IssuerKeys;
+
+const ISSUER: &str = "https://ci.example.com";
+const AWAY: ExternalKeysError = ExternalKeysError::NoAnswer("it did not answer in time");
+
+async fn stage() -> (SmallWorld, Arc<FakeServer>, IssuerKeys) {
+    let (world, server) = (SmallWorld::start().await, FakeServer::start());
+    let clock: Arc<dyn Clock> = Arc::<FakeClock>::clone(&world.clock);
+    let source = Arc::clone(&server) as Arc<dyn ExternalIssuerKeys>;
+    let keys = IssuerKeys::new(&issuers("Once"), source, clock);
+    (world, server, keys)
+}
+
+#[tokio::test]
+async fn invented_keys_cause_one_fetch_in_ten_seconds() {
+    let (world, server, keys) = stage().await;
+    let crowd = (0..50).map(|index| {
+        let keys = &keys;
+        async move { keys.of(ISSUER, &format!("invented-{index}")).await.is_ok() }
+    });
+    assert!(join_all(crowd).await.into_iter().all(|found| found));
+    for _ in 0..50 {
+        keys.of(ISSUER, "invented").await.unwrap();
+    }
+    assert_eq!(server.fetches(), 1);
+    world.clock.advance(Duration::from_secs(10));
+    keys.of(ISSUER, "invented").await.unwrap();
+    assert_eq!(server.fetches(), 2);
+    assert_eq!(
+        keys.of("https://other.example.com", "ES256").await.err(),
+        Some(Reason::CallerIssuerMismatch)
+    );
+}
+
+#[tokio::test]
+async fn a_new_key_is_found_and_a_withdrawn_one_ends() {
+    let (world, server, keys) = stage().await;
+    keys.of(ISSUER, "ES256").await.unwrap();
+    let both = set([signer().entry(), key(SigningAlgorithm::Es384).entry()]);
+    *server.answer.lock() = Ok(both);
+    world.clock.advance(Duration::from_secs(10));
+    let found = keys.of(ISSUER, "ES384").await.unwrap();
+    assert!(found.get("ES384").is_some());
+    *server.answer.lock() = Ok(set([key(SigningAlgorithm::Es384).entry()]));
+    world.clock.advance(Duration::from_secs(299));
+    assert!(
+        keys.of(ISSUER, "ES256")
+            .await
+            .unwrap()
+            .get("ES256")
+            .is_some()
+    );
+    world.clock.advance(Duration::from_secs(1));
+    assert!(
+        keys.of(ISSUER, "ES256")
+            .await
+            .unwrap()
+            .get("ES256")
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn keys_are_used_for_an_hour_without_an_answer() {
+    let (world, server, keys) = stage().await;
+    *server.answer.lock() = Err(AWAY);
+    assert_eq!(
+        keys.of(ISSUER, "ES256").await.err(),
+        Some(Reason::CallerKeysUnavailable)
+    );
+    *server.answer.lock() = Ok(signer().set());
+    assert!(keys.of(ISSUER, "ES256").await.is_err(), "in the pause");
+    world.clock.advance(Duration::from_secs(10));
+    keys.of(ISSUER, "ES256").await.unwrap();
+    *server.answer.lock() = Err(AWAY);
+    world.clock.advance(Duration::from_secs(3599));
+    keys.of(ISSUER, "ES256").await.unwrap();
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(
+        keys.of(ISSUER, "ES256").await.err(),
+        Some(Reason::CallerKeysUnavailable)
+    );
+}

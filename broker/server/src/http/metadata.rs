@@ -1,0 +1,75 @@
+//! `GET /.well-known/oauth-authorization-server`: how the token endpoint can be used (RFC 8414).
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, Response, header};
+use keyferry_api::issuer::PublicUrl;
+use keyferry_core::exchange::GRANT_TYPE;
+use serde_json::json;
+
+use super::api_route::ApiRoute;
+
+/// The path (RFC 8414 section 3).
+pub(super) const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
+
+/// The document. It is made of the configured origin alone: no header of a request changes a byte.
+#[derive(Clone)]
+pub struct Metadata(Arc<[u8]>);
+
+impl Metadata {
+    /// Makes the document of the token API at `origin`.
+    pub fn of(origin: &PublicUrl) -> Self {
+        let document = json!({
+            "issuer": origin.as_str(),
+            "token_endpoint": format!("{}{}", origin.as_str(), ApiRoute::Exchange.path()),
+            "grant_types_supported": [GRANT_TYPE],
+            // The subject_token authenticates the caller; there are no registered clients.
+            "token_endpoint_auth_methods_supported": ["none"],
+            // Required by RFC 8414. There is no authorization endpoint, so no response has a token.
+            "response_types_supported": ["none"],
+        });
+        Self(document.to_string().into_bytes().into())
+    }
+
+    pub(super) fn answer(&self) -> Response<Body> {
+        let mut response = Response::new(Body::from(Bytes::copy_from_slice(&self.0)));
+        let headers = response.headers_mut();
+        for (name, value) in [
+            (header::CONTENT_TYPE, "application/json"),
+            (header::CACHE_CONTROL, "public, max-age=300"),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use axum::body::to_bytes;
+    use axum::http::StatusCode;
+    use keyferry_api::issuer::PublicUrl;
+    use serde_json::{Value, json};
+
+    use super::Metadata;
+
+    #[tokio::test]
+    async fn the_document_names_only_the_configured_origin() {
+        let metadata = Metadata::of(&PublicUrl::new("https://keys.example.com:9443/").unwrap());
+        let response = metadata.answer();
+        let status = response.status();
+        let body = to_bytes(response.into_body(), 4096).await.unwrap();
+        let document: Value = serde_json::from_slice(&body).unwrap();
+        let expected = json!({
+            "issuer": "https://keys.example.com:9443",
+            "token_endpoint": "https://keys.example.com:9443/v1/token",
+            "grant_types_supported": ["urn:ietf:params:oauth:grant-type:token-exchange"],
+            "token_endpoint_auth_methods_supported": ["none"],
+            "response_types_supported": ["none"],
+        });
+        assert_eq!((status, document), (StatusCode::OK, expected));
+    }
+}

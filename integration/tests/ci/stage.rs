@@ -1,0 +1,286 @@
+//! A hub, a target and a Keyferry with external issuers of three shapes.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use keyferry_integration::ci_issuer::CiIssuer;
+use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
+use keyferry_integration::parts::Minor;
+use keyferry_integration::runner::{Fixture, NotStarted, TestError, TestResult};
+use keyferry_integration::world::on_hub::{install_for_objects, tenant_with_minter};
+use keyferry_integration::world::{
+    Access, Broker, BrokerSpec, Ground, Target, TrustingTarget, until_trusted,
+};
+use serde_json::{Value, json};
+
+/// The audience of the jobs' tokens.
+pub(crate) const AUDIENCE: &str = "https://keyferry-api.keyferry.test";
+const TARGET_AUDIENCE: &str = "https://target.keyferry.test";
+const ISSUER: &str = "https://hub.keyferry.test";
+/// The settings of the token API, at an origin of its own. All clients of a test share one address.
+const API_LINES: &str = "limits: {connectionsPerAddress: 0, newCallersPerAddress: 0, \
+    newCallersPerNamespace: 0}\n  publicURL: https://keyferry-api.keyferry.test";
+/// The audience of a relying party that is no cluster.
+pub(crate) const VAULT: &str = "https://vault.keyferry.test";
+pub(crate) const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
+
+/// One kind of external issuer.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    /// The claims of a job that its rule admits.
+    pub(crate) claims: Value,
+    /// The claim with the number of the project.
+    pub(crate) id: &'static str,
+    /// The claim that names the ref or the environment.
+    pub(crate) scope: &'static str,
+    /// The claim that names the event.
+    pub(crate) event: &'static str,
+    pub(crate) outsiders: &'static str,
+}
+
+pub(crate) struct Stage {
+    pub(crate) ground: Ground,
+    pub(crate) hub: Arc<ControlPlane>,
+    pub(crate) target: ControlPlane,
+    pub(crate) issuer: CiIssuer,
+    pub(crate) broker: Broker,
+    pub(crate) urls: [String; 3],
+    /// Whether TargetClusters and TargetAccesses are objects on the hub.
+    pub(crate) objects: bool,
+}
+
+impl Fixture for Stage {
+    fn log_tails(&self) -> String {
+        self.ground.log_tails()
+    }
+}
+
+impl Stage {
+    pub(crate) async fn by_file() -> Result<Self, NotStarted> {
+        let ground = Ground::start().await?;
+        Self::build(ground, false).await.map_err(NotStarted::failed)
+    }
+
+    pub(crate) async fn on_hub() -> Result<Self, NotStarted> {
+        let ground = Ground::start().await?;
+        Self::build(ground, true).await.map_err(NotStarted::failed)
+    }
+
+    async fn build(ground: Ground, objects: bool) -> Result<Self, TestError> {
+        let issuer = CiIssuer::start(ground.ca()).await?;
+        let urls = ["/github", "/environments", "/gitlab"].map(|path| issuer.publish(path));
+        let spec = ControlPlaneSpec {
+            controller_manager: true,
+            audit_log: true,
+            ..ControlPlaneSpec::named("hub")
+        };
+        let hub = if objects {
+            let hub = Arc::new(ground.control_plane(spec).await?);
+            install_for_objects(&hub).await?;
+            tenant_with_minter(&hub, "tenant-a", &["reconciler", "notifier"]).await?;
+            hub
+        } else {
+            let hub = ground.hub(spec).await?;
+            hub.create_service_account("tenant-a", "notifier").await?;
+            hub
+        };
+        let lines = server_lines(&urls, ground.ca().cert_pem());
+        let spec = BrokerSpec::of_hub("main", &hub)
+            .with_server_lines(&lines)
+            .with_limits(["limits: {connectionsPerAddress: 0}", API_LINES]);
+        let discovery_url = spec.discovery_url()?;
+        let broker = if objects {
+            let spec = spec.with_server_lines("objects: CustomResources\n");
+            ground.start_installed(&hub, spec).await?
+        } else {
+            ground.start_broker(&hub, spec).await?
+        };
+        let subjects = ["tenant-a:reconciler".to_owned()];
+        let target = ground
+            .target(TrustingTarget {
+                name: "target",
+                minor: Minor::newest(),
+                issuer: ISSUER,
+                audience: TARGET_AUDIENCE,
+                discovery_url: &discovery_url,
+                subjects: &subjects,
+            })
+            .await?;
+        until_trusted(&hub, &target).await?;
+        let stage = Self {
+            ground,
+            hub,
+            target,
+            issuer,
+            broker,
+            urls,
+            objects,
+        };
+        if objects {
+            stage.put_objects().await?;
+        } else {
+            stage.write_objects().await?;
+        }
+        Ok(stage)
+    }
+
+    async fn write_objects(&self) -> TestResult {
+        let target = Target::of(&self.target, TARGET_AUDIENCE)
+            .allowing("tenant-a", &["reconciler", "notifier"]);
+        self.broker
+            .reconfigure(|targets, accesses| {
+                targets.push(target);
+                targets.push(Target::audience("vault", VAULT));
+                let prod = Access::of("tenant-a", "prod", "target", "reconciler");
+                accesses.push(prod.for_callers(&["notifier"]));
+                accesses.push(Access::of("tenant-a", "own", "target", "notifier"));
+                accesses.push(Access::of("tenant-a", "vault", "vault", "reconciler"));
+            })
+            .await
+    }
+
+    async fn put_objects(&self) -> TestResult {
+        let target = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
+            "metadata": { "name": "target" },
+            "spec": {
+                "address": self.target.url(), "caBundle": self.target.ca_pem(),
+                "audience": TARGET_AUDIENCE,
+                "allow": [{
+                    "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler", "notifier"],
+                }],
+            },
+        });
+        let admin = self.hub.admin();
+        admin
+            .apply(&format!("{GROUP}/targetclusters/target"), &target)
+            .await?;
+        let vault = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
+            "metadata": { "name": "vault" },
+            "spec": {
+                "kind": "Audience", "audience": VAULT,
+                "allow": [{
+                    "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"],
+                    "deliveries": ["HTTP"],
+                }],
+            },
+        });
+        admin
+            .apply(&format!("{GROUP}/targetclusters/vault"), &vault)
+            .await?;
+        for (name, target, account, callers) in [
+            ("prod", "target", "reconciler", json!(["notifier"])),
+            ("own", "target", "notifier", json!([])),
+            ("vault", "vault", "reconciler", json!([])),
+        ] {
+            let access = json!({
+                "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+                "metadata": { "name": name, "namespace": "tenant-a" },
+                "spec": {
+                    "targetClusterRef": { "name": target }, "serviceAccountName": account,
+                    "callers": callers,
+                },
+            });
+            let path = format!("{GROUP}/namespaces/tenant-a/targetaccesses/{name}");
+            admin.apply(&path, &access).await?;
+        }
+        Ok(())
+    }
+
+    /// The issuers' shapes, with claims that are valid now.
+    pub(crate) fn shapes(&self) -> Result<[Shape; 3], TestError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let [github, environments, gitlab] = &self.urls;
+        let claims = |issuer: &str, further: Value| {
+            let mut claims = json!({
+                "iss": issuer, "aud": AUDIENCE, "iat": now, "nbf": now - 5, "exp": now + 300,
+                "jti": format!("{issuer} {now}"), "run_id": "99", "repository": "example/app",
+            });
+            for (name, value) in further.as_object().into_iter().flatten() {
+                claims[name] = value.clone();
+            }
+            claims
+        };
+        Ok([
+            Shape {
+                name: "GitHub's ref",
+                claims: claims(
+                    github,
+                    json!({
+                        "sub": "repo:example/app:ref:refs/heads/main", "repository_id": "42",
+                        "ref": "refs/heads/main", "event_name": "push",
+                    }),
+                ),
+                id: "repository_id",
+                scope: "ref",
+                event: "event_name",
+                outsiders: "pull_request_target",
+            },
+            Shape {
+                name: "GitHub's environment",
+                claims: claims(
+                    environments,
+                    json!({
+                        "sub": "repo:example/app:environment:production", "repository_id": "42",
+                        "environment": "production", "event_name": "push",
+                    }),
+                ),
+                id: "repository_id",
+                scope: "environment",
+                event: "event_name",
+                outsiders: "workflow_run",
+            },
+            Shape {
+                name: "GitLab's branch",
+                claims: claims(
+                    gitlab,
+                    json!({
+                        "sub": "project_path:example/app:ref_type:branch:ref:main",
+                        "project_id": "7", "ref": "main", "ref_type": "branch",
+                        "ref_protected": "true", "job_id": "5", "pipeline_source": "push",
+                    }),
+                ),
+                id: "project_id",
+                scope: "ref",
+                event: "pipeline_source",
+                outsiders: "merge_request_event",
+            },
+        ])
+    }
+
+    /// The token of a job of a shape, with a `jti` of its own.
+    pub(crate) fn job(&self, shape: &Shape, id: &str) -> Result<String, TestError> {
+        let mut claims = shape.claims.clone();
+        claims["jti"] = json!(id);
+        self.issuer.token(&claims)
+    }
+}
+
+/// The lines of the configuration: jobs of the first and the third issuer stand for the
+/// reconciler, those of the second for the notifier.
+pub(crate) fn server_lines(urls: &[String; 3], ca_pem: &str) -> String {
+    let [github, environments, gitlab] = urls;
+    let ca = json!(ca_pem);
+    format!(
+        "externalIssuers:
+  - url: {github}
+    audience: {AUDIENCE}
+    certificateAuthority: {ca}
+    rules: [{{claims: {{repository_id: '42', ref: refs/heads/main}}}}]
+    serviceAccount: {{namespace: tenant-a, name: reconciler}}
+  - url: {environments}
+    audience: {AUDIENCE}
+    certificateAuthority: {ca}
+    rules: [{{claims: {{repository_id: '42', environment: production}}}}]
+    serviceAccount: {{namespace: tenant-a, name: notifier}}
+  - url: {gitlab}
+    audience: {AUDIENCE}
+    certificateAuthority: {ca}
+    tokenUse: UntilExpiry
+    rules: [{{claims: {{project_id: '7', ref: main, ref_type: branch, ref_protected: 'true'}}}}]
+    serviceAccount: {{namespace: tenant-a, name: reconciler}}
+"
+    )
+}
