@@ -195,6 +195,7 @@ pub fn accept_certificate(caller: &CertifiedCaller) -> VerifiedCaller {
         token_id: None,
         certificate: Some(caller.certificate().clone()),
         expires_at: caller.not_after(),
+        external: None,
     }))
 }
 

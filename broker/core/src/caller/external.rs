@@ -123,6 +123,7 @@ impl ExternalIdentity {
             },
             user,
             token_id: self.0.token_id.clone(),
+            certificate: None,
             expires_at: self.0.expires_at,
             external: Some(self.clone()),
         })))
