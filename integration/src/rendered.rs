@@ -4,7 +4,7 @@
 use jiff::{Timestamp, ToSpan};
 use keyferry_api::config::{self, StoredAccess, StoredObjects, StoredTarget};
 use keyferry_api::service_account::Uid;
-use keyferry_core::delivery::{Bearer, Snapshot, cluster_profile_status, render};
+use keyferry_core::delivery::{Bearer, CredentialNote, Snapshot, cluster_profile_status, render};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -70,10 +70,12 @@ impl Delivered<'_> {
         let now = Timestamp::now();
         let bearer = token.as_ref().map(|token| Bearer {
             token,
-            token_id: "test",
-            key_id: "a-key",
-            expires_at: now + 1.hour(),
-            renew_at: now + 30.minutes(),
+            note: CredentialNote {
+                id: "test",
+                key_id: Some("a-key"),
+                expires_at: now + 1.hour(),
+                renew_at: now + 30.minutes(),
+            },
         });
         let body =
             render(&snapshot, delivery, bearer.as_ref())?.ok_or("the delivery writes no object")?;

@@ -231,8 +231,8 @@ pub(super) async fn an_authority_of_another_certificate(stage: Arc<Stage>) -> Te
         );
         let args = [
             ["serve", "--check"],
-            ["--config", &config],
-            ["--kubeconfig", &kubeconfig],
+            ["--config", config.as_str()],
+            ["--kubeconfig", kubeconfig.as_str()],
             ["--discovery-tls-secret", discovery],
         ];
         let output = stage

@@ -11,8 +11,8 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::{
-    Bearer, DeliveredObject, Field, Snapshot, Step, cluster_profile_status, express, found, plan,
-    render,
+    Bearer, CredentialNote, DeliveredObject, Field, Snapshot, Step, cluster_profile_status,
+    express, found, plan, render,
 };
 
 const CA: &str = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
