@@ -15,9 +15,20 @@ use crate::runner::TestResult;
 /// The facts in which 1.38 differs from 1.37, by name, and what 1.38 answers.
 const DIFFERENT: &[(&str, Expected)] = &[
     ("not_before", User("hub:jane")),
-    ("unsigned", Rejected("TO BE SEEN")),
-    ("a_public_key_as_secret", Rejected("TO BE SEEN")),
-    ("one_unknown_kty_spoils_all", Rejected("TO BE SEEN")),
+    (
+        "unsigned",
+        Rejected(
+            "oidc: malformed jwt: unexpected signature algorithm \"none\"; expected [\"ES256\"",
+        ),
+    ),
+    (
+        "a_public_key_as_secret",
+        Rejected("oidc: malformed jwt: unexpected signature algorithm \"HS256\"; expected ["),
+    ),
+    (
+        "one_unknown_kty_spoils_all",
+        Rejected("failed to verify signature: failed to verify id token signature"),
+    ),
 ];
 
 /// What the facts of earlier releases do not ask.
