@@ -351,14 +351,14 @@ fn of_the_server() {
         ),
         case(
             "api:\n",
-            "metrics:\n  authentication: None\n  tls: {secretName: metrics-tls} #here\napi:\n",
+            "metrics: #here\n  authentication: None\n  tls: {secretName: metrics-tls}\napi:\n",
             "metrics.address",
             "is missing beside tls",
             "add it",
         ),
         case(
             "api:\n",
-            "metrics:\n  address: 0.0.0.0:8444 #here\napi:\n",
+            "metrics: #here\n  address: 0.0.0.0:8444\napi:\n",
             "metrics.tls",
             "names no certificate",
             "set secretName",
