@@ -55,6 +55,8 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     metrics.connection_ended("api", "unread");
     metrics.serving_certificate("api", 1);
     metrics.serving_certificate_reloaded("api", true);
+    metrics.caller_authority(1);
+    metrics.caller_authority_reloaded(true);
     let text = metrics.exposition();
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     samples

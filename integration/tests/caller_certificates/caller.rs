@@ -9,14 +9,15 @@ use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{
-    AUDIENCE_A, Access, Broker, BrokerSpec, Target, World, make_tenant, put_secret, shipped,
+    ACCOUNT, AUDIENCE_A, Access, Broker, BrokerSpec, TENANT, Target, World, make_tenant,
+    put_secret, shipped,
 };
 use keyferry_keys::testing::client_certificates::{TestAuthority, TestCertificate};
 use serde_json::{Value, json};
 
 /// How long a changed Secret may take to be used, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
-const URI: &str = "spiffe://example.com/ns/mtls/sa/owner";
+const URI: &str = "spiffe://example.com/ns/tenant-a/sa/reconciler";
 const NOT_ACCEPTED: [(u16, &str); 2] = [
     (400, "the subject_token was not accepted"),
     (401, "the bearer token was not accepted"),
@@ -26,10 +27,11 @@ fn authority(name: &str) -> TestAuthority {
     TestAuthority::new(name, Timestamp::now(), |_| {})
 }
 
-fn rule(secret: &str, namespace: &str, uid: &str, further: &str) -> String {
+fn rule(secret: &str, account: [&str; 2], uid: &str, further: &str) -> String {
+    let [namespace, name] = account;
     format!(
         "  clientCertificates:\n    - caSecretRef: {{ name: {secret} }}\n      uriSAN: {URI}\n      \
-         serviceAccount: {{ namespace: {namespace}, name: owner, uid: {uid} }}\n{further}"
+         serviceAccount: {{ namespace: {namespace}, name: {name}, uid: {uid} }}\n{further}"
     )
 }
 
@@ -42,8 +44,8 @@ async fn grant(world: &World, secret: &str) -> TestResult {
     Ok(apply_manifests(world.hub(), &[&file]).await?)
 }
 
-async fn uid(hub: &ControlPlane, namespace: &str) -> Result<String, TestError> {
-    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/owner");
+async fn uid(hub: &ControlPlane, [namespace, name]: [&str; 2]) -> Result<String, TestError> {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}");
     let account = hub.admin().get(&path).await?;
     let uid = account["metadata"]["uid"].as_str().ok_or("no UID")?;
     Ok(uid.to_owned())
@@ -120,20 +122,20 @@ fn last(broker: &Broker, member: &str) -> Result<Value, TestError> {
 }
 
 pub(crate) async fn a_certificate_is_the_account_of_its_rule(world: Arc<World>) -> TestResult {
-    let (hub, namespace, secret) = (world.hub(), "mtls", "mtls-callers-ca");
-    make_tenant(hub, namespace, &["owner"]).await?;
+    // The target accepts no other account.
+    let (hub, namespace, secret) = (world.hub(), TENANT, "mtls-callers-ca");
     let first = authority("first callers");
     put_secret(hub, secret, &[("ca.crt", first.pem())]).await?;
     grant(&world, secret).await?;
-    let uid = uid(hub, namespace).await?;
-    let spec = BrokerSpec::of_hub(namespace, hub)
-        .with_api_lines(&rule(secret, namespace, &uid, ""))
+    let uid = uid(hub, [TENANT, ACCOUNT]).await?;
+    let spec = BrokerSpec::of_hub("mtls", hub)
+        .with_api_lines(&rule(secret, [TENANT, ACCOUNT], &uid, ""))
         .with_target(
             Target::of(world.target_a(), AUDIENCE_A)
                 .named("a")
-                .allowing(namespace, &["owner"]),
+                .allowing(TENANT, &[ACCOUNT]),
         )
-        .with_access(Access::of(namespace, "a", "a", "owner"));
+        .with_access(Access::of(TENANT, "a", "a", ACCOUNT));
     let broker = world.start_broker(hub, spec).await?;
 
     let good = first.issue(URI, |_| {});
@@ -150,7 +152,7 @@ pub(crate) async fn a_certificate_is_the_account_of_its_rule(world: Arc<World>) 
         .await?;
     assert_eq!(review["status"]["authenticated"], true, "{review}");
     let user = review["status"]["user"]["username"].as_str();
-    let wanted = format!("system:serviceaccount:{namespace}:owner");
+    let wanted = format!("system:serviceaccount:{TENANT}:{ACCOUNT}");
     assert!(user.is_some_and(|user| user.ends_with(&wanted)), "{user:?}");
     let note = last(&broker, "callerCertificate")?;
     assert_eq!(note["uri"], URI, "{note}");
@@ -158,7 +160,7 @@ pub(crate) async fn a_certificate_is_the_account_of_its_rule(world: Arc<World>) 
 
     command_line(&world, &broker, &good, namespace).await?;
 
-    let other = first.issue("spiffe://example.com/ns/mtls/sa/other", |_| {});
+    let other = first.issue("spiffe://example.com/ns/tenant-a/sa/other", |_| {});
     is_refused(&broker, &other, namespace).await?;
     let note = last(&broker, "callerCertificate")?;
     assert_eq!(note["fault"], "OtherUri", "{note}");
@@ -168,7 +170,7 @@ pub(crate) async fn a_certificate_is_the_account_of_its_rule(world: Arc<World>) 
 
     rotated(&world, &broker, secret, namespace, &first).await?;
 
-    hub.recreate_service_account(namespace, "owner").await?;
+    hub.recreate_service_account(TENANT, ACCOUNT).await?;
     let next = authority("first callers");
     put_secret(hub, secret, &[("ca.crt", next.pem())]).await?;
     let good = next.issue(URI, |_| {});
@@ -283,9 +285,10 @@ pub(crate) async fn the_hubs_own_client_ca_is_refused(world: Arc<World>) -> Test
         .as_str()
         .ok_or("the hub has no client CA")?;
     put_secret(hub, secret, &[("ca.crt", pem)]).await?;
-    let uid = uid(hub, namespace).await?;
+    let account = [namespace, "owner"];
+    let uid = uid(hub, account).await?;
     let spec = |name: &str, further: &str| {
-        BrokerSpec::of_hub(name, hub).with_api_lines(&rule(secret, namespace, &uid, further))
+        BrokerSpec::of_hub(name, hub).with_api_lines(&rule(secret, account, &uid, further))
     };
     grant(&world, secret).await?;
     let refused = world
