@@ -16,7 +16,7 @@ fn target(name: &str) -> String {
     format!(
         "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: {name}}}\n\
          spec:\n  address: https://{name}.keyferry.test\n  audience: https://{name}.keyferry.test\n\
-         \x20 probe: Off\n\
+         \x20 probe: \"Off\"\n\
          \x20 identity: {{clusterName: edge, clusterDNS: edge.fleet.test, environment: test}}\n"
     )
 }
