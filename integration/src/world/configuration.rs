@@ -47,6 +47,7 @@ impl Target {
             address: String::new(),
             ca_secret: None,
             ca_pem: String::new(),
+            trust_bundle: None,
             audience: audience.to_owned(),
             allow: Vec::new(),
             further: "  kind: Audience\n  allow:\n    - namespaces: [tenant-a]\n      \

@@ -154,6 +154,7 @@ async fn only_what_changed_is_written() {
             &*published(Hub("https://hub.example.com", &["one"])).await,
             &public_url(),
             MAX_AGE,
+            &ExportScope::default(),
         )
         .unwrap();
     let more = published(Hub("https://hub.example.com", &["one", "two"])).await;
@@ -174,6 +175,7 @@ async fn another_issuer_is_refused_and_changes_nothing() {
             &*published(Hub("https://hub.example.com", &["one"])).await,
             &public_url(),
             MAX_AGE,
+            &ExportScope::default(),
         )
         .unwrap();
     let before = files(folder.path());
@@ -244,6 +246,7 @@ async fn one_export_writes_at_a_time_and_what_a_killed_one_left_is_no_matter() {
             &*published(Hub("https://hub.example.com", &["one"])).await,
             &public_url(),
             MAX_AGE,
+            &ExportScope::default(),
         )
         .unwrap();
     assert_eq!(files(folder.path()).len(), 3);

@@ -104,6 +104,7 @@ mod tests {
     use secrecy::{ExposeSecret, SecretSlice};
 
     use super::{CertificateContent, Requirements, verified};
+    use crate::http::listener::ClientCertificates;
 
     #[test]
     fn only_an_authority_that_verifies_the_certificate_is_published() {
@@ -121,6 +122,7 @@ mod tests {
             let requirements = Requirements {
                 host: host.map(str::to_owned),
                 min_version: TlsVersion::V1_3,
+                client_certificates: ClientCertificates::Ignored,
             };
             verified(&content(authority), &requirements, now)
                 .map(|authority| authority.is_some())
