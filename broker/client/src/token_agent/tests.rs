@@ -189,7 +189,7 @@ async fn what_was_written_stays_when_the_server_is_gone_for_good() {
     let asked = Mutex::new(0_u32);
     let fetch = async || {
         *asked.lock().unwrap() += 1;
-        Err::<Received, _>(ClientError::Server {
+        Err::<ReceivedKubeconfig, _>(ClientError::Server {
             server: "https://k".to_owned(),
             problem: "gone".to_owned(),
         })
