@@ -40,7 +40,7 @@ const REVIEWS: usize = 2;
 /// How long a reader waits for its review.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests a second of one address with tokens that the hub has not accepted recently.
-const UNKNOWN_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(5).unwrap();
+const UNKNOWN_PER_ADDRESS: u32 = 5;
 
 /// The cached result of both reviews.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl MetricsReaders {
             }),
             hash_key: hmac::Key::new(hmac::HMAC_SHA256, &hash_key),
             unknown: NewCallers::new(NewCallerLimits {
-                per_address: Some(UNKNOWN_PER_ADDRESS),
+                per_address: NonZeroU32::new(UNKNOWN_PER_ADDRESS),
                 per_namespace: None,
             }),
             calls: SingleFlight::default(),

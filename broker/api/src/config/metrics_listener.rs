@@ -8,7 +8,7 @@ use super::check::Check;
 use super::listener::{Given, Listener, ListenerSpec, Tls, listener};
 
 /// The limit of connections per source: as on the health listener, because only scrapers connect.
-const CONNECTIONS: NonZeroU32 = NonZeroU32::new(32).unwrap();
+const CONNECTIONS: u32 = 32;
 
 /// The listener that serves metrics with TLS, and which clients may read them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(super) fn metrics(
         ..ListenerSpec::default()
     };
     let mut listener = listener(spec, "metrics", 0, given, check)?;
-    listener.connections_per_address = Some(CONNECTIONS);
+    listener.connections_per_address = NonZeroU32::new(CONNECTIONS);
     Some(Some(MetricsListener {
         listener,
         authentication: authentication?,
