@@ -155,6 +155,7 @@ struct AuditLine<'a> {
     caller_run: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_certificate: Option<AuditCertificate<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     input_credential: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     access: Option<String>,

@@ -103,6 +103,7 @@ fn a_route_without_credentials_is_one_that_needs_none() {
         .map(|(path, _)| path.as_str())
         .collect();
     let wanted = [
+        "/.well-known/oauth-authorization-server",
         "/health",
         "/healthz",
         "/livez",
