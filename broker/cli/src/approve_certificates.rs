@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use keyferry_api::config::Overrides;
 use keyferry_client::certificate_approver::{
-    ApproverError, CertificateApprover, Decision, INTERVAL,
+    ApprovalDecision, ApproverError, CertificateApprover, INTERVAL,
 };
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::SystemClock;
@@ -22,7 +22,7 @@ pub(super) struct ApproveCertificatesArgs {
     /// Keyferry's configuration file: for its namespace and its rules.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The user name of the Keyferry whose requests are decided; all others are left alone.
+    /// User name of Keyferry's account on the hub: requests of other users are ignored.
     #[arg(
         long,
         value_name = "USER",
@@ -81,7 +81,7 @@ fn refused(error: ApproverError) -> CommandError {
     CommandError::with_fix(error.to_string(), fix)
 }
 
-fn print(decision: &Decision) {
+fn print(decision: &ApprovalDecision) {
     let name = &decision.name;
     match &decision.left {
         None => ui::note(&format!("CertificateSigningRequest {name} was approved")),

@@ -67,8 +67,8 @@ pub(super) struct ExportArgs {
     /// share one origin.
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = prefix)]
     path: String,
-    /// Write what the hub lists now, without the record of a running Keyferry: revoked keys, and
-    /// withdrawn keys that are still needed, are then unknown.
+    /// Write what the hub lists now, without the key journal of a running Keyferry: revoked keys,
+    /// and withdrawn keys that are still needed, are then unknown.
     #[arg(long)]
     without_record: bool,
     #[command(flatten)]
@@ -350,7 +350,7 @@ fn hint(error: &ExportRoundError) -> Option<&'static str> {
             Some("bind ClusterRole system:service-account-issuer-discovery to this user of the hub")
         }
         ExportRoundError::Record(_) => Some(
-            "the record names revoked keys; --without-record exports what the hub lists now, \
+            "the key journal names revoked keys; --without-record exports what the hub lists now, \
              including revoked keys",
         ),
         _ => None,

@@ -92,7 +92,7 @@ enum Command {
     Doctor(Box<doctor::DoctorArgs>),
     /// Ask a target which user a token authenticates as.
     Whoami(Box<whoami::WhoamiArgs>),
-    /// Ask a target whether a token may do something, or apply all objects of a folder.
+    /// Ask a target whether a token's user may do something, or may apply all objects of a folder.
     CanI(Box<can_i::CanIArgs>),
     /// Write the hub's discovery documents as files, for a bucket or a plain web server.
     Export(export::ExportArgs),
@@ -104,12 +104,12 @@ enum Command {
     /// Print what a target needs to trust a hub: its AuthenticationConfiguration, where it goes,
     /// and RBAC.
     Trust(Box<trust::TrustArgs>),
-    /// Bring a target or a tenant on board: show the objects, apply them, and prove it by a token.
+    /// Onboard a target or a tenant: show the objects, apply them, and prove it with a token.
     Onboard(onboard::OnboardArgs),
-    /// Take a target or a tenant off board: say who loses what, and remove it.
+    /// Offboard a target or a tenant: list the accesses that end, and remove them.
     Offboard(offboard::OffboardArgs),
-    /// Print the role by which a client certificate reads one port of one Pod through the hub.
-    /// Offline.
+    /// Print a Role that lets a client certificate read one port of one Pod through the hub's
+    /// apiserver. Offline.
     ProxyRole(proxy_role::ProxyRoleArgs),
     /// Approve Keyferry's requests for client certificates, under an account of its own.
     ApproveCertificates(approve_certificates::ApproveCertificatesArgs),
@@ -138,7 +138,8 @@ enum Command {
 #[derive(Args, Clone)]
 struct HubArgs {
     /// Kubeconfig of the hub: without it, KUBECONFIG and ~/.kube/config as kubectl reads them, then
-    /// the Pod's own ServiceAccount; serve and credential read neither.
+    /// the Pod's own ServiceAccount; serve, approve-certificates and credential read neither of the
+    /// first two.
     #[arg(long, env = "KEYFERRY_KUBECONFIG", value_name = "FILE", help_heading = HUB)]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig: without it, its current one.

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_client::objects_of_hub::target_value;
-use keyferry_client::onboarding::apply::{Cluster, Planned, path};
+use keyferry_client::onboarding::apply::{Cluster, PlannedObject, path};
 use keyferry_client::onboarding::objects::{allowed_in, applied_again, disallow};
-use keyferry_client::onboarding::users::{self, Use, text};
+use keyferry_client::onboarding::users::{self, TargetUse, text};
 use keyferry_hub::client::{HubClient, Persistence};
 use keyferry_hub::ports::HubError;
 use serde_json::Value;
@@ -52,7 +52,7 @@ struct TenantArgs {
     /// The tenant's namespace on the hub.
     #[arg(value_name = "NAMESPACE")]
     namespace: String,
-    /// The TargetCluster: the one that the tenant is to use.
+    /// The TargetCluster: the one that the tenant must no longer use.
     #[arg(long = "target", value_name = "NAME")]
     target_cluster: String,
     #[command(flatten)]
@@ -114,7 +114,7 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<(), Comman
     let existing = existing(&client, &name).await?;
     let uses = users::of_target(&client, &name, None).await?;
     print_uses(&uses, &name)?;
-    let live: Vec<&Use> = uses.iter().filter(|one| !one.deleting).collect();
+    let live: Vec<&TargetUse> = uses.iter().filter(|one| !one.deleting).collect();
     refuse_flux(&args.removal, &live)?;
     if !live.is_empty() && !args.with_accesses && writing != Writing::ShownOnly {
         return Err(CommandError::with_fix(
@@ -166,7 +166,7 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<(), Comman
     let existing = existing(&client, &name).await?;
     let uses = users::of_target(&client, &name, Some(&namespace)).await?;
     print_uses(&uses, &name)?;
-    let live: Vec<&Use> = uses.iter().filter(|one| !one.deleting).collect();
+    let live: Vec<&TargetUse> = uses.iter().filter(|one| !one.deleting).collect();
     refuse_flux(&args.removal, &live)?;
     let mut target = applied_again(&existing);
     let accounts = allowed_in(&target, &namespace);
@@ -190,7 +190,7 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<(), Comman
     // accesses.
     if narrowed {
         progress.begin("removing the rule from the TargetCluster");
-        let planned = Planned {
+        let planned = PlannedObject {
             object: target,
             read: Some(existing),
         };
@@ -256,7 +256,7 @@ fn object_name(what: &str, text: &str) -> Result<ObjectName, CommandError> {
 }
 
 /// Says who loses what.
-fn print_uses(uses: &[Use], target: &ObjectName) -> Result<(), CommandError> {
+fn print_uses(uses: &[TargetUse], target: &ObjectName) -> Result<(), CommandError> {
     let closed = |error| CommandError::new(format!("writing to standard output: {error}"));
     if uses.is_empty() {
         return ui::result(&format!("no TargetAccess leads to {target}")).map_err(closed);
@@ -274,7 +274,7 @@ fn print_uses(uses: &[Use], target: &ObjectName) -> Result<(), CommandError> {
     ui::result(&ui::table(&rows)).map_err(closed)
 }
 
-fn row(one: &Use) -> Vec<String> {
+fn row(one: &TargetUse) -> Vec<String> {
     let or_none = |text: String| {
         if text.is_empty() {
             "-".to_owned()
@@ -302,7 +302,7 @@ fn row(one: &Use) -> Vec<String> {
 }
 
 /// Flux prunes at the target with what is delivered, so its objects have to go first.
-fn refuse_flux(removal: &RemovalArgs, live: &[&Use]) -> Result<(), CommandError> {
+fn refuse_flux(removal: &RemovalArgs, live: &[&TargetUse]) -> Result<(), CommandError> {
     if removal.orphan_flux || removal.writing() == Writing::ShownOnly {
         return Ok(());
     }
@@ -330,7 +330,7 @@ fn refuse_flux(removal: &RemovalArgs, live: &[&Use]) -> Result<(), CommandError>
 
 async fn delete_accesses(
     client: &HubClient,
-    live: &[&Use],
+    live: &[&TargetUse],
     persistence: Persistence,
     progress: &mut Progress,
 ) -> Result<(), CommandError> {
@@ -413,8 +413,8 @@ mod tests {
             .removal
     }
 
-    fn one(flux: Result<Vec<String>, String>) -> Use {
-        Use {
+    fn one(flux: Result<Vec<String>, String>) -> TargetUse {
+        TargetUse {
             access: AccessName::parse("tenant-a/prod").unwrap(),
             service_account: "reconciler".to_owned(),
             uid: "u".to_owned(),
@@ -430,7 +430,7 @@ mod tests {
         let used = one(Ok(vec!["Kustomization apps".to_owned()]));
         let unknown = one(Err("forbidden".to_owned()));
         let free = one(Ok(Vec::new()));
-        let refused = |flags: &[&str], one: &Use| refuse_flux(&removal(flags), &[one]).err();
+        let refused = |flags: &[&str], one: &TargetUse| refuse_flux(&removal(flags), &[one]).err();
         let error = refused(&["--remove"], &used).unwrap();
         assert!(error.problem.contains("Kustomization apps"), "{error}");
         assert!(refused(&["--remove"], &unknown).is_some());

@@ -55,8 +55,8 @@ pub(super) struct ServeArgs {
     /// Only check, and exit: the configuration and the serving certificates.
     #[arg(long)]
     check: bool,
-    /// A directory that outlives the container: the last good record of keys, for a restart while
-    /// the hub is away.
+    /// A directory that outlives the container: for the last valid key journal, which a process
+    /// needs if it starts while the hub is unreachable.
     #[arg(long, env = "KEYFERRY_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// A network in which targets and their proxies may be, although Keyferry sends nothing there by

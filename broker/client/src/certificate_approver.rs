@@ -23,7 +23,7 @@ pub const INTERVAL: Duration = Duration::from_secs(2);
 /// How many requests are read in one answer. A user of the hub can create requests of up to 1 MiB, so
 /// the next try after an answer that is too large reads fewer.
 const PAGE: usize = 64;
-/// The most names of requests that were left to a user, of which each is reported once.
+/// Limit of remembered request names. Each request that is left to a user is reported only once.
 const MOST_REPORTED: usize = 4096;
 
 /// Why requests are not decided.
@@ -39,9 +39,9 @@ pub enum ApproverError {
     Unprotected(&'static str, AdmissionPolicyGap),
 }
 
-/// What became of one request.
+/// Whether one request was approved, or why it is left to a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct ApprovalDecision {
     /// The name of the CertificateSigningRequest.
     pub name: String,
     /// Why it is left to a user; `None` if it was approved.
@@ -131,7 +131,7 @@ impl CertificateApprover {
     /// # Errors
     /// [`ApproverError`] if the requests or the policy cannot be read. A request that cannot be
     /// decided stays pending.
-    pub async fn decide_pending(&mut self) -> Result<Vec<Decision>, ApproverError> {
+    pub async fn decide_pending(&mut self) -> Result<Vec<ApprovalDecision>, ApproverError> {
         let mut decisions = Vec::new();
         let (mut limit, mut next) = (PAGE, String::new());
         loop {
@@ -176,7 +176,11 @@ impl CertificateApprover {
     }
 
     /// Decides on one request of Keyferry. `None` if the decision was reported before.
-    async fn decision(&mut self, object: &Value, subject: &RequestSubject) -> Option<Decision> {
+    async fn decision(
+        &mut self,
+        object: &Value,
+        subject: &RequestSubject,
+    ) -> Option<ApprovalDecision> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let left = self.decide(object, subject).await.err();
         if left.is_some() && !self.reported.insert(name.to_owned()) {
@@ -185,7 +189,7 @@ impl CertificateApprover {
         if self.reported.len() > MOST_REPORTED {
             self.reported.clear();
         }
-        Some(Decision {
+        Some(ApprovalDecision {
             name: name.to_owned(),
             left,
         })

@@ -73,7 +73,8 @@ impl HttpsProbe {
         }
     }
 
-    /// A probe for the server, which others tell where to connect.
+    /// A probe for the server, limited to addresses that the rules allow: TargetClusters and DNS
+    /// answers choose where it connects.
     pub fn within(
         rules: AddressRules,
         hub: Arc<dyn HubNetworkSource>,

@@ -438,7 +438,7 @@ async fn write(
             )
         {
             let subject = Subject::target(name, record.uid.as_str());
-            event::tell(&parts.objects, &*parts.random, &subject, finding, now).await;
+            event::write(&parts.objects, &*parts.random, &subject, finding, now).await;
         }
     }
     Ok(())

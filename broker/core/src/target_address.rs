@@ -23,15 +23,15 @@ const METADATA: [IpAddr; 5] = [
 /// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedAddress {
-    /// The host itself.
+    /// A loopback address, which leads to the server's own host.
     Loopback,
-    /// The host itself under its address 0, or no address.
+    /// An unspecified address (0.0.0.0/8 or ::), which can lead to the server's own host.
     Unspecified,
-    /// The local network segment, where clouds have their metadata services.
+    /// A link-local address, where clouds have their metadata services.
     LinkLocal,
     /// A metadata service of a cloud.
     Metadata,
-    /// A group of hosts, or a reserved range.
+    /// A multicast or reserved address, which no single host has.
     NoHost,
     /// A range of the hub's Services, or one that `--refuse-target-cidr` names.
     HubNetwork,

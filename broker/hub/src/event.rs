@@ -114,8 +114,8 @@ fn reference(kind: &str, name: &ObjectName, uid: &str) -> ObjectReference {
     }
 }
 
-/// Writes an Event about a finding.
-pub async fn tell(
+/// Writes an Event about a condition of an object. A failed write is ignored.
+pub async fn write(
     objects: &Arc<dyn HubObjects>,
     random: &dyn Random,
     about: &Subject,

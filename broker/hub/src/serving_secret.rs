@@ -1,8 +1,8 @@
 //! Reads and watches the Secrets with serving certificates, and with the CAs of callers.
 //!
 //! The watch asks for metadata only and for one name, so that Keyferry needs `get` and `watch` on
-//! that Secret and neither `list` nor any other Secret. Its events say only that the Secret must
-//! be read again.
+//! that Secret and neither `list` nor any other Secret. An event only means that the Secret must be
+//! re-read.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -26,8 +26,8 @@ use crate::ports::{HubError, ServingSecret, ServingSecrets};
 /// How long the hub keeps a watch open, in seconds. It is shorter than the idle limit of common
 /// load balancers, which drop a watch silently.
 const WATCH_SECONDS: u32 = 200;
-/// How long until the Secret is read again after a watch failed. Without the right to watch, it is
-/// read this often.
+/// The pause before the Secret is re-read after a failed watch. Without the right to watch, it is
+/// also the interval of reads.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
 /// How a watch ended.

@@ -4,7 +4,7 @@
 //! Any party with the right to approve or to sign can answer a request. So the issued certificate
 //! counts only if [`CertificateRequest::check`] finds it to be the requested one.
 
-mod seen_request;
+mod received_request;
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use x509_parser::parse_x509_certificate;
 use x509_parser::x509::X509Name;
 use zeroize::{Zeroize, Zeroizing};
 
-pub use seen_request::{NotPlain, SeenRequest};
+pub use received_request::{ReceivedCertificateRequest, UnexpectedRequest};
 
 /// How much earlier than now Kubernetes' signer lets a certificate begin (kubernetes
 /// pkg/controller/certificates/authority/policies.go). It is also the difference between clocks

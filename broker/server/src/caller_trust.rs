@@ -238,7 +238,7 @@ impl CallerTrust {
             let about = event::Subject::secret(&self.access.namespace, secret, &uid);
             let finding = Finding::not(Reason::CallerAuthorityInvalid, error.message());
             let now = self.clock.now().wall;
-            event::tell(
+            event::write(
                 &self.access.objects,
                 &*self.access.random,
                 &about,

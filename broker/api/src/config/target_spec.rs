@@ -115,8 +115,8 @@ pub(crate) struct TargetClusterSpec {
         ]),
     )]
     pub(super) audience: String,
-    /// Who signs the tokens. Hub, the hub by TokenRequest; Keyferry, a key set of the target's own,
-    /// where the server enables it.
+    /// Which issuer signs the tokens. Hub means the hub, by TokenRequest. Keyferry means a managed
+    /// issuer of this target, which the server must enable.
     #[serde(default = "hub")]
     #[schemars(extend("enum" = names(TokenIssuer::ALL)))]
     pub(super) issuer: String,
@@ -146,9 +146,9 @@ pub(crate) struct TargetClusterSpec {
     /// hours at most. Immediate withdraws the objects at once.
     #[schemars(extend("enum" = names(DeletionPolicy::ALL), "default" = "Drain"))]
     pub(super) deletion_policy: Option<String>,
-    /// Whether Keyferry itself sends anything to the target. Report, it tries a token of each access
-    /// there, as the access says, and one of an account without rights. Off, it never does, so
-    /// nothing is known of the target but what it fetches.
+    /// Whether Keyferry itself connects to the target. With Report, it tries a token of each access
+    /// whose own probe is not Off, and a token of an account without rights. With Off, it never
+    /// connects.
     #[schemars(extend("enum" = names(Probe::WITHOUT_REQUIRE), "default" = "Report"))]
     pub(super) probe: Option<String>,
     /// While it is true, nothing is minted or refreshed for this target. Delivered objects stay.
@@ -178,8 +178,8 @@ pub(super) struct TrustBundleReference {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ClientCertificatesSpec {
-    /// Manual, a user approves each request with kubectl certificate approve; Automatic, the account
-    /// of keyferry approve-certificates does, where it is installed.
+    /// Which party approves each request. Manual means a user, with kubectl certificate approve.
+    /// Automatic means keyferry approve-certificates, which must run under an account of its own.
     #[schemars(extend("enum" = names(CertificateApproval::ALL), "default" = "Manual"))]
     pub(super) approval: Option<String>,
     /// How long a certificate lives; 10m to 24h. Without it 24h. A certificate cannot be revoked.

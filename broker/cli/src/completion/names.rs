@@ -15,9 +15,9 @@ use crate::HubArgs;
 
 /// How long the shell waits for names, unless [`LIMIT_VARIABLE`] says otherwise.
 const LIMIT: Duration = Duration::from_secs(1);
-/// Seconds, for a hub that is far away.
+/// The variable that sets another limit, in seconds, for a hub that answers slowly.
 const LIMIT_VARIABLE: &str = "KEYFERRY_COMPLETION_SECONDS";
-/// Nobody waits longer for a word.
+/// The largest limit that the variable can set.
 const MOST_SECONDS: u64 = 60;
 /// The most names that are offered.
 const MOST: usize = 500;

@@ -16,7 +16,7 @@ use keyferry_hub::client::HubClient;
 use keyferry_kube_authn::Minor;
 
 use super::output::OutputArgs;
-use super::place::{Place, ready_access};
+use super::place::{KeyferryObjects, ready_access};
 use super::progress::Progress;
 use super::proof::{Proof, TokenSource, untried};
 use super::tenant_flags::delivery;
@@ -61,8 +61,8 @@ impl GuidedArgs {
     ///
     /// # Errors
     /// The configuration cannot be used, or the hub cannot be read.
-    pub(super) async fn place(&self, client: &HubClient) -> Result<Place, CommandError> {
-        Place::find(
+    pub(super) async fn place(&self, client: &HubClient) -> Result<KeyferryObjects, CommandError> {
+        KeyferryObjects::find(
             self.config.as_deref(),
             self.keyferry_namespace.as_deref(),
             client,
@@ -83,7 +83,7 @@ impl GuidedArgs {
         &self,
         target: &ObjectName,
         release: Option<Minor>,
-        place: &Place,
+        place: &KeyferryObjects,
         client: &HubClient,
     ) -> Result<TargetPart, CommandError> {
         let issuer = match place.lacks_issuer_of(target) {
@@ -112,7 +112,7 @@ impl GuidedArgs {
         access: AccessName,
         target: Option<TargetClusterStatus>,
         means: Means,
-        place: &Place,
+        place: &KeyferryObjects,
         client: &HubClient,
         progress: &mut Progress,
     ) -> Result<ExitCode, CommandError> {

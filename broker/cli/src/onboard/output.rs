@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use keyferry_client::onboarding::apply::Planned;
+use keyferry_client::onboarding::apply::PlannedObject;
 use serde_json::Value;
 
 use super::write::{print, show};
@@ -34,7 +34,11 @@ impl OutputArgs {
     ///
     /// # Errors
     /// Standard output was closed, or the file cannot be written.
-    pub(super) fn hub(&self, objects: &[Planned], in_place: bool) -> Result<(), CommandError> {
+    pub(super) fn hub(
+        &self,
+        objects: &[PlannedObject],
+        in_place: bool,
+    ) -> Result<(), CommandError> {
         let Some(folder) = &self.output_dir else {
             return show("on the hub", objects.iter().map(|planned| &planned.object));
         };
@@ -107,7 +111,7 @@ impl OutputArgs {
 mod tests {
     use std::path::Path;
 
-    use keyferry_client::onboarding::apply::Planned;
+    use keyferry_client::onboarding::apply::PlannedObject;
     use serde_json::json;
 
     use super::OutputArgs;
@@ -119,8 +123,8 @@ mod tests {
         }
     }
 
-    fn target(address: &str) -> Planned {
-        Planned::from(json!({
+    fn target(address: &str) -> PlannedObject {
+        PlannedObject::from(json!({
             "kind": "TargetCluster", "metadata": { "name": "prod", "resourceVersion": "7" },
             "spec": { "address": address },
         }))

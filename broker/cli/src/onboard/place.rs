@@ -23,15 +23,15 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(60);
 /// The namespace of the shipped installation.
 const DEFAULT_NAMESPACE: &str = "keyferry-system";
 
-/// Keyferry's namespace, and where its objects are.
-pub(super) struct Place {
+/// Keyferry's namespace on the hub, and its configuration file if that file has the objects.
+pub(super) struct KeyferryObjects {
     /// Keyferry's own namespace.
     pub(super) keyferry: Namespace,
     /// The configuration, if the user names its file and the objects are in it.
     file: Option<(PathBuf, Configuration)>,
 }
 
-impl Place {
+impl KeyferryObjects {
     /// Finds out where the objects are. The namespace comes from the flag, the configuration, or a
     /// TargetCluster's status.
     ///

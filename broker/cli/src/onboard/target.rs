@@ -9,7 +9,7 @@ use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::doctor::Means;
 use keyferry_client::objects_of_hub::target_value;
-use keyferry_client::onboarding::apply::{Cluster, Planned};
+use keyferry_client::onboarding::apply::{Cluster, PlannedObject};
 use keyferry_client::onboarding::objects::{self, Tenant};
 use keyferry_client::onboarding::target_facts::{self, TargetFacts};
 use keyferry_client::onboarding::users;
@@ -19,7 +19,7 @@ use keyferry_hub::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
 use super::guided_args::GuidedArgs;
-use super::place::{Place, ready_target};
+use super::place::{KeyferryObjects, ready_target};
 use super::progress::Progress;
 use super::write::{Writing, write_all};
 use crate::command_error::CommandError;
@@ -111,7 +111,7 @@ pub(super) async fn run(
     if !part.rbac.is_empty() && writing != Writing::ShownOnly {
         progress.begin("applying the RBAC at the target");
         let target = HubClient::new(target_access.config().await?)?;
-        let rbac: Vec<Planned> = part.rbac.into_iter().map(Planned::from).collect();
+        let rbac: Vec<PlannedObject> = part.rbac.into_iter().map(PlannedObject::from).collect();
         write_all(&target, Cluster::Target, &rbac, writing, progress).await?;
     }
     if writing != Writing::Applied {
@@ -180,7 +180,7 @@ async fn refuse_collision(
 /// The objects of the hub.
 struct OnHub {
     /// Those that are written to the hub's API.
-    written: Vec<Planned>,
+    written: Vec<PlannedObject>,
     /// Whether the TargetCluster is there and stays as it is.
     in_place: bool,
     /// Those that belong into the configuration file, and are not there yet.
@@ -191,7 +191,7 @@ async fn hub_objects(
     args: &TargetArgs,
     name: &ObjectName,
     facts: &TargetFacts,
-    place: &Place,
+    place: &KeyferryObjects,
     client: &HubClient,
 ) -> Result<OnHub, CommandError> {
     let mut wanted = imported(args, name)?;
@@ -228,10 +228,10 @@ async fn hub_objects(
         changed |= objects::allow(&mut target, &tenant.account, &tenant.deliveries);
     }
     let in_place = !changed && existing.is_some();
-    let mut written: Vec<Planned> = secret.into_iter().map(Planned::from).collect();
+    let mut written: Vec<PlannedObject> = secret.into_iter().map(PlannedObject::from).collect();
     let mut for_file = Vec::new();
     if place.file().is_none() {
-        written.push(Planned {
+        written.push(PlannedObject {
             object: target,
             read: existing,
         });
@@ -305,7 +305,7 @@ fn refuse_another(existing: &Value, wanted: &Value) -> Result<(), CommandError> 
 async fn tried_access(
     args: &TargetArgs,
     name: &ObjectName,
-    place: &Place,
+    place: &KeyferryObjects,
     client: &HubClient,
 ) -> Result<Option<AccessName>, CommandError> {
     Ok(match &args.tenant {

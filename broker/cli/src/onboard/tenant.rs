@@ -8,13 +8,13 @@ use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::doctor::Means;
 use keyferry_client::objects_of_hub::target_value;
-use keyferry_client::onboarding::apply::{Cluster, Planned};
+use keyferry_client::onboarding::apply::{Cluster, PlannedObject};
 use keyferry_client::onboarding::objects::{Author, Tenant, allow, applied_again};
 use keyferry_client::onboarding::target_facts::listed_release;
 use keyferry_hub::client::HubClient;
 
 use super::guided_args::GuidedArgs;
-use super::place::{Place, ready_target};
+use super::place::{KeyferryObjects, ready_target};
 use super::progress::Progress;
 use super::target::incomplete;
 use super::tenant_flags::author;
@@ -36,8 +36,8 @@ pub(super) struct TenantArgs {
     /// The name of the TargetAccess: without it, that of the target.
     #[arg(long, value_name = "NAME")]
     access: Option<String>,
-    /// Who is to write the TargetAccess from now on, as a user name, group:NAME or
-    /// system:serviceaccount:NAMESPACE:NAME: a Role gives the rights that the admission policy
+    /// The user or group that writes the TargetAccess from now on, as a user name, group:NAME or
+    /// system:serviceaccount:NAMESPACE:NAME: a Role gives it the rights that the admission policy
     /// keyferry-author demands.
     #[arg(long, value_name = "USER", value_parser = author)]
     author: Option<Author>,
@@ -57,7 +57,7 @@ pub(super) async fn run(
     let client = args.guided.hub.client().await?;
     let place = args.guided.place(&client).await?;
     let changed = changed_target(&tenant, &place, &client).await?;
-    let mut written: Vec<Planned> = changed.iter().cloned().collect();
+    let mut written: Vec<PlannedObject> = changed.iter().cloned().collect();
     let mut for_file = Vec::new();
     for object in tenant.objects(&place.keyferry) {
         let in_file = place.file().is_some() && object["kind"] == "TargetAccess";
@@ -124,9 +124,9 @@ fn tenant(args: &TenantArgs) -> Result<Tenant, CommandError> {
 /// Returns the TargetCluster with a rule for the tenant, if it has none yet.
 async fn changed_target(
     tenant: &Tenant,
-    place: &Place,
+    place: &KeyferryObjects,
     client: &HubClient,
-) -> Result<Option<Planned>, CommandError> {
+) -> Result<Option<PlannedObject>, CommandError> {
     if let Some(file) = place.file() {
         if place.file_has_target(&tenant.target) {
             return Ok(None);
@@ -144,7 +144,7 @@ async fn changed_target(
     };
     let mut target = applied_again(&existing);
     let changed = allow(&mut target, &tenant.account, &tenant.deliveries);
-    Ok(changed.then_some(Planned {
+    Ok(changed.then_some(PlannedObject {
         object: target,
         read: Some(existing),
     }))
@@ -154,7 +154,7 @@ async fn changed_target(
 async fn show_new_file(
     args: &TenantArgs,
     tenant: &Tenant,
-    place: &Place,
+    place: &KeyferryObjects,
     client: &HubClient,
 ) -> Result<(), CommandError> {
     let source = args.guided.source();

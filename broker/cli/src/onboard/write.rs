@@ -1,7 +1,7 @@
 //! Shows the objects, and writes them if the user says so.
 
 use clap::{Args, ValueEnum};
-use keyferry_client::onboarding::apply::{Applier, ApplyError, Cluster, Planned, title};
+use keyferry_client::onboarding::apply::{Applier, ApplyError, Cluster, PlannedObject, title};
 use keyferry_hub::client::{HubClient, Persistence};
 use keyferry_hub::ports::HubError;
 use serde_json::Value;
@@ -92,7 +92,7 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
 pub(crate) async fn write_all(
     client: &HubClient,
     cluster: Cluster,
-    objects: &[Planned],
+    objects: &[PlannedObject],
     writing: Writing,
     progress: &mut Progress,
 ) -> Result<(), CommandError> {

@@ -31,9 +31,9 @@ enum OutputDirProblem {
     File(#[from] FileError),
 }
 
-/// What is in the place of a file before it is written.
+/// What a path of the folder contains before a file is written there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ExistingContent {
     Free,
     Same,
     Other,
@@ -66,10 +66,10 @@ pub(crate) fn write(
     for file in files {
         let path = folder.join(file.name);
         let place = place(&path, &file.text).map_err(|error| wrong(&path, error.into()))?;
-        if place == Place::Other && !force {
+        if place == ExistingContent::Other && !force {
             return Err(wrong(&path, OutputDirProblem::Differs));
         }
-        if place == Place::Same {
+        if place == ExistingContent::Same {
             lines.push(format!("{}: unchanged", path.display()));
         } else {
             lines.push(format!("{}: written", path.display()));
@@ -87,7 +87,7 @@ pub(crate) fn write(
     for (path, place, temporary) in staged {
         // A file that appeared since the check is not replaced.
         let persisted = match place {
-            Place::Free if !force => temporary.persist_noclobber(&path),
+            ExistingContent::Free if !force => temporary.persist_noclobber(&path),
             _ => temporary.persist(&path),
         };
         persisted.map_err(|error| system(&path, error.error))?;
@@ -98,12 +98,12 @@ pub(crate) fn write(
     Ok(lines)
 }
 
-fn place(path: &Path, text: &str) -> Result<Place, FileError> {
+fn place(path: &Path, text: &str) -> Result<ExistingContent, FileError> {
     match regular_file::read(path, MAX_BYTES) {
-        Ok(bytes) if bytes == text.as_bytes() => Ok(Place::Same),
-        Ok(_) | Err(FileError::TooLong(_)) => Ok(Place::Other),
+        Ok(bytes) if bytes == text.as_bytes() => Ok(ExistingContent::Same),
+        Ok(_) | Err(FileError::TooLong(_)) => Ok(ExistingContent::Other),
         Err(FileError::System(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            Ok(Place::Free)
+            Ok(ExistingContent::Free)
         }
         Err(error) => Err(error),
     }

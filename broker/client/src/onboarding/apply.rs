@@ -1,10 +1,9 @@
 //! Applies objects one by one, by server-side apply, and reports what became of each. Values that
 //! another manager owns are never overwritten.
 //!
-//! A change of an existing object is one of exactly the version that it was made from. Keyferry
-//! writes the status of a TargetCluster at any time, which makes a new version with the same spec.
-//! So a change is moved to the current version if the spec is still the one that was read, and
-//! refused otherwise.
+//! A change of an existing object names the resourceVersion that was read. Keyferry may write the
+//! status of a TargetCluster meanwhile, which makes a new version with the same spec. Then the
+//! change is retried on the current version. If the spec has changed, it is refused.
 
 use keyferry_hub::client::{ApplyTerms, Conflicts, HubClient, Persistence};
 use keyferry_hub::ports::HubError;
@@ -18,7 +17,7 @@ const MANAGER: &str = "keyferry-onboard";
 
 /// What became of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ApplyOutcome {
     /// It is new.
     Created,
     /// It had other values.
@@ -31,7 +30,7 @@ pub enum Outcome {
     NotTried,
 }
 
-impl Outcome {
+impl ApplyOutcome {
     /// Describes the outcome to a person, in kubectl's words.
     pub fn describe(self) -> &'static str {
         match self {
@@ -128,24 +127,24 @@ pub fn title(object: &Value) -> String {
     format!("{} {}{place}", text("/kind"), text("/metadata/name"))
 }
 
-/// An object to apply, and what it was made from.
+/// An object to apply, with the existing object that it changes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
-    /// The object. With a resourceVersion, it is a change of an existing one.
+pub struct PlannedObject {
+    /// The object to apply. A resourceVersion marks it as a change of an existing object.
     pub object: Value,
     /// The existing object as it was read, if this is a change of it.
     pub read: Option<Value>,
 }
 
-impl From<Value> for Planned {
+impl From<Value> for PlannedObject {
     fn from(object: Value) -> Self {
         Self { object, read: None }
     }
 }
 
 impl Applier<'_> {
-    /// Checks what the API would refuse in the middle: a binding of this name with another role.
-    /// Writes nothing.
+    /// Refuses a binding whose existing object binds another role, which the API cannot change.
+    /// Called for all objects before the first is written. Writes nothing.
     ///
     /// # Errors
     /// [`ApplyError::OtherRole`], or the object cannot be read.
@@ -165,14 +164,14 @@ impl Applier<'_> {
         }
     }
 
-    /// Applies one object, or tries to.
+    /// Applies one object, or lets the server check it in a dry run.
     ///
     /// # Errors
     /// [`ApplyError`]. The object is unchanged.
-    pub async fn apply(&self, planned: &Planned) -> Result<Outcome, ApplyError> {
+    pub async fn apply(&self, planned: &PlannedObject) -> Result<ApplyOutcome, ApplyError> {
         let mut before = self.existing(&planned.object).await?;
         if before.is_some() && is_left_alone(&planned.object) {
-            return Ok(Outcome::LeftAsItIs);
+            return Ok(ApplyOutcome::LeftAsItIs);
         }
         let mut object = on_current(planned, before.as_ref())?;
         let mut answer = self.send(&object).await;
@@ -196,14 +195,14 @@ impl Applier<'_> {
                 });
             }
             Err(HubError::NotFound(_)) if self.persistence == Persistence::DryRun => {
-                return Ok(Outcome::NotTried);
+                return Ok(ApplyOutcome::NotTried);
             }
             Err(error) => return Err(self.failed(&object, error)),
         };
         Ok(match before {
-            None => Outcome::Created,
-            Some(before) if same(&before, &after) => Outcome::Unchanged,
-            Some(_) => Outcome::Changed,
+            None => ApplyOutcome::Created,
+            Some(before) if same(&before, &after) => ApplyOutcome::Unchanged,
+            Some(_) => ApplyOutcome::Changed,
         })
     }
 
@@ -245,7 +244,7 @@ fn role(reference: &Value) -> String {
 /// # Errors
 /// [`ApplyError::Changed`]: the spec is another one than that which was read, so the change could
 /// undo what somebody else has done.
-fn on_current(planned: &Planned, current: Option<&Value>) -> Result<Value, ApplyError> {
+fn on_current(planned: &PlannedObject, current: Option<&Value>) -> Result<Value, ApplyError> {
     let mut object = planned.object.clone();
     let (Some(read), Some(_)) = (&planned.read, version(&object)) else {
         return Ok(object);
@@ -407,7 +406,7 @@ mod tests {
         });
         let mut object = read.clone();
         object["spec"]["allow"] = json!([{ "namespaces": ["a"] }]);
-        let planned = Planned {
+        let planned = PlannedObject {
             object: object.clone(),
             read: Some(read.clone()),
         };
@@ -431,7 +430,7 @@ mod tests {
         }
         assert_eq!(version(None), None, "it was deleted");
         // Without a version it is no change of what was read.
-        let whole = Planned::from(json!({ "metadata": { "name": "prod" } }));
+        let whole = PlannedObject::from(json!({ "metadata": { "name": "prod" } }));
         assert_eq!(on_current(&whole, Some(&read)).unwrap(), whole.object);
     }
 }

@@ -1,4 +1,4 @@
-//! Who uses a target, and loses it when the target or the tenant goes.
+//! Lists the TargetAccesses of a target and the Flux objects that depend on them, for offboarding.
 
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::status::TargetAccessStatus;
@@ -19,14 +19,14 @@ const FLUX: [(&str, &str, &str); 2] = [
     ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "helmreleases"),
 ];
 
-/// One TargetAccess that leads to the target.
+/// One TargetAccess of a target, with what it delivers and the Flux objects that refer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Use {
+pub struct TargetUse {
     /// The TargetAccess.
     pub access: AccessName,
     /// The ServiceAccount that it names.
     pub service_account: String,
-    /// The object as the API returned it.
+    /// The UID of the TargetAccess.
     pub uid: String,
     /// Whether it is being deleted already.
     pub deleting: bool,
@@ -46,8 +46,8 @@ pub async fn of_target(
     client: &HubClient,
     target: &ObjectName,
     namespace: Option<&Namespace>,
-) -> Result<Vec<Use>, ClientError> {
-    let mut uses: Vec<Use> = access_values(client)
+) -> Result<Vec<TargetUse>, ClientError> {
+    let mut uses: Vec<TargetUse> = access_values(client)
         .await?
         .iter()
         .filter(|object| text(object, "/spec/targetClusterRef/name") == target.as_str())
@@ -66,7 +66,7 @@ pub async fn of_target(
 /// The call failed.
 pub async fn delete_access(
     client: &HubClient,
-    one: &Use,
+    one: &TargetUse,
     persistence: Persistence,
 ) -> Result<(), HubError> {
     let path = format!(
@@ -98,7 +98,7 @@ pub async fn delete(
         .map(drop)
 }
 
-fn read(object: &Value) -> Option<Use> {
+fn read(object: &Value) -> Option<TargetUse> {
     let status: TargetAccessStatus =
         serde_json::from_value(object.get("status").cloned().unwrap_or_default())
             .unwrap_or_default();
@@ -106,7 +106,7 @@ fn read(object: &Value) -> Option<Use> {
         let object = delivery.object.clone()?;
         Some((delivery.delivery_type.clone(), object))
     });
-    Some(Use {
+    Some(TargetUse {
         access: AccessName {
             namespace: Namespace::new(text(object, "/metadata/namespace")).ok()?,
             name: ObjectName::new(text(object, "/metadata/name")).ok()?,
@@ -121,7 +121,7 @@ fn read(object: &Value) -> Option<Use> {
 }
 
 /// Lists the Flux objects of the access's namespace whose kubeConfig refers to a delivered object.
-async fn flux_objects(client: &HubClient, one: &Use) -> Result<Vec<String>, String> {
+async fn flux_objects(client: &HubClient, one: &TargetUse) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     if one.delivered.is_empty() {
         return Ok(found);
@@ -146,7 +146,7 @@ async fn flux_objects(client: &HubClient, one: &Use) -> Result<Vec<String>, Stri
     Ok(found)
 }
 
-fn refers(object: &Value, one: &Use) -> bool {
+fn refers(object: &Value, one: &TargetUse) -> bool {
     ["secretRef", "configMapRef"].iter().any(|reference| {
         let name = text(object, &format!("/spec/kubeConfig/{reference}/name"));
         one.delivered.iter().any(|(_, delivered)| delivered == name)

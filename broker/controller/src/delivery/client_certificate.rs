@@ -403,7 +403,7 @@ impl Deliveries {
             .map(|end| format!("; the current certificate is valid until {end}"))
             .unwrap_or_default();
         let fix = if automatic {
-            "check that keyferry approve-certificates runs, or approve it"
+            "fix: check that keyferry approve-certificates runs, or check its user and approve it"
         } else {
             "fix: check its user and approve it"
         };

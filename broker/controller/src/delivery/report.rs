@@ -190,7 +190,7 @@ impl Deliveries {
         let news = standing(&record.status, "Ready") != Some((truth, ready.reason.as_str()));
         if news && self.events.take(&name.namespace, now.mono) {
             let subject = Subject::access(name, record.uid.as_str());
-            event::tell(
+            event::write(
                 &self.parts.objects,
                 &*self.parts.random,
                 &subject,

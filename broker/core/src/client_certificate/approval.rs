@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use keyferry_api::config::{CertificateApproval, DeliveryType, Policy};
 use keyferry_api::lifetime;
 use keyferry_api::name::{AccessName, ObjectName};
-use keyferry_keys::client_certificate::{NotPlain, SeenRequest};
+use keyferry_keys::client_certificate::{ReceivedCertificateRequest, UnexpectedRequest};
 use serde_json::Value;
 
 use super::{ACCESS, DELIVERY, SIGNER, USAGES, user_of};
@@ -59,7 +59,7 @@ pub enum NotApproved {
     Manual,
     /// The request is not as Keyferry makes them.
     #[error("{0}")]
-    NotPlain(#[from] NotPlain),
+    UnexpectedRequest(#[from] UnexpectedRequest),
     /// It is for another user.
     #[error("it is for another user than {0}")]
     OtherUser(String),
@@ -105,7 +105,7 @@ pub fn approve(
     let pem = spec["request"]
         .as_str()
         .and_then(|text| STANDARD.decode(text).ok());
-    let request = SeenRequest::read(&pem.unwrap_or_default())?;
+    let request = ReceivedCertificateRequest::read(&pem.unwrap_or_default())?;
     let user = user_of(&pair.service_account().account);
     if request.common_name() != user {
         return Err(NotApproved::OtherUser(user));

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_api::config::{self, Policy};
 use keyferry_api::name::{AccessName, ObjectName};
-use keyferry_keys::client_certificate::{CertificateRequest, ClientKey, NotPlain};
+use keyferry_keys::client_certificate::{CertificateRequest, ClientKey, UnexpectedRequest};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -183,7 +183,10 @@ fn a_request_for_more_is_left_to_a_user() {
         assert_eq!(refused, Err(E::Lifetime(3600)));
     }
     let junk = edited("/spec/request", json!("eA=="));
-    assert_eq!(junk, Err(E::NotPlain(NotPlain::NotARequest)));
+    assert_eq!(
+        junk,
+        Err(E::UnexpectedRequest(UnexpectedRequest::NotARequest))
+    );
 }
 
 #[test]

@@ -11,7 +11,8 @@ use secrecy::ExposeSecret;
 use zeroize::Zeroizing;
 
 use super::{
-    CertificateMismatch, CertificateRequest, ClientKey, NotPlain, SeenRequest, common_name_of,
+    CertificateMismatch, CertificateRequest, ClientKey, ReceivedCertificateRequest,
+    UnexpectedRequest, common_name_of,
 };
 
 const USER: &str = "keyferry:tenant-a:reader";
@@ -84,7 +85,7 @@ fn the_requested_certificate_is_accepted() {
 #[test]
 fn what_a_request_asks_for_is_read_back() {
     let (request, _) = request();
-    let seen = SeenRequest::read(request.pem().as_bytes()).unwrap();
+    let seen = ReceivedCertificateRequest::read(request.pem().as_bytes()).unwrap();
     assert_eq!(seen.common_name(), USER);
     assert_eq!(request.fingerprint().len(), 32);
 }
@@ -222,22 +223,22 @@ fn a_request_with_more_than_a_user_is_not_plain() {
     };
     let p256 = KeyPair::generate().unwrap();
     let plain = made(&p256, &|_| {});
-    assert!(SeenRequest::read(plain.as_bytes()).is_ok());
-    let read = |text: &str| SeenRequest::read(text.as_bytes()).unwrap_err();
+    assert!(ReceivedCertificateRequest::read(plain.as_bytes()).is_ok());
+    let read = |text: &str| ReceivedCertificateRequest::read(text.as_bytes()).unwrap_err();
     let organization = made(&p256, &|params| {
         params
             .distinguished_name
             .push(DnType::OrganizationName, "system:masters");
     });
-    assert_eq!(read(&organization), NotPlain::Subject);
+    assert_eq!(read(&organization), UnexpectedRequest::Subject);
     let host = made(&p256, &|params| {
         params.subject_alt_names = vec![SanType::DnsName("a".try_into().unwrap())];
     });
-    assert_eq!(read(&host), NotPlain::Attributes);
+    assert_eq!(read(&host), UnexpectedRequest::Attributes);
     let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
-    assert_eq!(read(&made(&p384, &|_| {})), NotPlain::Key);
+    assert_eq!(read(&made(&p384, &|_| {})), UnexpectedRequest::Key);
     for junk in [String::new(), "junk".to_owned(), format!("{plain}{plain}")] {
-        assert_eq!(read(&junk), NotPlain::NotARequest);
+        assert_eq!(read(&junk), UnexpectedRequest::NotARequest);
     }
 }
 
@@ -274,8 +275,8 @@ fn a_request_that_other_readers_would_read_differently_is_refused() {
         granted.replacen('\n', "\nProc-Type: 4\n\n", 1),
     ] {
         assert_eq!(
-            SeenRequest::read(text.as_bytes()),
-            Err(NotPlain::NotARequest),
+            ReceivedCertificateRequest::read(text.as_bytes()),
+            Err(UnexpectedRequest::NotARequest),
             "{text:?}"
         );
     }

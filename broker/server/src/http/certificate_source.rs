@@ -188,7 +188,7 @@ impl CertificateSource {
         match (self, secret) {
             (Self::Secret { name, access }, Some(secret)) => {
                 let about = event::Subject::secret(&access.namespace, name, &secret.uid);
-                event::tell(&access.objects, &*access.random, &about, finding, now).await;
+                event::write(&access.objects, &*access.random, &about, finding, now).await;
             }
             (
                 Self::Files {
@@ -203,7 +203,7 @@ impl CertificateSource {
                     uid,
                 } = &events.pod;
                 let about = event::Subject::pod(namespace, name, uid);
-                event::tell(&events.objects, &*events.random, &about, finding, now).await;
+                event::write(&events.objects, &*events.random, &about, finding, now).await;
             }
             _ => {}
         }

@@ -13,15 +13,15 @@ use super::single_common_name;
 /// The longest request that is read. One of Keyferry's has about 500 bytes.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
-/// A request that has a common name, a key on P-256, and nothing else.
+/// A received certificate request that has a common name, a key on P-256, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenRequest {
+pub struct ReceivedCertificateRequest {
     common_name: String,
 }
 
-/// Why a request is not one that Keyferry makes.
+/// Why a received certificate request is not one that Keyferry makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotPlain {
+pub enum UnexpectedRequest {
     /// It cannot be read.
     #[error("it is not one certificate request in PEM")]
     NotARequest,
@@ -36,38 +36,38 @@ pub enum NotPlain {
     Key,
 }
 
-impl SeenRequest {
+impl ReceivedCertificateRequest {
     /// Reads a request. The apiserver has checked its signature when it was created (kubernetes
     /// pkg/apis/certificates/validation).
     ///
     /// # Errors
-    /// [`NotPlain`] for any request that Keyferry would not make.
-    pub fn read(pem: &[u8]) -> Result<Self, NotPlain> {
+    /// [`UnexpectedRequest`] for any request that Keyferry would not make.
+    pub fn read(pem: &[u8]) -> Result<Self, UnexpectedRequest> {
         if pem.len() > MAX_REQUEST_BYTES {
-            return Err(NotPlain::NotARequest);
+            return Err(UnexpectedRequest::NotARequest);
         }
         let mut blocks = CertificateSigningRequestDer::pem_slice_iter(pem);
         let (Some(Ok(der)), None) = (blocks.next(), blocks.next()) else {
-            return Err(NotPlain::NotARequest);
+            return Err(UnexpectedRequest::NotARequest);
         };
         // The apiserver and the signer read PEM with Go's encoding/pem, which ends lines and blocks
         // elsewhere. Only the exact form that Keyferry writes is the same request for both.
         if super::pem("CERTIFICATE REQUEST", &STANDARD.encode(der.as_ref())).as_bytes() != pem {
-            return Err(NotPlain::NotARequest);
+            return Err(UnexpectedRequest::NotARequest);
         }
         let Ok(([], request)) = X509CertificationRequest::from_der(der.as_ref()) else {
-            return Err(NotPlain::NotARequest);
+            return Err(UnexpectedRequest::NotARequest);
         };
         let info = &request.certification_request_info;
         if !info.attributes().is_empty() {
-            return Err(NotPlain::Attributes);
+            return Err(UnexpectedRequest::Attributes);
         }
         let key = &info.subject_pki.algorithm;
         let curve = key.parameters.as_ref().and_then(|any| any.as_oid().ok());
         if key.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve != Some(OID_EC_P256) {
-            return Err(NotPlain::Key);
+            return Err(UnexpectedRequest::Key);
         }
-        let common_name = single_common_name(&info.subject).ok_or(NotPlain::Subject)?;
+        let common_name = single_common_name(&info.subject).ok_or(UnexpectedRequest::Subject)?;
         Ok(Self {
             common_name: common_name.to_owned(),
         })
