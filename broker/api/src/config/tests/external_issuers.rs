@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::{edited, mistakes_of};
 use crate::config::{ExternalIssuer, TokenUse, read};
 
-const GITHUB: &str = "\
-  - url: https://token.actions.githubusercontent.com
+const GITHUB: &str = "  - url: https://token.actions.githubusercontent.com
     audience: https://keys.example.com
     rules:
       - claims: {repository_id: \"42\", ref: refs/heads/main}
@@ -14,8 +13,7 @@ const GITHUB: &str = "\
     serviceAccount: {namespace: tenant-a, name: deployer}
 ";
 
-const GITLAB: &str = "\
-  - url: https://gitlab.example.com
+const GITLAB: &str = "  - url: https://gitlab.example.com
     audience: https://keys.example.com
     rules:
       - claims: {project_id: \"7\", ref: main, ref_type: branch}
