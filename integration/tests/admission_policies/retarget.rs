@@ -175,7 +175,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
 fn target(name: &str) -> Value {
     json!({
         "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name },
-        "spec": {
+        "spec": { "kind": "Cluster",
             "address": "https://prod.example.com:6443", "audience": "https://prod.example.com", "certSecretRef": { "name": "prod-ca" },
             "issuer": "Hub", "deletionPolicy": "Drain", "suspend": false, "hub": false, "probe": "Report",
             "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"] }],

@@ -223,10 +223,14 @@ fn of_allow(expression: &str, message: &str) -> ValidationRule {
 
 fn rules() -> [ValidationRule; 8] {
     [
-        rule(
-            "has(self.kind) && self.kind == 'Audience' || has(self.address)",
-            "a cluster has an address; a relying party that is no cluster has kind: Audience",
-        ),
+        // The message names the field that is missing.
+        ValidationRule {
+            field_path: Some(".address".to_owned()),
+            ..rule(
+                "has(self.kind) && self.kind == 'Audience' || has(self.address)",
+                "a cluster has an address; a relying party that is no cluster has kind: Audience",
+            )
+        },
         rule(
             "!(has(self.kind) && self.kind == 'Audience') \
              || !(has(self.address) || has(self.tlsServerName) || has(self.proxyURL) \
