@@ -276,7 +276,7 @@ pub(super) async fn a_bad_file(stage: Arc<Stage>) -> TestResult {
     let made = stage.hub().admin().create(pods, &pod).await?;
     let uid = made["metadata"]["uid"].as_str().ok_or("no UID")?;
     let spec = first.with_args(
-        &[
+        [
             ["--pod-namespace", "keyferry-system"],
             ["--pod-name", "keyferry-0"],
             ["--pod-uid", uid],
