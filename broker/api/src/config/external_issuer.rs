@@ -300,7 +300,7 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
     if !has(&IMMUTABLE) {
         check.wrong(
             path,
-            "has neither repository_id nor project_id, so whoever takes over a project's name \
+            "has neither repository_id nor project_id, so anyone who takes over a project's name \
              could meet it",
             "add the numeric id of the project",
         );
