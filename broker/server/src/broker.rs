@@ -278,8 +278,9 @@ impl Broker {
         (outcome, recording)
     }
 
-    /// Refuses a request of an unknown caller that exceeds the limit of its source or namespace.
-    async fn rate_limited(&self, source: Source) -> Refusal {
+    /// Refuses a request that exceeds the limit of its source, namespace or credential. A summary
+    /// record counts it.
+    pub(crate) async fn rate_limited(&self, source: Source) -> Refusal {
         self.parts
             .metrics
             .request(decision(Reason::RateLimited), Reason::RateLimited);

@@ -4,6 +4,8 @@
 //! The credential is verified before anything about the path is looked up, so a request without one
 //! learns nothing, not even by the time of its answer.
 
+mod turn;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +28,9 @@ use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::AuditSink;
 
 use crate::broker::Refusal;
+use turn::Turns;
+
+pub(crate) use turn::Turn;
 
 /// The route's name in audit records.
 pub(crate) const ROUTE: &str = "inputs";
@@ -85,6 +90,14 @@ pub struct Inputs {
     parts: InputsParts,
     /// When the policy is made of all objects of the hub.
     settled_at: Duration,
+    turns: Turns,
+}
+
+/// A collection, and the right to keep it in memory until it is sent.
+#[derive(Debug)]
+pub(crate) struct InputsAnswer {
+    pub(crate) collection: Collection,
+    pub(crate) turn: Turn,
 }
 
 /// Why a request for fleet inputs gets none.
@@ -92,6 +105,8 @@ pub struct Inputs {
 pub(crate) enum InputsRefusal {
     /// No valid credential. Its source counts towards the limits of unknown callers.
     Credential,
+    /// A valid credential that asks for more than it may.
+    TooMany,
     /// A valid credential that is not for this path, or a path that names nothing.
     NotFound,
     /// The caller may read it, and it cannot be sent.
@@ -104,18 +119,24 @@ impl Inputs {
     /// Creates the service. The watches of the hub's objects must be complete.
     pub fn new(parts: InputsParts) -> Self {
         let settled_at = parts.clock.now().mono + POLICY_SETTLES;
-        Self { parts, settled_at }
+        Self {
+            parts,
+            settled_at,
+            turns: Turns::new(),
+        }
     }
 
     /// Returns the collection for a request. `resource` is `None` if the path names none.
     pub(crate) async fn answer(
-        &self,
+        self: Arc<Self>,
         presented: Option<&PresentedCredential>,
-        resource: Option<&InputResource>,
+        resource: Option<InputResource>,
         request_id: RequestId,
-    ) -> Result<Collection, InputsRefusal> {
+    ) -> Result<InputsAnswer, InputsRefusal> {
         let now = self.parts.clock.now();
         let caller = self.caller(presented, now)?;
+        let turn = self.turns.begin(&caller, now.mono);
+        let turn = turn.map_err(|_| InputsRefusal::TooMany)?;
         let mut record = AuditRecord {
             time: now.wall,
             request_id,
@@ -123,7 +144,20 @@ impl Inputs {
             input_credential: Some(caller.name().clone()),
             ..AuditRecord::default()
         };
-        let outcome = self.read(&caller, resource, now, &mut record);
+        // A long list takes some milliseconds, in which this thread serves no token.
+        let this = Arc::clone(&self);
+        let reading = tokio::task::spawn_blocking(move || {
+            let outcome = this.read(&caller, resource.as_ref(), now, &mut record);
+            (outcome, record)
+        });
+        let (outcome, mut record) = match reading.await {
+            Ok(read) => read,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The server is ending.
+                Err(_) => return Err(InputsRefusal::NotAvailable(InputsError::Unread)),
+            },
+        };
         let (decision, reason) = match &outcome {
             Ok(_) => ("granted", Reason::Ready),
             Err(InputsRefusal::NotAvailable(error)) => ("failed", error.reason()),
@@ -133,9 +167,9 @@ impl Inputs {
         let recorded = self.parts.audit.record(&record).await;
         self.parts.metrics.request(decision, reason);
         match recorded {
-            Ok(()) => outcome,
+            Ok(()) => outcome.map(|collection| InputsAnswer { collection, turn }),
             // A refusal stays one: to withhold it would not be any safer.
-            Err(_) => outcome.and(Err(InputsRefusal::Unrecorded)),
+            Err(_) => Err(outcome.err().unwrap_or(InputsRefusal::Unrecorded)),
         }
     }
 

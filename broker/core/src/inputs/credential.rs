@@ -180,6 +180,11 @@ impl InputCaller {
         &self.0.name
     }
 
+    /// Whether it reads every cluster and namespace.
+    pub fn is_admin(&self) -> bool {
+        matches!(self.0.scope, InputScope::Admin)
+    }
+
     /// Whether the credential is for this path.
     pub fn may_read(&self, path: &InputPath) -> bool {
         match (&self.0.scope, path) {

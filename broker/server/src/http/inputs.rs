@@ -9,7 +9,6 @@ use axum::extract::{Path, Request};
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use keyferry_api::name::{ClusterDns, Namespace};
 use keyferry_api::reason::Reason;
-use keyferry_core::inputs::collection::Collection;
 use keyferry_core::inputs::presented::PresentedCredential;
 use keyferry_core::request_id::RequestId;
 
@@ -17,7 +16,7 @@ use super::discovery;
 use super::exchange::source_of;
 use super::refusal::{self, Surface};
 use crate::broker::Broker;
-use crate::inputs::{InputResource, Inputs, InputsRefusal, ROUTE};
+use crate::inputs::{InputResource, Inputs, InputsAnswer, InputsRefusal, ROUTE, Turn};
 use crate::source::Source;
 
 /// The first segment of every path of this API, as it is in a request.
@@ -67,9 +66,13 @@ pub(super) async fn answer(
     }
     let presented = presented(request.headers());
     let resource = view.resource(segment, request.uri().path());
-    let answered = inputs.answer(presented.as_ref(), resource.as_ref(), id);
+    let answered = inputs.answer(presented.as_ref(), resource, id);
     match answered.await {
-        Ok(collection) => respond(&collection, request.headers(), id),
+        Ok(answer) => respond(answer, request.headers(), id),
+        Err(InputsRefusal::TooMany) => {
+            let limited = broker.rate_limited(source).await;
+            refusal::answer(&limited, Surface::Inputs, Some(id))
+        }
         Err(InputsRefusal::Credential) => unauthorized(&broker, id, source).await,
         Err(InputsRefusal::NotFound) => not_found(id),
         Err(InputsRefusal::NotAvailable(error)) => {
@@ -86,7 +89,20 @@ fn presented(headers: &HeaderMap) -> Option<PresentedCredential> {
     PresentedCredential::read(values.map(HeaderValue::as_bytes))
 }
 
-fn respond(collection: &Collection, headers: &HeaderMap, id: RequestId) -> Response<Body> {
+/// The bytes of an answer, which end its turn when the connection has sent or dropped them.
+struct Sent {
+    bytes: Arc<[u8]>,
+    _turn: Turn,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn respond(answer: InputsAnswer, headers: &HeaderMap, id: RequestId) -> Response<Body> {
+    let InputsAnswer { collection, turn } = answer;
     let unchanged = headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
@@ -96,7 +112,10 @@ fn respond(collection: &Collection, headers: &HeaderMap, id: RequestId) -> Respo
     } else {
         (
             StatusCode::OK,
-            Bytes::from_owner(Arc::clone(collection.bytes())),
+            Bytes::from_owner(Sent {
+                bytes: Arc::clone(collection.bytes()),
+                _turn: turn,
+            }),
         )
     };
     let mut response = refusal::secret_answer(status, "application/json", body, Some(id));

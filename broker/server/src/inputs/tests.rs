@@ -39,7 +39,7 @@ impl AuditSink for Records {
 }
 
 struct World {
-    inputs: Inputs,
+    inputs: Arc<Inputs>,
     clock: Arc<FakeClock>,
     live: Arc<LiveObjects>,
     policy: PolicyWriter,
@@ -96,7 +96,7 @@ fn world() -> World {
     credentials.replace(CredentialBook::new(&[9; 32], all).0);
     let policy = PolicyWriter::new(policy(["a.example.com", "b.example.com"]));
     let records = Arc::new(Records::default());
-    let inputs = Inputs::new(InputsParts {
+    let inputs = Arc::new(Inputs::new(InputsParts {
         fleet: FleetIndexReader::new(policy.reader()),
         live: Arc::clone(&live),
         components: input_components(&[("a", "one", "x: 1")]),
@@ -106,7 +106,7 @@ fn world() -> World {
         clock: Arc::<FakeClock>::clone(&clock),
         audit: Arc::<Records>::clone(&records),
         metrics: Metrics::default(),
-    });
+    }));
     World {
         inputs,
         clock,
@@ -132,10 +132,13 @@ fn presented(byte: u8, user: Option<&str>) -> PresentedCredential {
 impl World {
     async fn ask(&self, byte: u8, resource: &InputResource) -> String {
         let presented = presented(byte, None);
-        let answer = self
-            .inputs
-            .answer(Some(&presented), Some(resource), 7.into());
-        described(answer.await.map(|collection| collection.bytes().to_vec()))
+        let answer =
+            Arc::clone(&self.inputs).answer(Some(&presented), Some(resource.clone()), 7.into());
+        described(
+            answer
+                .await
+                .map(|answer| answer.collection.bytes().to_vec()),
+        )
     }
 }
 
@@ -144,6 +147,7 @@ fn described(answer: Result<Vec<u8>, InputsRefusal>) -> String {
         Ok(bytes) => String::from_utf8(bytes).unwrap(),
         Err(InputsRefusal::Credential) => "credential".to_owned(),
         Err(InputsRefusal::NotFound) => "not found".to_owned(),
+        Err(InputsRefusal::TooMany) => "too many".to_owned(),
         Err(InputsRefusal::NotAvailable(error)) => error.reason().to_string(),
         Err(InputsRefusal::Unrecorded) => "unrecorded".to_owned(),
     }
@@ -176,13 +180,11 @@ async fn a_credential_reads_its_own_cluster_and_learns_of_no_other() {
     assert_eq!(world.ask(1, &namespace).await, "not found");
     assert_eq!(world.ask(3, &namespace).await, r#"{"inputs":[]}"#);
     let own = components("a.example.com");
-    let none = world.inputs.answer(None, Some(&own), 7.into()).await;
+    let inputs = || Arc::clone(&world.inputs);
+    let none = inputs().answer(None, Some(own.clone()), 7.into()).await;
     assert_eq!(described(none.map(|_| Vec::new())), "credential");
     let wrong = presented(1, Some("b"));
-    let wrong = world
-        .inputs
-        .answer(Some(&wrong), Some(&own), 7.into())
-        .await;
+    let wrong = inputs().answer(Some(&wrong), Some(own), 7.into()).await;
     assert_eq!(described(wrong.map(|_| Vec::new())), "credential");
     let records = world.records.0.lock();
     assert_eq!(
@@ -237,5 +239,48 @@ async fn two_targets_with_one_name_serve_nothing_until_one_is_gone() {
     world
         .policy
         .replace(policy(["a.example.com", "b.example.com"]));
+    assert!(world.ask(1, &cluster).await.contains("a.example.com"));
+}
+
+#[tokio::test]
+async fn a_credential_gets_a_burst_then_a_rate_and_leaves_others_theirs() {
+    let world = world();
+    world.clock.advance(Duration::from_secs(1));
+    let cluster = InputResource::Cluster(dns("a.example.com"));
+    let other = InputResource::Cluster(dns("b.example.com"));
+    let mut served = 0;
+    for resource in [&cluster, &other].into_iter().cycle().take(100) {
+        served += u32::from(world.ask(1, resource).await != "too many");
+    }
+    assert_eq!(served, 15, "404 counts too");
+    assert_eq!(world.records.0.lock().len(), 15, "no record of the others");
+    assert!(world.ask(2, &other).await.contains("b.example.com"));
+    world.clock.advance(Duration::from_millis(200));
+    assert!(world.ask(1, &cluster).await.contains("a.example.com"));
+    assert_eq!(world.ask(1, &cluster).await, "too many");
+    for _ in 0..150 {
+        assert!(world.ask(3, &cluster).await.contains("a.example.com"));
+    }
+    assert_eq!(world.ask(3, &cluster).await, "too many");
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_are_limited() {
+    let world = world();
+    world.clock.advance(Duration::from_secs(1));
+    let cluster = InputResource::Cluster(dns("a.example.com"));
+    let mut unread = Vec::new();
+    loop {
+        let presented = presented(1, None);
+        let answer =
+            Arc::clone(&world.inputs).answer(Some(&presented), Some(cluster.clone()), 7.into());
+        match answer.await {
+            Ok(answer) => unread.push(answer),
+            Err(refused) => break assert!(matches!(refused, InputsRefusal::TooMany)),
+        }
+    }
+    assert_eq!(unread.len(), 4);
+    assert!(world.ask(3, &cluster).await.contains("a.example.com"));
+    unread.pop();
     assert!(world.ask(1, &cluster).await.contains("a.example.com"));
 }
