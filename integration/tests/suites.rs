@@ -61,6 +61,7 @@ fn main() -> ExitCode {
         .suite("auth_configs", auth_configs::suite())
         .suite("verifiers", verifiers::suite())
         .suite("caller_certificates", caller_certificates::suite())
+        .suite("pod_certificates", caller_certificates::of_pods())
         .suite("export", export::suite())
         .suite("control_planes", control_planes::suite())
         .suite("d2", d2::suite())

@@ -242,10 +242,10 @@ async fn check_certificates(
             Err(error) => return Err(error.into()),
         }
     }
-    if access.secrets.is_none() && !server.client_certificates.is_empty() {
+    if access.secrets.is_none() && !server.caller_authority_secrets().is_empty() {
         ui::note(&format!(
-            "warning: not checked: the Secrets of api.clientCertificates in namespace {} are on \
-             the hub; fix: give --kubeconfig FILE to check them",
+            "warning: not checked: the Secrets with CAs of client certificates in namespace {} are \
+             on the hub; fix: give --kubeconfig FILE to check them",
             server.cluster_resource_namespace
         ));
     }

@@ -1,4 +1,6 @@
-//! The CAs of `api.clientCertificates`: read from their Secrets at the start and after each change.
+//! The CAs of `api.clientCertificates` and of `inputs.credentials`: read from their Secrets at the
+//! start and after each change. Which Secrets these are is fixed at the start, because each has a
+//! watch; which credentials for inputs they are for changes with the configuration file.
 //!
 //! A Secret whose content is bad keeps the CA that was read before. A Secret that was deleted, and
 //! a CA that turns out to be the hub's own client CA, are no longer accepted.
@@ -10,16 +12,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_api::condition::Finding;
-use keyferry_api::config::CallerCertificate;
+use keyferry_api::config::{CallerCertificate, ClientCertificateRule, InputCredential};
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
 use keyferry_hub::clock::Clock;
+use keyferry_hub::config_file::InputCredentials;
 use keyferry_hub::event;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::ServingSecret;
 use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_keys::caller_certificate::{AuthorityKeys, CallerAuthority, CallerCertificateRule};
+use keyferry_keys::caller_certificate::{
+    AuthorityKeys, CallerAuthority, CallerCertificateRule, CallerCertificateRules,
+};
 use parking_lot::RwLock;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::error::SourceState;
@@ -41,7 +47,19 @@ const AFTER_UNREAD: Duration = Duration::from_secs(10);
 pub(crate) struct Trust {
     /// Another number for every change, so that nothing decided by an earlier state is used.
     pub(crate) version: u64,
-    pub(crate) rules: Vec<CallerCertificateRule>,
+    /// The callers of tokens.
+    pub(crate) callers: CallerCertificateRules,
+    /// The readers of fleet inputs.
+    pub(crate) inputs: CallerCertificateRules<Arc<InputCredential>>,
+}
+
+/// The rules of a configuration.
+#[derive(Clone, Default)]
+pub struct CertificateRules {
+    /// Those for callers of tokens.
+    pub callers: Vec<CallerCertificate>,
+    /// The credentials for fleet inputs, of which some have a client certificate.
+    pub inputs: InputCredentials,
 }
 
 /// Reads the current rules; clones share them. The default has no rules.
@@ -49,16 +67,32 @@ pub(crate) struct Trust {
 pub struct TrustReader(Arc<RwLock<Arc<Trust>>>);
 
 impl TrustReader {
-    /// Holds rules that never change.
-    pub fn fixed(rules: Vec<CallerCertificateRule>) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(Trust { version: 0, rules }))))
+    #[cfg(test)]
+    pub(crate) fn replace(&self, callers: Vec<CallerCertificateRule>) {
+        self.set(
+            CallerCertificateRules::new(callers),
+            CallerCertificateRules::default(),
+        );
     }
 
     #[cfg(test)]
-    pub(crate) fn replace(&self, rules: Vec<CallerCertificateRule>) {
+    pub(crate) fn replace_inputs(&self, inputs: Vec<CallerCertificateRule<Arc<InputCredential>>>) {
+        let callers = self.current().callers.clone();
+        self.set(callers, CallerCertificateRules::new(inputs));
+    }
+
+    fn set(
+        &self,
+        callers: CallerCertificateRules,
+        inputs: CallerCertificateRules<Arc<InputCredential>>,
+    ) {
         let mut current = self.0.write();
         let version = current.version + 1;
-        *current = Arc::new(Trust { version, rules });
+        *current = Arc::new(Trust {
+            version,
+            callers,
+            inputs,
+        });
     }
 
     pub(crate) fn current(&self) -> Arc<Trust> {
@@ -68,7 +102,8 @@ impl TrustReader {
 
 /// The CAs of a server's rules, and their reloads.
 pub struct CallerTrust {
-    rules: Vec<CallerCertificate>,
+    callers: Vec<CallerCertificate>,
+    inputs: RwLock<InputCredentials>,
     access: CertificateSecrets,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
@@ -84,6 +119,8 @@ struct LastRead {
     /// `ca.crt` as it was used.
     pem: Vec<u8>,
     authority: Option<Arc<CallerAuthority>>,
+    /// Whether the CA was compared with the hub's client CAs, and is none of them.
+    is_not_hubs: bool,
     error: Option<CallerTrustError>,
 }
 
@@ -92,6 +129,7 @@ struct GoodSecret {
     version: String,
     pem: Vec<u8>,
     authority: CallerAuthority,
+    is_not_hubs: bool,
 }
 
 /// A Secret whose CA may not be used.
@@ -109,13 +147,15 @@ impl CallerTrust {
     /// # Errors
     /// [`CallerTrustError`] for the first CA that cannot be used.
     pub async fn start(
-        rules: Vec<CallerCertificate>,
+        rules: CertificateRules,
         access: CertificateSecrets,
         clock: Arc<dyn Clock>,
         metrics: Metrics,
     ) -> Result<Self, CallerTrustError> {
+        let CertificateRules { callers, inputs } = rules;
         let trust = Self {
-            rules,
+            callers,
+            inputs: RwLock::new(inputs),
             access,
             clock,
             metrics,
@@ -135,23 +175,41 @@ impl CallerTrust {
         self.trust.clone()
     }
 
-    /// Reloads the CAs until the task is dropped.
-    pub async fn follow(self, reload_signal: ReloadSignal) {
+    /// Reloads the CAs until the task is dropped, and uses each list of credentials for inputs.
+    pub async fn follow(
+        self,
+        inputs: watch::Receiver<InputCredentials>,
+        reload_signal: ReloadSignal,
+    ) {
         let trust = Arc::new(self);
         let mut secrets = JoinSet::new();
         for secret in trust.secrets() {
-            secrets.spawn(Arc::clone(&trust).follow_one(secret, reload_signal.clone()));
+            let (inputs, reload_signal) = (inputs.clone(), reload_signal.clone());
+            secrets.spawn(Arc::clone(&trust).follow_one(secret, inputs, reload_signal));
         }
         // None of them ends, so the end of one is a panic; it must not go unnoticed.
         let _ = secrets.join_next().await;
     }
 
-    async fn follow_one(self: Arc<Self>, secret: ObjectName, mut reload_signal: ReloadSignal) {
+    async fn follow_one(
+        self: Arc<Self>,
+        secret: ObjectName,
+        mut inputs: watch::Receiver<InputCredentials>,
+        mut reload_signal: ReloadSignal,
+    ) {
+        let mut is_listed = true;
         loop {
             let version = self.last(&secret).version;
             tokio::select! {
                 () = self.access.secrets.changed(&secret, version.as_deref()) => {}
                 () = reload_signal.ordered() => {}
+                changed = inputs.changed(), if is_listed => {
+                    is_listed = changed.is_ok();
+                    let listed = inputs.borrow_and_update().clone();
+                    *self.inputs.write() = listed;
+                    // The Secret is read below too: a new rule may forbid the CA that it has.
+                    self.publish();
+                }
             }
             let pause = self.reload(&secret).await;
             tokio::time::sleep(pause).await;
@@ -159,8 +217,19 @@ impl CallerTrust {
     }
 
     fn secrets(&self) -> BTreeSet<ObjectName> {
-        let names = self.rules.iter().map(|rule| &rule.authority_secret);
+        let inputs = self.inputs.read();
+        let callers = self.callers.iter().map(|caller| &caller.rule);
+        let inputs = inputs.iter().filter_map(|one| one.certificate());
+        let names = callers.chain(inputs).map(|rule| &rule.authority_secret);
         names.cloned().collect()
+    }
+
+    /// Whether every rule with this Secret may have the hub's own client CA.
+    fn may_be_hubs(&self, secret: &ObjectName) -> bool {
+        let inputs = self.inputs.read();
+        let callers = self.callers.iter().map(|caller| &caller.rule);
+        let mut rules = callers.chain(inputs.iter().filter_map(|one| one.certificate()));
+        rules.all(|rule| rule.authority_secret != *secret || rule.allow_hub_client_ca)
     }
 
     fn last(&self, secret: &ObjectName) -> LastRead {
@@ -172,7 +241,9 @@ impl CallerTrust {
         let last = self.last(secret);
         match self.read(secret).await {
             Ok(good) => {
-                let is_used = last.authority.is_some() && last.pem == good.pem;
+                let is_used = last.authority.is_some()
+                    && last.pem == good.pem
+                    && last.is_not_hubs == good.is_not_hubs;
                 self.reads.write().insert(secret.clone(), good.into());
                 if !is_used {
                     self.publish();
@@ -217,6 +288,7 @@ impl CallerTrust {
                 version: read.as_ref().map(|(version, _)| version.clone()),
                 pem: last.pem,
                 authority,
+                is_not_hubs: last.is_not_hubs,
                 error: Some(error.clone()),
             },
         );
@@ -252,26 +324,34 @@ impl CallerTrust {
     /// Makes what was read last the current rules.
     fn publish(&self) {
         let read = self.reads.read();
-        let rules: Vec<_> = self
-            .rules
-            .iter()
-            .map(|rule| CallerCertificateRule {
+        let authority = |rule: &ClientCertificateRule| {
+            let last = read.get(&rule.authority_secret)?;
+            let may_be_used = rule.allow_hub_client_ca || last.is_not_hubs;
+            last.authority.clone().filter(|_| may_be_used)
+        };
+        let callers = self.callers.iter().map(|caller| CallerCertificateRule {
+            uri: caller.rule.uri.clone(),
+            identity: caller.service_account.clone(),
+            authority: authority(&caller.rule),
+        });
+        let listed = self.inputs.read();
+        let inputs = listed.iter().filter_map(|credential| {
+            let rule = credential.certificate()?;
+            Some(CallerCertificateRule {
                 uri: rule.uri.clone(),
-                identity: rule.service_account.clone(),
-                authority: read
-                    .get(&rule.authority_secret)
-                    .and_then(|last| last.authority.clone()),
+                identity: Arc::clone(credential),
+                authority: authority(rule),
             })
-            .collect();
+        });
+        let callers = CallerCertificateRules::new(callers.collect());
+        let inputs = CallerCertificateRules::new(inputs.collect());
         let ends = read
             .values()
             .filter_map(|last| Some(last.authority.as_ref()?.earliest_expiry()));
         if let Some(end) = ends.min() {
             self.metrics.caller_authority(end);
         }
-        let mut current = self.trust.0.write();
-        let version = current.version + 1;
-        *current = Arc::new(Trust { version, rules });
+        self.trust.set(callers, inputs);
     }
 
     async fn read(&self, name: &ObjectName) -> Result<GoodSecret, BadSecret> {
@@ -293,11 +373,12 @@ impl CallerTrust {
             ..
         } = secret;
         let (error, hub_keys) = match self.check(name, place, pem).await {
-            Ok((pem, authority)) => {
+            Ok((pem, authority, is_not_hubs)) => {
                 return Ok(GoodSecret {
                     version,
                     pem,
                     authority,
+                    is_not_hubs,
                 });
             }
             Err(bad) => bad,
@@ -314,22 +395,21 @@ impl CallerTrust {
         secret: &ObjectName,
         place: String,
         pem: Option<Vec<u8>>,
-    ) -> Result<(Vec<u8>, CallerAuthority), (CallerTrustError, Option<AuthorityKeys>)> {
+    ) -> Result<(Vec<u8>, CallerAuthority, bool), (CallerTrustError, Option<AuthorityKeys>)> {
         let Some(pem) = pem.filter(|pem| !pem.is_empty()) else {
             return Err((CallerTrustError::no_authority(place), None));
         };
         let now = self.clock.now().wall;
         let authority = CallerAuthority::from_pem(&pem, now)
             .map_err(|error| (CallerTrustError::bad_authority(&place, &error), None))?;
-        let mut rules = self.rules.iter();
-        if rules.all(|rule| rule.authority_secret != *secret || rule.allow_hub_client_ca) {
-            return Ok((pem, authority));
+        if self.may_be_hubs(secret) {
+            return Ok((pem, authority, false));
         }
         let keys = self.hub_keys().await.map_err(|error| (error, None))?;
         if authority.has_any_key_of(&keys) {
             return Err((CallerTrustError::is_hubs(place), Some(keys)));
         }
-        Ok((pem, authority))
+        Ok((pem, authority, true))
     }
 
     /// The keys of the CAs whose client certificates the hub's apiserver accepts.
@@ -356,6 +436,7 @@ impl From<GoodSecret> for LastRead {
             version: Some(good.version),
             pem: good.pem,
             authority: Some(Arc::new(good.authority)),
+            is_not_hubs: good.is_not_hubs,
             error: None,
         }
     }

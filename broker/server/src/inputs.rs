@@ -2,7 +2,8 @@
 //! makes or finds the collection.
 //!
 //! The credential is verified before anything about the path is looked up, so a request without one
-//! learns nothing, not even by the time of its answer.
+//! learns nothing, not even by the time of its answer. A client certificate is verified by the same
+//! code as that of a caller of tokens, before this module sees it.
 
 mod turn;
 
@@ -27,7 +28,7 @@ use keyferry_hub::live::LiveObjects;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::AuditSink;
 
-use crate::broker::Refusal;
+use crate::broker::{Refusal, RefusedInputCertificate};
 use turn::Turns;
 
 pub(crate) use turn::Turn;
@@ -85,6 +86,22 @@ pub struct InputsParts {
     pub metrics: Metrics,
 }
 
+/// What a request shows to read inputs.
+#[derive(Debug)]
+pub(crate) enum ShownCredential {
+    /// Nothing that is a credential.
+    Nothing,
+    /// A token. It is not verified yet.
+    Token(PresentedCredential),
+    /// A client certificate, which was verified.
+    Certificate(InputCaller),
+    /// A client certificate that identifies no reader.
+    RefusedCertificate(RefusedInputCertificate),
+    /// A client certificate and `Authorization`. Neither was looked at: to ignore one of them would
+    /// let a machine read as another than it shows.
+    Both,
+}
+
 /// Serves fleet inputs.
 pub struct Inputs {
     parts: InputsParts,
@@ -107,6 +124,10 @@ pub(crate) enum InputsRefusal {
     Credential,
     /// A valid credential that asks for more than it may.
     TooMany,
+    /// A client certificate that identifies no reader.
+    Certificate(RefusedInputCertificate),
+    /// Two credentials.
+    Ambiguous,
     /// A valid credential that is not for this path, or a path that names nothing.
     NotFound,
     /// The caller may read it, and it cannot be sent.
@@ -129,12 +150,12 @@ impl Inputs {
     /// Returns the collection for a request. `resource` is `None` if the path names none.
     pub(crate) async fn answer(
         self: Arc<Self>,
-        presented: Option<&PresentedCredential>,
+        shown: ShownCredential,
         resource: Option<InputResource>,
         request_id: RequestId,
     ) -> Result<InputsAnswer, InputsRefusal> {
         let now = self.parts.clock.now();
-        let caller = self.caller(presented, now)?;
+        let caller = self.caller(shown, now)?;
         let turn = self.turns.begin(&caller, now.mono);
         let turn = turn.map_err(|_| InputsRefusal::TooMany)?;
         let mut record = AuditRecord {
@@ -142,6 +163,7 @@ impl Inputs {
             request_id,
             route: ROUTE,
             input_credential: Some(caller.name().clone()),
+            input_certificate: caller.certificate().cloned(),
             ..AuditRecord::default()
         };
         // A long list takes some milliseconds, in which this thread serves no token.
@@ -173,22 +195,26 @@ impl Inputs {
         }
     }
 
-    fn caller(
-        &self,
-        presented: Option<&PresentedCredential>,
-        now: Moment,
-    ) -> Result<InputCaller, InputsRefusal> {
+    fn caller(&self, shown: ShownCredential, now: Moment) -> Result<InputCaller, InputsRefusal> {
         let unread = || InputsRefusal::NotAvailable(InputsError::Unread);
         let live = self.parts.live.is_current(self.parts.max_stale, now);
         if !live || now.mono < self.settled_at || !self.parts.credentials.is_read() {
             return Err(unread());
         }
-        let presented = presented.ok_or(InputsRefusal::Credential)?;
-        self.parts
-            .credentials
-            .verify(presented, now.wall)
-            .map_err(|_| unread())?
-            .ok_or(InputsRefusal::Credential)
+        match shown {
+            ShownCredential::Token(presented) => self
+                .parts
+                .credentials
+                .verify(&presented, now.wall)
+                .map_err(|_| unread())?
+                .ok_or(InputsRefusal::Credential),
+            ShownCredential::Certificate(caller) => Ok(caller),
+            ShownCredential::RefusedCertificate(refused) => {
+                Err(InputsRefusal::Certificate(refused))
+            }
+            ShownCredential::Both => Err(InputsRefusal::Ambiguous),
+            ShownCredential::Nothing => Err(InputsRefusal::Credential),
+        }
     }
 
     fn read(
@@ -261,4 +287,4 @@ impl From<InputsError> for Refusal {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

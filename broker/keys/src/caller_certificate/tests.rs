@@ -7,12 +7,21 @@ use keyferry_api::service_account::Uid;
 use rustls_pki_types::CertificateDer;
 
 use super::{
-    AuthorityKeys, CallerAuthority, CallerCertificateError, ChainTooLarge, PresentedChain, identify,
+    AuthorityKeys, CallerAuthority, CallerCertificateError, CallerCertificateRule,
+    CallerCertificateRules, CertifiedCaller, ChainTooLarge, PresentedChain,
 };
 use crate::testing::client_certificates::{Authorities, Outcome, TestAuthority, URI, table, valid};
 
 fn now() -> Timestamp {
     "2026-11-24T12:00:00Z".parse().unwrap()
+}
+
+fn identify(
+    rules: &[CallerCertificateRule],
+    chain: &PresentedChain,
+    now: Timestamp,
+) -> Result<CertifiedCaller, CallerCertificateError> {
+    CallerCertificateRules::new(rules.to_vec()).identify(chain, now)
 }
 
 fn second(count: i64) -> SignedDuration {
@@ -125,6 +134,31 @@ fn rules_that_disagree_accept_nothing() {
     let moved = PresentedChain::new(&authorities.second.issue(URI, |_| {}).chain).unwrap();
     let caller = identify(&rules, &moved, now()).unwrap();
     assert_eq!(caller.identity().uid.as_str(), "another");
+}
+
+/// A rule is found whatever stands beside it, and stands for an identity of any type.
+#[test]
+fn each_uri_finds_its_own_rule_among_many() {
+    let authorities = Authorities::new(now());
+    let authority = Some(Arc::new(authorities.first.as_configured()));
+    let uri = |number: usize| format!("spiffe://example.com/cluster/{number}");
+    let rules = (0..500).rev().map(|number| CallerCertificateRule {
+        uri: uri(number),
+        identity: number,
+        authority: authority.clone(),
+    });
+    let rules = CallerCertificateRules::new(rules.collect());
+    for number in [0, 1, 9, 10, 250, 499] {
+        let certificate = authorities.first.issue(&uri(number), |_| {});
+        let chain = PresentedChain::new(&certificate.chain).unwrap();
+        let caller = rules.identify(&chain, now()).unwrap();
+        assert_eq!(*caller.identity(), number);
+    }
+    for other in ["a:b", "spiffe://example.com/cluster/500", "z:z"] {
+        let chain = PresentedChain::new(&authorities.first.issue(other, |_| {}).chain).unwrap();
+        let refused = rules.identify(&chain, now()).unwrap_err();
+        assert_eq!(refused, CallerCertificateError::OtherUri, "{other}");
+    }
 }
 
 #[test]

@@ -9,8 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 use rcgen::{
-    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CustomExtension,
+    DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -155,6 +156,23 @@ impl TestAuthority {
     /// Signs a good client certificate for this URI, with what `change` changes.
     pub fn issue(&self, uri: &str, change: impl FnOnce(&mut CertificateParams)) -> TestCertificate {
         self.issue_for(KeyPair::generate().unwrap(), uri, change)
+    }
+
+    /// Signs a good client certificate for the key of a PKCS #10 request in DER, whatever else the
+    /// request says, and returns it as PEM.
+    pub fn sign_request(
+        &self,
+        request: &[u8],
+        uri: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> String {
+        let request = CertificateSigningRequestParams::from_der(&request.into()).unwrap();
+        let mut params = client(self.now, uri);
+        change(&mut params);
+        params
+            .signed_by(&request.public_key, &self.issuer)
+            .unwrap()
+            .pem()
     }
 
     fn issue_for(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use keyferry_api::config::{InputProof, InputScope};
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::{ServiceAccountIdentity, Uid};
 use keyferry_hub::ports::{HubError, HubObjects, ServingSecrets};
@@ -89,14 +90,24 @@ impl Stage {
 
     async fn start(&self, allow_hub_client_ca: bool) -> Result<CallerTrust, CallerTrustError> {
         let rule = CallerCertificate {
-            authority_secret: name(),
-            uri: URI.to_owned(),
+            rule: ClientCertificateRule {
+                authority_secret: name(),
+                uri: URI.to_owned(),
+                allow_hub_client_ca,
+            },
             service_account: ServiceAccountIdentity {
                 account: account_of("tenant-a", "reconciler"),
                 uid: Uid::new("u").unwrap(),
             },
-            allow_hub_client_ca,
         };
+        self.start_with(CertificateRules {
+            callers: vec![rule],
+            inputs: Arc::default(),
+        })
+        .await
+    }
+
+    async fn start_with(&self, rules: CertificateRules) -> Result<CallerTrust, CallerTrustError> {
         let access = CertificateSecrets {
             namespace: Namespace::new("keyferry-system").unwrap(),
             secrets: Arc::<Secrets>::clone(&self.secrets),
@@ -104,7 +115,7 @@ impl Stage {
             random: Arc::new(SystemRandomness::default()),
         };
         let clock = Arc::<FakeClock>::clone(&self.clock);
-        CallerTrust::start(vec![rule], access, clock, self.metrics.clone()).await
+        CallerTrust::start(rules, access, clock, self.metrics.clone()).await
     }
 
     async fn refused(&self) -> String {
@@ -121,7 +132,7 @@ impl Stage {
 
 fn authority(trust: &CallerTrust) -> Option<i64> {
     let current = trust.reader().current();
-    let authority = current.rules[0].authority.as_ref();
+    let authority = current.callers.rules()[0].authority.as_ref();
     authority.map(|authority| authority.earliest_expiry())
 }
 
@@ -251,15 +262,94 @@ async fn the_reload_signal_reads_again() {
     let trust = stage.start(false).await.unwrap();
     let reader = trust.reader();
     let (order, signal) = keyferry_hub::reload_signal::channel();
-    let task = tokio::spawn(trust.follow(signal));
+    let (_list, inputs) = watch::channel(InputCredentials::default());
+    let task = tokio::spawn(trust.follow(inputs, signal));
     stage.secrets.pem.lock().clear();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(
-        reader.current().rules[0].authority.is_some(),
-        "not read yet"
-    );
+    let is_used = || reader.current().callers.rules()[0].authority.is_some();
+    assert!(is_used(), "not read yet");
     order.give();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(reader.current().rules[0].authority.is_none());
+    assert!(!is_used());
     task.abort();
+}
+
+/// A credential for inputs with a certificate under the CA of the stage.
+fn credential(uri: &str, allow_hub_client_ca: bool) -> Arc<InputCredential> {
+    Arc::new(InputCredential {
+        name: ObjectName::new("prod").unwrap(),
+        scope: InputScope::Admin,
+        proof: InputProof::Certificate(ClientCertificateRule {
+            authority_secret: name(),
+            uri: uri.to_owned(),
+            allow_hub_client_ca,
+        }),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_list_of_credentials_is_used_without_a_restart() {
+    let stage = Stage::new();
+    let first: InputCredentials = [credential("a:first", false)].into();
+    let trust = stage
+        .start_with(CertificateRules {
+            callers: Vec::new(),
+            inputs: Arc::clone(&first),
+        })
+        .await
+        .unwrap();
+    let reader = trust.reader();
+    let uris = || -> Vec<(String, bool)> {
+        let current = reader.current();
+        let rules = current.inputs.rules().iter();
+        rules
+            .map(|rule| (rule.uri.clone(), rule.authority.is_some()))
+            .collect()
+    };
+    assert_eq!(uris(), [("a:first".to_owned(), true)]);
+    assert!(reader.current().callers.rules().is_empty());
+    let (list, inputs) = watch::channel(first);
+    let task = tokio::spawn(trust.follow(inputs, ReloadSignal::never()));
+    list.send([credential("a:second", false)].into()).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(uris(), [("a:second".to_owned(), true)]);
+    // A Secret that was not named at the start is not watched.
+    let mut elsewhere = credential("a:third", false);
+    if let InputProof::Certificate(rule) = &mut Arc::make_mut(&mut elsewhere).proof {
+        rule.authority_secret = ObjectName::new("another-ca").unwrap();
+    }
+    list.send([elsewhere].into()).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(uris(), [("a:third".to_owned(), false)]);
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_credential_may_forbid_the_ca_that_another_allowed() {
+    let stage = Stage::new();
+    stage.hub_accepts(Some(stage.callers.pem()));
+    let first: InputCredentials = [credential("a:first", true)].into();
+    let rules = |inputs: &InputCredentials| CertificateRules {
+        callers: Vec::new(),
+        inputs: Arc::clone(inputs),
+    };
+    let trust = stage.start_with(rules(&first)).await.unwrap();
+    let reader = trust.reader();
+    let used = || reader.current().inputs.rules()[0].authority.is_some();
+    assert!(used());
+    let (list, inputs) = watch::channel(first);
+    let task = tokio::spawn(trust.follow(inputs, ReloadSignal::never()));
+    let strict: InputCredentials = [credential("a:first", false)].into();
+    list.send(Arc::clone(&strict)).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!used());
+    // Once the CA is no longer the hub's, the next look accepts it.
+    stage.hub_accepts(Some(stage.hub.pem()));
+    list.send(strict).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(used());
+    task.abort();
+    stage.hub_accepts(Some(stage.callers.pem()));
+    let error = stage.start_with(rules(&[credential("a:first", false)].into()));
+    assert!(error.await.is_err());
 }

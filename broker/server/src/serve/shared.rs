@@ -16,7 +16,7 @@ use keyferry_core::target_address::AddressRules;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::config_file::{self, FileUse};
+use keyferry_hub::config_file::{self, FileUse, InputCredentials};
 use keyferry_hub::external_issuer_documents::{HttpsIssuerKeys, check_authority};
 use keyferry_hub::fleet_index::FleetIndexReader;
 use keyferry_hub::forbidden::HubCaller;
@@ -82,6 +82,8 @@ pub(super) struct Shared {
     policy: PolicyReader,
     fleet: FleetIndexReader,
     input_sources: Option<InputSources>,
+    /// The credentials for fleet inputs, as the file last stated them.
+    pub(super) input_credentials: watch_channel::Receiver<InputCredentials>,
     targets: TargetReader,
     target_addresses: AddressRules,
     /// `ca.crt` beside the discovery listener's certificate.
@@ -238,7 +240,7 @@ impl Shared {
                 server,
                 client: &client,
                 components,
-                credentials: input_credentials,
+                credentials: input_credentials.clone(),
                 clock: &clock,
                 reload_signal: reload_signal(),
                 background: &mut background,
@@ -305,6 +307,7 @@ impl Shared {
             hub,
             fleet: FleetIndexReader::new(policy_reader.clone()),
             input_sources,
+            input_credentials,
             policy: policy_reader,
             target_addresses: options.target_addresses.clone(),
             targets: target_reader,

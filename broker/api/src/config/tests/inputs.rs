@@ -92,6 +92,39 @@ fn a_bad_credential_is_a_mistake_at_its_place() {
             "{credentials}"
         );
     }
+    let of = |name: &str, uri: &str| {
+        format!(
+            "{{name: {name}, scope: Admin, clientCertificate: {{caSecretRef: {{name: ca}}, uriSAN: '{uri}'}}}}"
+        )
+    };
+    for (credentials, path) in [
+        ("{name: a, scope: Admin}".to_owned(), "[0].secretRef"),
+        (
+            of("a", "a:b").replace("scope", "secretRef: {name: one}, scope"),
+            "[0].secretRef",
+        ),
+        (of("a", "no uri"), "[0].clientCertificate.uriSAN"),
+        (of("a", "a:*"), "[0].clientCertificate.uriSAN"),
+        (
+            of("a", "a:b").replace("name: ca", "name: c/a"),
+            "[0].clientCertificate.caSecretRef.name",
+        ),
+        (
+            format!("{}, {}", of("a", "a:b"), of("b", "a:b")),
+            "[1].clientCertificate.uriSAN",
+        ),
+        (
+            of("a", "a:b").replace("uriSAN", "uriSan"),
+            "[0].clientCertificate.uriSan",
+        ),
+    ] {
+        let mistakes = mistakes_of(&with(&credentials));
+        let paths: Vec<&str> = mistakes.iter().map(|one| one.path.as_str()).collect();
+        assert!(
+            paths.contains(&format!("inputs.credentials{path}").as_str()),
+            "{credentials}: {paths:?}"
+        );
+    }
     let off = edited(
         HUB,
         &format!(
@@ -99,6 +132,47 @@ fn a_bad_credential_is_a_mistake_at_its_place() {
         ),
     );
     assert_eq!(mistakes_of(&off)[0].path, "inputs.credentials");
+}
+
+#[test]
+fn a_certificate_of_a_credential_is_no_caller_of_tokens() {
+    let credential = "{name: a, scope: Read, cluster: a.example.com, \
+                      clientCertificate: {caSecretRef: {name: ca}, uriSAN: 'a:b'}}";
+    let server = read(&with(credential)).unwrap().server;
+    let rule = server.inputs.credentials[0].certificate().unwrap();
+    assert_eq!(
+        (rule.authority_secret.as_str(), rule.uri.as_str()),
+        ("ca", "a:b")
+    );
+    assert!(!rule.allow_hub_client_ca && server.inputs.credentials[0].token_secret().is_none());
+    let secrets: Vec<&str> = server
+        .caller_authority_secrets()
+        .into_iter()
+        .map(|secret| secret.as_str())
+        .collect();
+    assert_eq!(secrets, ["ca"]);
+    let caller = |uri: &str| {
+        format!(
+            "api:\n  clientCertificates:\n    - {{caSecretRef: {{name: other}}, uriSAN: '{uri}', \
+             serviceAccount: {{namespace: a, name: b, uid: c}}}}\n"
+        )
+    };
+    // Under another CA too: the URI alone decides.
+    let both = with(credential).replace("api:\n", &caller("a:b"));
+    let mistakes = mistakes_of(&both);
+    assert_eq!(
+        mistakes[0].path,
+        "inputs.credentials[0].clientCertificate.uriSAN"
+    );
+    assert_eq!(mistakes[0].problem, "stands in api.clientCertificates");
+    let apart = read(&with(credential).replace("api:\n", &caller("a:c")))
+        .unwrap()
+        .server;
+    assert_eq!(apart.caller_authority_secrets().len(), 2);
+    assert_eq!(
+        apart.inputs.uri_of_a_caller(&apart.client_certificates),
+        None
+    );
 }
 
 #[test]
