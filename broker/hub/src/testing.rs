@@ -41,6 +41,11 @@ impl FakeClock {
         now.wall = now.wall.saturating_add(span).unwrap_or(Timestamp::MAX);
         now.mono += span;
     }
+
+    /// Advances the monotonic clock alone, by which rates count.
+    pub fn advance_monotonic(&self, span: Duration) {
+        self.0.lock().mono += span;
+    }
 }
 
 impl Clock for FakeClock {
