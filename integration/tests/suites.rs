@@ -35,6 +35,7 @@ mod inputs;
 mod install;
 mod lifecycle;
 mod next_release;
+mod releases;
 mod rotation;
 mod tls;
 mod verifiers;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         .suite("consumers", consumers::suite())
         .suite("distributions", distributions::suite())
         .suite("next_release", next_release::suite())
+        .suite("releases", releases::suite())
         .suite("admission_latency", admission_policies::latency())
         .suite("inputs_at_scale", inputs::at_scale())
         .suite("long_rotation", rotation::long::suite())
