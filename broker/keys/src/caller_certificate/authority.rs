@@ -64,10 +64,10 @@ impl CallerAuthorityError {
 }
 
 /// The CA certificates of a rule, at least one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerAuthority(Vec<Authority>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Authority {
     anchor: TrustAnchor<'static>,
     /// The validity in seconds since 1970. A trust anchor has none of its own.
@@ -99,6 +99,17 @@ impl CallerAuthority {
     pub fn earliest_expiry(&self) -> i64 {
         let ends = self.0.iter().map(|authority| *authority.validity.end());
         ends.min().unwrap_or_default()
+    }
+
+    /// The certificates that are also in `other`; `None` if there are none.
+    #[must_use]
+    pub fn also_in(&self, other: &Self) -> Option<Self> {
+        let both = self
+            .0
+            .iter()
+            .filter(|authority| other.0.contains(authority));
+        let both: Vec<_> = both.cloned().collect();
+        (!both.is_empty()).then_some(Self(both))
     }
 
     /// Whether one of the certificates has one of these keys.
