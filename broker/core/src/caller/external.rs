@@ -42,7 +42,12 @@ const EVENTS: [(&str, &[&str]); 2] = [
     ),
     (
         "pipeline_source",
-        &["external_pull_request_event", "merge_request_event"],
+        &[
+            "external_pull_request_event",
+            "merge_request_event",
+            // A child pipeline has the ref of the merge request that started its parent.
+            "parent_pipeline",
+        ],
     ),
 ];
 

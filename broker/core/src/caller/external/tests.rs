@@ -62,7 +62,12 @@ fn issuers() -> Vec<ExternalIssuer> {
         entry(
             "https://keys.example.com",
             "gitlab",
-            &[&[("project_id", "7"), ("ref", "main"), ("ref_type", "branch")]],
+            &[&[
+                ("project_id", "7"),
+                ("ref", "main"),
+                ("ref_type", "branch"),
+                ("ref_protected", "true"),
+            ]],
         ),
         entry(
             "https://other.example.com",
@@ -78,6 +83,15 @@ fn claims() -> Value {
         "sub": "repo:example/app:ref:refs/heads/main", "iat": NOW, "nbf": NOW - 600,
         "exp": NOW + 300, "repository_id": "42", "repository": "example/app",
         "ref": "refs/heads/main", "event_name": "push", "run_id": "99",
+    })
+}
+
+fn gitlab_claims(source: &str) -> Value {
+    json!({
+        "iss": "https://ci.example.com", "aud": "https://keys.example.com", "jti": "one",
+        "sub": "project_path:a/b:ref_type:branch:ref:main", "iat": NOW, "exp": NOW + 3600,
+        "project_id": "7", "ref": "main", "ref_type": "branch", "ref_protected": "true",
+        "job_id": "5", "pipeline_id": "4", "pipeline_source": source,
     })
 }
 
@@ -121,15 +135,7 @@ fn a_job_stands_for_the_service_account_of_its_rule() {
     assert_eq!(identity.single_use(), Some("one"));
     let other = with(|claims| claims["aud"] = json!(["https://other.example.com"])).unwrap();
     assert_eq!(other.account().to_string(), "tenant-a/other");
-    let gitlab = with(|claims| {
-        *claims = json!({
-            "iss": "https://ci.example.com", "aud": "https://keys.example.com", "jti": "one",
-            "sub": "project_path:a/b:ref_type:branch:ref:main", "iat": NOW, "exp": NOW + 3600,
-            "project_id": "7", "ref": "main", "ref_type": "branch", "job_id": "5",
-            "pipeline_id": "4", "pipeline_source": "push",
-        });
-    })
-    .unwrap();
+    let gitlab = with(|claims| *claims = gitlab_claims("push")).unwrap();
     assert_eq!(
         (gitlab.account().to_string().as_str(), gitlab.run()),
         ("tenant-a/gitlab", Some("5"))
@@ -177,6 +183,21 @@ fn an_event_of_outsiders_needs_a_rule_that_names_it() {
     let named = release("pull_request_target").unwrap();
     assert_eq!(named.account().to_string(), "tenant-a/releaser");
     assert!(release("push").is_err());
+}
+
+#[test]
+fn a_child_pipeline_needs_a_rule_that_names_it() {
+    for source in ["merge_request_event", "parent_pipeline"] {
+        let claims = gitlab_claims(source);
+        let refused = judged(&issuers(), &claims).err();
+        assert_eq!(refused, Some(Reason::CallerClaimsMismatch), "{source}");
+        let mut named = issuers();
+        for rule in named.iter_mut().flat_map(|entry| &mut entry.rules) {
+            let claim = ("pipeline_source".to_owned(), source.to_owned());
+            rule.claims.extend([claim]);
+        }
+        assert!(judged(&named, &claims).is_ok(), "{source}");
+    }
 }
 
 #[test]
