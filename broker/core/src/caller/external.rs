@@ -20,35 +20,38 @@ use super::{Facts, ReviewedUser, VerifiedCaller, reason};
 /// Claims that name the run of a job, the most exact first, at GitHub and at GitLab.
 const RUNS: [&str; 3] = ["run_id", "job_id", "pipeline_id"];
 
-/// Claims that name the event that started a job, at GitHub and at GitLab, and the events that
-/// people without rights in the project can cause. Such a job can have the ref of the project's
-/// main branch.
-const EVENTS: [(&str, &[&str]); 2] = [
-    (
-        "event_name",
-        &[
-            "discussion",
-            "discussion_comment",
-            "fork",
-            "issue_comment",
-            "issues",
-            "pull_request",
-            "pull_request_review",
-            "pull_request_review_comment",
-            "pull_request_target",
-            "watch",
-            "workflow_run",
+/// A claim that names the event that started a job.
+struct EventClaim {
+    name: &'static str,
+    /// The claim with the project's number at the same CI system.
+    project: &'static str,
+    /// The events that only people or tokens with the right to write to the project can cause, and
+    /// whose jobs run code that is in the project.
+    by_members: &'static [&'static str],
+}
+
+/// The events that need no rule that names them. Every other event does, because systems add some:
+/// outsiders can cause them, such as `issue_comment` or `gollum`, and such a job can have the ref of
+/// the project's main branch. `merge_group` runs code that is not merged yet; `check_run`, `status`
+/// and `deployment` can follow from an outsider's pull request; `parent_pipeline` has the ref of a
+/// merge request, if one started the parent; `pipeline` is started by another project.
+const EVENTS: [EventClaim; 2] = [
+    EventClaim {
+        name: "event_name",
+        project: "repository_id",
+        by_members: &[
+            "push",
+            "release",
+            "repository_dispatch",
+            "schedule",
+            "workflow_dispatch",
         ],
-    ),
-    (
-        "pipeline_source",
-        &[
-            "external_pull_request_event",
-            "merge_request_event",
-            // A child pipeline has the ref of the merge request that started its parent.
-            "parent_pipeline",
-        ],
-    ),
+    },
+    EventClaim {
+        name: "pipeline_source",
+        project: "project_id",
+        by_members: &["api", "push", "schedule", "trigger", "web"],
+    },
 ];
 
 /// What an id-token proved. Only [`accept`] makes it.
@@ -211,13 +214,21 @@ fn entry<'i>(
 
 fn meets(claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
     let equal = |(name, value): (&String, &String)| claims.claim(name) == Some(value.as_str());
-    let by_outsiders = |(name, events): &(&str, &[&str])| {
-        !rule.claims.contains_key(*name)
-            && claims
-                .claim(name)
-                .is_some_and(|event| events.contains(&event))
-    };
-    rule.claims.iter().all(equal) && !EVENTS.iter().any(by_outsiders)
+    rule.claims.iter().all(equal) && EVENTS.iter().all(|event| event.admits(claims, rule))
+}
+
+impl EventClaim {
+    /// Whether the rule names the event, or members caused it. A token that does not say is refused
+    /// where the CI system always says it.
+    fn admits(&self, claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
+        if rule.claims.contains_key(self.name) {
+            return true;
+        }
+        match claims.claim(self.name) {
+            Some(event) => self.by_members.contains(&event),
+            None => !rule.claims.contains_key(self.project),
+        }
+    }
 }
 
 #[cfg(test)]

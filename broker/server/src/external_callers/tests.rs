@@ -121,7 +121,7 @@ impl Stage {
         json!({
             "iss": "https://ci.example.com", "aud": "https://keys.example.com", "jti": "one",
             "sub": "repo:example/app:ref:refs/heads/main", "iat": now, "exp": now + 300,
-            "repository_id": "42", "ref": "refs/heads/main", "run_id": "99",
+            "repository_id": "42", "ref": "refs/heads/main", "event_name": "push", "run_id": "99",
         })
     }
 

@@ -156,10 +156,6 @@ fn a_claim_that_differs_is_refused() {
         ("ref", json!("refs/tags/main")),
         ("ref", json!("main")),
         ("ref", json!("refs/pull/1/merge")),
-        ("event_name", json!("pull_request")),
-        ("event_name", json!("pull_request_target")),
-        ("event_name", json!("workflow_run")),
-        ("event_name", json!("issue_comment")),
         ("pipeline_source", json!("merge_request_event")),
     ] {
         let refused = with(|claims| claims[name] = value.clone()).err();
@@ -186,8 +182,63 @@ fn an_event_of_outsiders_needs_a_rule_that_names_it() {
 }
 
 #[test]
-fn a_child_pipeline_needs_a_rule_that_names_it() {
-    for source in ["merge_request_event", "parent_pipeline"] {
+fn only_events_of_members_need_no_rule_that_names_them() {
+    for event in [
+        "push",
+        "release",
+        "repository_dispatch",
+        "schedule",
+        "workflow_dispatch",
+    ] {
+        assert!(
+            with(|claims| claims["event_name"] = json!(event)).is_ok(),
+            "{event}"
+        );
+    }
+    for event in [
+        json!("pull_request"),
+        json!("pull_request_target"),
+        json!("workflow_run"),
+        json!("issue_comment"),
+        json!("gollum"),
+        json!("check_run"),
+        json!("check_suite"),
+        json!("deployment"),
+        json!("deployment_status"),
+        json!("status"),
+        json!("merge_group"),
+        json!("an_event_of_the_future"),
+        json!("Push"),
+        json!(""),
+        json!(["push"]),
+        Value::Null,
+    ] {
+        let refused = with(|claims| claims["event_name"] = event.clone()).err();
+        assert_eq!(refused, Some(Reason::CallerClaimsMismatch), "{event}");
+    }
+    let silent = with(|claims| drop(claims.as_object_mut().unwrap().remove("event_name")));
+    assert_eq!(silent.err(), Some(Reason::CallerClaimsMismatch));
+
+    for source in ["api", "push", "schedule", "trigger", "web"] {
+        assert!(
+            judged(&issuers(), &gitlab_claims(source)).is_ok(),
+            "{source}"
+        );
+    }
+    let mut silent = gitlab_claims("push");
+    silent.as_object_mut().unwrap().remove("pipeline_source");
+    assert!(judged(&issuers(), &silent).is_err());
+}
+
+#[test]
+fn a_pipeline_of_others_needs_a_rule_that_names_it() {
+    for source in [
+        "chat",
+        "external_pull_request_event",
+        "merge_request_event",
+        "parent_pipeline",
+        "pipeline",
+    ] {
         let claims = gitlab_claims(source);
         let refused = judged(&issuers(), &claims).err();
         assert_eq!(refused, Some(Reason::CallerClaimsMismatch), "{source}");

@@ -22,7 +22,7 @@ fn identity(id: &str, life: i64) -> ExternalIdentity {
     let token = signer().token(&json!({
         "iss": "https://ci.example.com", "aud": "https://keys.example.com", "jti": id,
         "sub": "s", "iat": NOW, "exp": NOW + life, "repository_id": "42",
-        "ref": "refs/heads/main",
+        "ref": "refs/heads/main", "event_name": "push",
     }));
     let jwt = UnverifiedJwt::parse_id_token(&token).unwrap();
     let signature = verify::verify(&jwt, &signer().set()).unwrap();
