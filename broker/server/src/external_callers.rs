@@ -110,7 +110,7 @@ impl ExternalCallers {
         let (issuer, kid) = {
             let jwt = UnverifiedJwt::parse_id_token(token.expose())
                 .map_err(|_| Reason::CallerMalformed)?;
-            // Checked again with the signature. Here it keeps tokens of strangers from costing one.
+            // Keeps tokens for others from costing a signature check. The rules come after it.
             external::read(&jwt, &self.issuers, self.clock.now().wall)?;
             let issuer = claimed_issuer(&jwt).ok_or(Reason::CallerMalformed)?;
             let kid = jwt.kid().ok_or(Reason::CallerMalformed)?;

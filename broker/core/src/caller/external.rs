@@ -5,6 +5,7 @@
 //! registered claims and the rules of one entry decide.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use keyferry_api::config::{ClaimRule, ExternalIssuer, TokenUse};
@@ -138,19 +139,30 @@ impl ExternalIdentity {
     }
 }
 
-/// Refuses a token early if its claims are not acceptable, so that it costs no signature check.
+/// Refuses a token early if no entry has its `iss` and `aud`, or if it has expired, so that it costs
+/// no signature check.
+///
+/// Anyone can make a token with any claims. If the rules or the longest life decided here, the time
+/// of the answer would tell a stranger what they are.
 ///
 /// # Errors
 /// One of the `Caller…` reasons. Nothing read here is trusted before [`accept`].
 pub fn read(jwt: &UnverifiedJwt, issuers: &[ExternalIssuer], now: Timestamp) -> Result<(), Reason> {
     let claims = IdTokenClaims::read(jwt).map_err(|_| Reason::CallerMalformed)?;
-    entry(&claims, issuers, now).map(|_| ())
+    let mut fault = Reason::CallerIssuerMismatch;
+    for entry in issuers {
+        match check_registered(&claims, entry, None, now) {
+            Ok(()) => return Ok(()),
+            Err(error) => fault = closer(fault, error),
+        }
+    }
+    Err(fault)
 }
 
 /// Accepts a token whose signature was verified with the keys of the issuer that it names.
 ///
 /// # Errors
-/// As [`read`].
+/// One of the `Caller…` reasons.
 pub fn accept(
     signature: &VerifiedSignature<'_>,
     issuers: &[ExternalIssuer],
@@ -180,20 +192,9 @@ fn entry<'i>(
     let mut fault = Reason::CallerIssuerMismatch;
     let mut accepting = None;
     for entry in issuers {
-        let expected = Expected {
-            issuer: &entry.url,
-            audience: &entry.audience,
-            now,
-            longest_life: entry.max_token_lifetime.try_into().ok(),
-        };
-        match verify::check_registered(&claims.registered(), &expected) {
-            Ok(()) => {}
-            Err(ClaimsError::WrongIssuer) => continue,
-            Err(ClaimsError::WrongAudience) if fault != Reason::CallerIssuerMismatch => continue,
-            Err(error) => {
-                fault = reason(error);
-                continue;
-            }
+        if let Err(error) = check_registered(claims, entry, Some(entry.max_token_lifetime), now) {
+            fault = closer(fault, error);
+            continue;
         }
         if !entry.rules.iter().any(|rule| meets(claims, rule)) {
             fault = Reason::CallerClaimsMismatch;
@@ -210,6 +211,30 @@ fn entry<'i>(
         return Err(Reason::CallerMalformed);
     }
     Ok(entry)
+}
+
+fn check_registered(
+    claims: &IdTokenClaims,
+    entry: &ExternalIssuer,
+    longest_life: Option<Duration>,
+    now: Timestamp,
+) -> Result<(), ClaimsError> {
+    let expected = Expected {
+        issuer: &entry.url,
+        audience: &entry.audience,
+        now,
+        longest_life: longest_life.and_then(|life| life.try_into().ok()),
+    };
+    verify::check_registered(&claims.registered(), &expected)
+}
+
+/// Of the faults for two entries, the one of the entry that the token is closer to.
+fn closer(fault: Reason, error: ClaimsError) -> Reason {
+    match error {
+        ClaimsError::WrongIssuer => fault,
+        ClaimsError::WrongAudience if fault != Reason::CallerIssuerMismatch => fault,
+        error => reason(error),
+    }
 }
 
 fn meets(claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
