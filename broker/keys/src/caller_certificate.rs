@@ -39,6 +39,8 @@ pub struct CallerCertificateRule {
     pub identity: ServiceAccountIdentity,
     /// The CA of the rule. Without one, the rule accepts nothing.
     pub authority: Option<Arc<CallerAuthority>>,
+    /// Keys of CAs that no chain may lead over, such as those of the hub's client CA.
+    pub refused_keys: Option<Arc<AuthorityKeys>>,
 }
 
 /// A caller whom a certificate identified. Only [`identify`] makes it.
@@ -171,7 +173,7 @@ pub fn identify(
             .authority
             .as_ref()
             .ok_or(E::OtherAuthority)
-            .and_then(|authority| authority.verify(chain, now));
+            .and_then(|authority| authority.verify(chain, rule.refused_keys.as_deref(), now));
         let authority = match verified {
             Ok(authority) => authority,
             Err(error) => {

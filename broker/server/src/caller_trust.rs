@@ -89,6 +89,9 @@ struct LastRead {
     uid: Option<String>,
     /// The CA as it is used.
     authority: Option<Arc<CallerAuthority>>,
+    /// The keys of the hub's client CAs, as last read: no chain of a caller may lead over them.
+    /// `None` if every rule with the Secret allows them.
+    hub_keys: Option<Arc<AuthorityKeys>>,
     error: Option<CallerTrustError>,
     /// Since when, on the monotonic clock, it is unknown whether the CA may still be used.
     unknown_since: Option<Duration>,
@@ -107,6 +110,7 @@ struct GoodSecret {
     version: String,
     uid: String,
     authority: CallerAuthority,
+    hub_keys: Option<AuthorityKeys>,
 }
 
 /// A Secret whose CA may not be used.
@@ -215,7 +219,8 @@ impl CallerTrust {
         let last = self.last(secret);
         match self.read(secret).await {
             Ok(good) => {
-                let is_used = last.authority.as_deref() == Some(&good.authority);
+                let is_used = last.authority.as_deref() == Some(&good.authority)
+                    && last.hub_keys.as_deref() == good.hub_keys.as_ref();
                 self.reads.write().insert(secret.clone(), good.into());
                 if !is_used {
                     self.publish();
@@ -239,7 +244,11 @@ impl CallerTrust {
             .clone()
             .filter(|_| !is_unknown || stale < self.max_stale)
             .and_then(|authority| fault.remainder(authority));
-        let error = fault.error;
+        let Fault {
+            error, hub_keys, ..
+        } = fault;
+        let hub_keys = hub_keys.map(Arc::new).or_else(|| last.hub_keys.clone());
+        let has_other_keys = hub_keys != last.hub_keys;
         let has_less = authority != last.authority;
         let is_new = last.error.as_ref() != Some(&error);
         let begins = is_unknown && last.unknown_since.is_none();
@@ -258,11 +267,12 @@ impl CallerTrust {
                 version,
                 uid: uid.clone(),
                 authority,
+                hub_keys,
                 error: reported,
                 unknown_since,
             },
         );
-        if has_less {
+        if has_less || has_other_keys {
             self.publish();
         }
         if is_unknown && !has_less {
@@ -305,12 +315,15 @@ impl CallerTrust {
         let rules: Vec<_> = self
             .rules
             .iter()
-            .map(|rule| CallerCertificateRule {
-                uri: rule.uri.clone(),
-                identity: rule.service_account.clone(),
-                authority: read
-                    .get(&rule.authority_secret)
-                    .and_then(|last| last.authority.clone()),
+            .map(|rule| {
+                let last = read.get(&rule.authority_secret);
+                let hub_keys = last.and_then(|last| last.hub_keys.clone());
+                CallerCertificateRule {
+                    uri: rule.uri.clone(),
+                    identity: rule.service_account.clone(),
+                    authority: last.and_then(|last| last.authority.clone()),
+                    refused_keys: hub_keys.filter(|_| !rule.allow_hub_client_ca),
+                }
             })
             .collect();
         let ends = read
@@ -337,10 +350,11 @@ impl CallerTrust {
             fault: CallerTrustError::unread_secret(place.clone(), &error).into(),
         })?;
         match self.check(name, &place, pem).await {
-            Ok(authority) => Ok(GoodSecret {
+            Ok((authority, hub_keys)) => Ok(GoodSecret {
                 version,
                 uid,
                 authority,
+                hub_keys,
             }),
             Err(fault) => Err(BadSecret {
                 read: Some((version, uid)),
@@ -354,7 +368,7 @@ impl CallerTrust {
         secret: &ObjectName,
         place: &str,
         pem: Option<Vec<u8>>,
-    ) -> Result<CallerAuthority, Fault> {
+    ) -> Result<(CallerAuthority, Option<AuthorityKeys>), Fault> {
         let now = self.clock.now().wall;
         let authority = pem
             .filter(|pem| !pem.is_empty())
@@ -365,7 +379,9 @@ impl CallerTrust {
             });
         let mut rules = self.rules.iter();
         if rules.all(|rule| rule.authority_secret != *secret || rule.allow_hub_client_ca) {
-            return authority.map_err(Fault::from);
+            return authority
+                .map(|authority| (authority, None))
+                .map_err(Fault::from);
         }
         // Also if the content is bad: the CA that was read before must still not be the hub's.
         let keys = match self.hub_keys().await {
@@ -383,10 +399,13 @@ impl CallerTrust {
             }
             Ok(authority)
         });
-        compared.map_err(|error| Fault {
-            hub_keys: Some(keys),
-            ..error.into()
-        })
+        match compared {
+            Ok(authority) => Ok((authority, Some(keys))),
+            Err(error) => Err(Fault {
+                hub_keys: Some(keys),
+                ..error.into()
+            }),
+        }
     }
 
     /// The keys of the CAs whose client certificates the hub's apiserver accepts.
@@ -431,6 +450,7 @@ impl From<GoodSecret> for LastRead {
             version: Some(good.version),
             uid: Some(good.uid),
             authority: Some(Arc::new(good.authority)),
+            hub_keys: good.hub_keys.map(Arc::new),
             error: None,
             unknown_since: None,
         }

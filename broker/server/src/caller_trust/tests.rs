@@ -373,3 +373,28 @@ async fn the_reload_signal_reads_again() {
     assert!(reader.current().rules[0].authority.is_none());
     task.abort();
 }
+
+#[tokio::test]
+async fn the_rules_refuse_chains_over_the_hubs_client_ca() {
+    let stage = Stage::new();
+    let keys = |authority: &TestAuthority| AuthorityKeys::from_pem(authority.pem().as_bytes());
+    let trust = stage.start(false).await.unwrap();
+    let refused = || trust.reader().current().rules[0].refused_keys.clone();
+    assert_eq!(refused().as_deref(), keys(&stage.hub).as_ref());
+    let now = stage.clock.now().wall;
+    for content in [Some(stage.callers.pem()), Some("text")] {
+        // Also behind bad content, which keeps the CA that was read before.
+        stage.holds(content);
+        let next = TestAuthority::new("next hub clients", now, |_| {});
+        stage.hub_accepts(Some(next.pem()));
+        trust.reload(&name()).await;
+        assert_eq!(refused().as_deref(), keys(&next).as_ref());
+    }
+    stage.objects.delete_foreign(HUB_CLIENT_CA);
+    trust.reload(&name()).await;
+    assert!(refused().is_some(), "the last that was read");
+
+    stage.holds(Some(stage.callers.pem()));
+    let allowed = stage.start(true).await.unwrap();
+    assert_eq!(allowed.reader().current().rules[0].refused_keys, None);
+}
