@@ -61,6 +61,7 @@ pub struct ExternalIdentity(Arc<ExternalFacts>);
 
 #[derive(Debug)]
 struct ExternalFacts {
+    entry: usize,
     issuer: Issuer,
     subject: String,
     run: Option<String>,
@@ -95,6 +96,11 @@ impl ExternalIdentity {
     /// The ServiceAccount for which the token stands.
     pub fn account(&self) -> &ServiceAccount {
         &self.0.account
+    }
+
+    /// The index of the entry of `externalIssuers` that accepted the token.
+    pub fn entry(&self) -> usize {
+        self.0.entry
     }
 
     /// The `jti`, if the token may be exchanged only once. Copies of a token can differ in the bytes
@@ -169,9 +175,10 @@ pub fn accept(
     now: Timestamp,
 ) -> Result<ExternalIdentity, Reason> {
     let claims = signature.id_token().map_err(|_| Reason::CallerMalformed)?;
-    let entry = entry(&claims, issuers, now)?;
+    let (index, entry) = entry(&claims, issuers, now)?;
     let run = RUNS.iter().find_map(|name| claims.claim(name));
     Ok(ExternalIdentity(Arc::new(ExternalFacts {
+        entry: index,
         issuer: entry.url.clone(),
         subject: claims.subject().to_owned(),
         run: run.map(str::to_owned),
@@ -183,15 +190,15 @@ pub fn accept(
     })))
 }
 
-/// Returns the only entry that accepts the claims.
+/// Returns the only entry that accepts the claims, and its index.
 fn entry<'i>(
     claims: &IdTokenClaims,
     issuers: &'i [ExternalIssuer],
     now: Timestamp,
-) -> Result<&'i ExternalIssuer, Reason> {
+) -> Result<(usize, &'i ExternalIssuer), Reason> {
     let mut fault = Reason::CallerIssuerMismatch;
     let mut accepting = None;
-    for entry in issuers {
+    for (index, entry) in issuers.iter().enumerate() {
         if let Err(error) = check_registered(claims, entry, Some(entry.max_token_lifetime), now) {
             fault = closer(fault, error);
             continue;
@@ -202,15 +209,15 @@ fn entry<'i>(
         }
         // The configuration refuses rules that accept the same token. If two did, the order of a
         // list would decide for which ServiceAccount it stands.
-        if accepting.replace(entry).is_some() {
+        if accepting.replace((index, entry)).is_some() {
             return Err(Reason::CallerClaimsMismatch);
         }
     }
-    let entry = accepting.ok_or(fault)?;
+    let (index, entry) = accepting.ok_or(fault)?;
     if entry.token_use == TokenUse::Once && claims.token_id().is_none() {
         return Err(Reason::CallerMalformed);
     }
-    Ok(entry)
+    Ok((index, entry))
 }
 
 fn check_registered(

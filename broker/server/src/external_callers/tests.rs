@@ -98,6 +98,7 @@ impl Stage {
             source: Arc::clone(&server) as Arc<dyn ExternalIssuerKeys>,
             live: Arc::clone(&world.live),
             clock: Arc::clone(&clock),
+            hash_key: [7; 32],
         }));
         let authenticator = Authenticator::new(
             Arc::clone(&world.port),
