@@ -255,7 +255,7 @@ impl CallerTrust {
         let (version, uid) = read.map_or((None, last.uid), |(version, uid)| {
             (Some(version), Some(uid))
         });
-        let withdrawn = has_less && authority.is_none();
+        let withdrawn = authority.is_none();
         let reported = if is_unknown && !has_less {
             last.error
         } else {
