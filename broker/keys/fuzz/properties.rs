@@ -171,6 +171,7 @@ pub(crate) fn caller_rules() -> CallerCertificateRules {
             uid: Uid::new("u").expect("a UID"),
         },
         authority: Some(std::sync::Arc::new(authority)),
+        refused_keys: None,
     }])
 }
 

@@ -41,6 +41,8 @@ pub struct CallerCertificateRule<I = ServiceAccountIdentity> {
     pub identity: I,
     /// The CA of the rule. Without one, the rule accepts nothing.
     pub authority: Option<Arc<CallerAuthority>>,
+    /// Keys of CAs that no chain may lead over, such as those of the hub's client CA.
+    pub refused_keys: Option<Arc<AuthorityKeys>>,
 }
 
 /// Rules for identities of one type, found by their URI.
@@ -190,7 +192,7 @@ impl<I: Clone + PartialEq> CallerCertificateRules<I> {
                 .authority
                 .as_ref()
                 .ok_or(E::OtherAuthority)
-                .and_then(|authority| authority.verify(chain, now));
+                .and_then(|authority| authority.verify(chain, rule.refused_keys.as_deref(), now));
             let authority = match verified {
                 Ok(authority) => authority,
                 Err(error) => {

@@ -344,7 +344,8 @@ pub async fn caller_trust(
         inputs: config_file::input_credentials(server),
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    CallerTrust::start(rules, access.clone(), clock, metrics)
+    let max_stale = server.max_stale_authorization;
+    CallerTrust::start(rules, access.clone(), max_stale, clock, metrics)
         .await
         .map(Some)
 }

@@ -146,6 +146,7 @@ fn each_uri_finds_its_own_rule_among_many() {
         uri: uri(number),
         identity: number,
         authority: authority.clone(),
+        refused_keys: None,
     });
     let rules = CallerCertificateRules::new(rules.collect());
     for number in [0, 1, 9, 10, 250, 499] {
@@ -177,6 +178,38 @@ fn both_authorities_of_a_bundle_count_during_a_rotation() {
     let (old, new) = (of(&authorities.first).unwrap(), of(&next).unwrap());
     assert_ne!(old, new);
     assert!(of(&authorities.second).is_err());
+}
+
+/// The CA of callers signed the other CA's key: all that the other one signs leads to it.
+#[test]
+fn a_chain_over_a_refused_ca_is_refused() {
+    let authorities = Authorities::new(now());
+    let mut rules = authorities.rules();
+    let hub = TestAuthority::new("hub clients", now(), |_| {});
+    let crossed = hub.cross_signed_by(&authorities.first, "hub clients");
+    let lower = crossed.intermediate("below the hub's", |_| {});
+    let other = authorities.first.intermediate("other", |_| {});
+    let of = |rules: &[_], authority: &TestAuthority| {
+        let chain = PresentedChain::new(&authority.issue(URI, |_| {}).chain).unwrap();
+        identify(rules, &chain, now()).map(|_| ())
+    };
+    for authority in [&crossed, &lower, &other, &authorities.first] {
+        assert_eq!(of(&rules, authority), Ok(()));
+    }
+    let keys = AuthorityKeys::from_pem(hub.pem().as_bytes()).unwrap();
+    rules[0].refused_keys = Some(Arc::new(keys));
+    for authority in [&crossed, &lower] {
+        assert_eq!(
+            of(&rules, authority),
+            Err(CallerCertificateError::OtherAuthority)
+        );
+    }
+    for authority in [&other, &authorities.first] {
+        assert_eq!(of(&rules, authority), Ok(()));
+    }
+    let keys = AuthorityKeys::from_pem(authorities.first.pem().as_bytes()).unwrap();
+    rules[0].refused_keys = Some(Arc::new(keys));
+    assert!(of(&rules, &authorities.first).is_err());
 }
 
 #[test]

@@ -94,6 +94,7 @@ impl Authorities {
                 uid: Uid::new(format!("uid-{name}")).unwrap(),
             },
             authority: Some(Arc::new(authority.as_configured())),
+            refused_keys: None,
         };
         vec![
             rule(URI, "reconciler", &self.first),
@@ -128,9 +129,23 @@ impl TestAuthority {
 
     /// Makes a CA that this one signs.
     pub fn intermediate(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
+        self.intermediate_with(KeyPair::generate().unwrap(), name, change)
+    }
+
+    /// The same CA, by its name and key, with a certificate that `signer` signs besides its own.
+    pub fn cross_signed_by(&self, signer: &Self, name: &str) -> Self {
+        let key = KeyPair::try_from(self.issuer.key().serialize_der()).unwrap();
+        signer.intermediate_with(key, name, |_| {})
+    }
+
+    fn intermediate_with(
+        &self,
+        key: KeyPair,
+        name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Self {
         let mut params = authority(name, self.now);
         change(&mut params);
-        let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let mut path = vec![certificate.der().clone()];
         path.extend(self.path.iter().cloned());

@@ -362,7 +362,7 @@ impl Shared {
             max_stale: self.server.max_stale_authorization,
             new_callers: self.server.new_callers,
         };
-        let external = external_callers(self)?;
+        let external = external_callers(self, hash_key)?;
         let signer = LocalSigner::new(self.managed_issuers.clone(), clock(), Arc::clone(&random));
         let mint = Mint::new(MintParts {
             hub: hub(),
@@ -423,7 +423,10 @@ fn random_key(random: &dyn Random) -> Result<[u8; 32], ServeError> {
 }
 
 /// Creates the authentication by external issuers, if the configuration has any.
-fn external_callers(shared: &Shared) -> Result<Option<Arc<ExternalCallers>>, ServeError> {
+fn external_callers(
+    shared: &Shared,
+    hash_key: [u8; 32],
+) -> Result<Option<Arc<ExternalCallers>>, ServeError> {
     let issuers = shared.server.external_issuers.clone();
     if issuers.is_empty() {
         return Ok(None);
@@ -448,5 +451,6 @@ fn external_callers(shared: &Shared) -> Result<Option<Arc<ExternalCallers>>, Ser
         source: Arc::new(HttpsIssuerKeys::within(rules, Arc::new(networks), resolver)),
         live: Arc::clone(&shared.live),
         clock: Arc::clone(&shared.clock),
+        hash_key,
     }))))
 }

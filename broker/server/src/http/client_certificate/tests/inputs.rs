@@ -34,6 +34,7 @@ fn input_rules(authorities: &Authorities) -> Vec<CallerCertificateRule<Arc<Input
                 }),
                 uri: rule.uri,
                 authority: rule.authority,
+                refused_keys: rule.refused_keys,
             }
         })
         .collect()
