@@ -110,7 +110,8 @@ pub(crate) async fn another_tenant_reaches_what_the_docs_say(
             "{name}: {refused}"
         );
     }
-    hub.admin().delete(&format!("{pods}/attacker")).await?;
+    let delete = ["delete", "namespace", NAMESPACE, "--timeout=50s"];
+    cluster.kubectl(&delete).await?;
     Ok(())
 }
 
