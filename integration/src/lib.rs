@@ -14,6 +14,7 @@
 
 pub mod apiserver;
 pub mod auth_configs;
+pub mod built_image;
 pub mod chaos_proxy;
 pub mod ci_issuer;
 pub mod control_plane;
@@ -30,6 +31,7 @@ pub mod https;
 pub mod keyferry_process;
 pub mod kubeconfig;
 pub mod network_namespace;
+pub mod node;
 pub mod oracle;
 pub mod parts;
 pub mod pki;

@@ -54,6 +54,8 @@ pub enum NetworkNamespaceError {
 pub struct NetworkNamespace {
     keeper: Process,
     id: u32,
+    /// The interface of this machine.
+    interface: String,
     host: Ipv4Addr,
     address: Ipv4Addr,
     probes: AtomicU64,
@@ -77,19 +79,29 @@ impl NetworkNamespace {
     /// [`NetworkNamespaceError::Unavailable`] without root or the programs, which counts as a
     /// missing part.
     pub async fn start(folder: &Path) -> Result<Self, NetworkNamespaceError> {
+        Self::kept_by(folder, &["--net", "sleep", "infinity"]).await
+    }
+
+    /// As [`Self::start`], with these arguments of `unshare`, which make the namespace and start the
+    /// process that keeps it.
+    pub(crate) async fn kept_by(
+        folder: &Path,
+        unshare: &[&str],
+    ) -> Result<Self, NetworkNamespaceError> {
         if !rustix::process::geteuid().is_root() {
             let why = "it needs root".to_owned();
             return Err(NetworkNamespaceError::Unavailable(why));
         }
-        let keeper = keeper(folder).await?;
+        let keeper = keeper(folder, unshare).await?;
         let id = keeper
             .id()
             .ok_or_else(|| NetworkNamespaceError::Unavailable(keeper.logs_tail(5)))?;
         until_own_namespace(id, &keeper).await?;
-        let (host, address) = link(id).await?;
+        let (interface, host, address) = link(id).await?;
         Ok(Self {
             keeper,
             id,
+            interface,
             host,
             address,
             probes: AtomicU64::new(0),
@@ -179,6 +191,30 @@ impl NetworkNamespace {
         })
     }
 
+    /// The process that keeps it.
+    pub(crate) fn keeper_id(&self) -> u32 {
+        self.id
+    }
+
+    /// Runs `ip` inside.
+    pub(crate) async fn ip(&self, args: &[&str]) -> Result<(), NetworkNamespaceError> {
+        ip(Some(self.id), args).await
+    }
+
+    /// Starts a thread inside that ends when the call does.
+    pub(crate) fn thread(
+        &self,
+        call: impl FnOnce() + Send + 'static,
+    ) -> Result<std::thread::JoinHandle<io::Result<()>>, NetworkNamespaceError> {
+        let path = self.path();
+        let opened = File::open(&path).map_err(|source| system(path.display(), source))?;
+        Ok(std::thread::spawn(move || {
+            move_into_link_name_space(opened.as_fd(), Some(LinkNameSpaceType::Network))?;
+            call();
+            Ok(())
+        }))
+    }
+
     /// The end of the log of the process that keeps it.
     pub fn log(&self) -> String {
         self.keeper.logs_tail(5)
@@ -189,13 +225,23 @@ impl NetworkNamespace {
     }
 }
 
+impl Drop for NetworkNamespace {
+    fn drop(&mut self) {
+        // A socket that a test has opened inside keeps the namespace, and so the link.
+        let _ = std::process::Command::new("ip")
+            .args(["link", "delete", &self.interface])
+            .stderr(std::process::Stdio::null())
+            .status();
+    }
+}
+
 /// Starts the process whose namespace it is. It ends with the test process, even if that is killed,
 /// so nothing is left on the machine.
-async fn keeper(folder: &Path) -> Result<Process, NetworkNamespaceError> {
+async fn keeper(folder: &Path, unshare: &[&str]) -> Result<Process, NetworkNamespaceError> {
     let spec = ProcessSpec {
         name: "network-namespace".to_owned(),
         program: "unshare".into(),
-        args: ["--net", "sleep", "infinity"].map(OsString::from).to_vec(),
+        args: unshare.iter().map(OsString::from).collect(),
         env: Vec::new(),
         log: folder.join("network-namespace.log"),
     };
@@ -227,7 +273,7 @@ async fn until_own_namespace(id: u32, keeper: &Process) -> Result<(), NetworkNam
 
 /// Connects it with a pair of virtual interfaces. The interface's name is that of the network, so a
 /// network that another run uses is not taken again.
-async fn link(id: u32) -> Result<(Ipv4Addr, Ipv4Addr), NetworkNamespaceError> {
+async fn link(id: u32) -> Result<(String, Ipv4Addr, Ipv4Addr), NetworkNamespaceError> {
     let first = std::process::id().wrapping_mul(TRIES);
     let mut last = None;
     for attempt in 0..TRIES {
@@ -249,7 +295,7 @@ async fn link(id: u32) -> Result<(Ipv4Addr, Ipv4Addr), NetworkNamespaceError> {
         ip(Some(id), &["link", "set", "lo", "up"]).await?;
         ip(Some(id), &["address", "add", &inner_net, "dev", "eth0"]).await?;
         ip(Some(id), &["link", "set", "eth0", "up"]).await?;
-        return Ok((host, address));
+        return Ok((name, host, address));
     }
     let why = last.map(|error| error.to_string()).unwrap_or_default();
     Err(NetworkNamespaceError::Unavailable(why))

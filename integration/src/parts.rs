@@ -5,6 +5,7 @@ mod build;
 mod distribution;
 pub mod installed;
 mod module;
+mod node;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use std::process::Stdio;
 use tokio::process::Command;
 
 pub use distribution::Distribution;
+pub use node::NodePart;
 
 /// A minor version of Kubernetes for which tests run a real kube-apiserver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,6 +116,8 @@ pub enum Part {
     Distribution(Distribution),
     /// Our small program on the authenticator of kube-apiserver.
     Oracle(OracleRelease),
+    /// A part of a node of a cluster.
+    Node(NodePart),
 }
 
 /// A release of k8s.io/apiserver whose authenticator serves as an oracle, named by its minor
@@ -209,6 +213,7 @@ impl Part {
             Self::ClusterInventory => "cluster-inventory",
             Self::Distribution(distribution) => distribution.binary(),
             Self::Oracle(_) => "oracle",
+            Self::Node(part) => part.binary(),
         }
     }
 
@@ -231,6 +236,7 @@ impl Part {
             Self::ClusterInventory => "v0.1.3",
             Self::Distribution(distribution) => distribution.version(),
             Self::Oracle(release) => release.version(),
+            Self::Node(part) => part.version(),
         }
     }
 
@@ -252,6 +258,7 @@ impl Part {
             Self::ClusterInventory => "cluster-inventory",
             Self::Distribution(distribution) => distribution.directory(),
             Self::Oracle(release) => release.directory(),
+            Self::Node(part) => part.directory(),
         }
     }
 
@@ -260,6 +267,7 @@ impl Part {
         match self {
             Self::Oracle(release) if !OracleRelease::ALL.contains(&release) => "weekly",
             Self::ApiServer(Minor::V1_36) => "weekly",
+            Self::Node(part) if !part.is_ours() => "weekly",
             Self::ControllerManager | Self::Kubectl if Minor::newest() == Minor::V1_36 => "weekly",
             Self::Oracle(_) => "parts",
             _ if self.is_ours() => "clients",
@@ -278,6 +286,7 @@ impl Part {
                 | Self::ArgoCd
                 | Self::ClusterInventory
                 | Self::Distribution(_)
+                | Self::Node(_)
         )
     }
 
@@ -307,6 +316,7 @@ impl Part {
             | Self::ArgoCd
             | Self::ClusterInventory
             | Self::Distribution(_) => ".",
+            Self::Node(part) => part.package(),
         }
     }
 
@@ -335,6 +345,18 @@ impl Part {
             Self::SourceController => 160,
             Self::ArgoCd => 100,
             Self::Distribution(distribution) => distribution.expected_seconds(),
+            Self::Node(part) => part.expected_seconds(),
+        }
+    }
+
+    fn cgo(self) -> bool {
+        matches!(self, Self::Node(part) if part.cgo())
+    }
+
+    fn patch(self) -> Option<node::Patch> {
+        match self {
+            Self::Node(part) => part.patch(),
+            _ => None,
         }
     }
 
@@ -343,6 +365,7 @@ impl Part {
             Self::Helm => return helm_linker_flags(self.version(), Minor::V1_37),
             Self::ApiServer(minor) => minor,
             Self::ControllerManager | Self::Kubectl => Minor::newest(),
+            Self::Node(part) if part.is_kubernetes() => Minor::V1_37,
             _ => return build::STRIPPED.to_owned(),
         };
         // Without these flags, /version is not semver and clients refuse it.

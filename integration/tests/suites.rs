@@ -35,6 +35,7 @@ mod inputs;
 mod install;
 mod lifecycle;
 mod next_release;
+mod node;
 mod releases;
 mod rotation;
 mod tls;
@@ -49,6 +50,7 @@ use keyferry_integration::runner::Run;
 fn main() -> ExitCode {
     // The longest first.
     Run::new()
+        .suite("node", node::suite())
         .suite("deliveries", deliveries::suite())
         .suite("rotation", rotation::suite())
         .suite("flux", flux::suite())

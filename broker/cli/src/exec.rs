@@ -33,7 +33,18 @@ pub(super) async fn run(args: ExecArgs) -> ExitCode {
     };
     let folder = match write(&kubeconfig) {
         Ok(folder) => folder,
-        Err(error) => return ui::fail(&format!("writing a temporary kubeconfig: {error}"), None),
+        // An image with nothing but programs has no folder for temporary files.
+        Err(error) => {
+            let place = std::env::temp_dir();
+            let said = format!(
+                "writing a temporary kubeconfig below {}: {error}",
+                place.display()
+            );
+            return ui::fail(
+                &said,
+                Some("mount a writable folder there, or name one in TMPDIR"),
+            );
+        }
     };
     let Some((program, arguments)) = args.command.split_first() else {
         return ui::fail("no command is given", Some("write it after --"));

@@ -158,17 +158,22 @@ impl AdmissionPolicyChecks {
         if let Some(found) = found {
             self.take(&self.pairing, found, Reason::PairingUnprotected);
         }
-        if let Some((_, spared)) = compared {
+        if let Some((standing, spared)) = compared {
             if spared != Standing::Active {
                 self.metrics
                     .admission_policy(self.pairing.admission_policy().name(), false);
             }
-            report(
-                &self.others.spared,
-                spared,
-                Reason::AdmissionPolicyIncomplete,
-                "a mistake in the AudiencePairing could stop every Pod",
-            );
+            if standing == Standing::Active || spared != Standing::Active {
+                report(
+                    &self.others.spared,
+                    spared,
+                    Reason::AdmissionPolicyIncomplete,
+                    "a mistake in the AudiencePairing could stop every Pod",
+                );
+            } else {
+                // A missing policy has no list that could be called as shipped.
+                self.others.spared.set(spared);
+            }
         }
         if now.mono >= self.others.due {
             self.others.due = now.mono + OTHERS;

@@ -10,7 +10,8 @@ use aws_lc_rs::digest;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{Part, PartError};
+use super::node::Patch;
+use super::{Part, PartError, module};
 
 /// Lets Go download the newer release of itself that a go.mod asks for, and use its own otherwise.
 pub(super) const TOOLCHAIN: &str = "auto";
@@ -118,13 +119,21 @@ async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartErr
     );
     let started = Instant::now();
     let unfinished = binary.with_extension(format!("{}.unfinished", std::process::id()));
+    let patched = match part.patch() {
+        Some(patch) => Some(patched_modules(manifest, &folder_of(binary), part, patch).await?),
+        None => None,
+    };
+    let modfile = match &patched {
+        Some(file) => Some(file.display().to_string()),
+        None => part.modfile().map(str::to_owned),
+    };
     // At low priority, because suites that have their parts run meanwhile.
     let building = Command::new("nice")
         .args(["-n", "19", "go", "build", "-trimpath"])
         .current_dir(manifest)
-        .env("CGO_ENABLED", "0")
+        .env("CGO_ENABLED", if part.cgo() { "1" } else { "0" })
         .env("GOTOOLCHAIN", TOOLCHAIN)
-        .args(part.modfile().map(|file| format!("-modfile={file}")))
+        .args(modfile.map(|file| format!("-modfile={file}")))
         .args(["-ldflags", &part.linker_flags(), "-o"])
         .arg(&unfinished)
         .arg(part.package())
@@ -149,6 +158,43 @@ async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartErr
         started.elapsed().as_secs()
     );
     Ok(())
+}
+
+/// Copies the module, with a file of ours in the place of one of its own, and returns a go.mod that
+/// names the copy. Go has compared the module with go.sum before.
+async fn patched_modules(
+    manifest: &Path,
+    folder: &Path,
+    part: Part,
+    patch: Patch,
+) -> Result<PathBuf, PartError> {
+    let module = module::folder(manifest, part).await?;
+    let copy = folder.join(format!("{}-source", part.binary()));
+    let _ = std::fs::remove_dir_all(&copy);
+    // The files of Go's module cache are read-only.
+    let copied = Command::new("cp")
+        .args(["-r", "--no-preserve=mode"])
+        .args([&module, &copy])
+        .output()
+        .await;
+    let failed = |source| cache_error(&copy, source);
+    if !copied.map_err(failed)?.status.success() {
+        return Err(failed(std::io::Error::other("the module cannot be copied")));
+    }
+    let modfile = folder.join(format!("{}.mod", part.binary()));
+    let write = || {
+        std::fs::copy(manifest.join(patch.by), copy.join(patch.replaced))?;
+        let text = std::fs::read_to_string(manifest.join("go.mod"))?;
+        let replace = format!("{text}\nreplace {} => {}\n", part.module(), copy.display());
+        std::fs::write(&modfile, replace)?;
+        std::fs::copy(manifest.join("go.sum"), modfile.with_extension("sum"))
+    };
+    write().map_err(failed)?;
+    Ok(modfile)
+}
+
+fn folder_of(binary: &Path) -> PathBuf {
+    binary.parent().unwrap_or(binary).to_owned()
 }
 
 /// Prints the time that a build has taken, until it ends.

@@ -27,9 +27,14 @@ pub enum NotStarted {
 }
 
 impl NotStarted {
-    /// A failure that does not come from a fleet.
+    /// A failure that does not come from a fleet. If it is that of a missing part, the tests are
+    /// ignored.
     pub fn failed(error: impl Into<TestError>) -> Self {
-        Self::Failed(error.into())
+        let error = error.into();
+        match is_missing(error.as_ref()) {
+            true => Self::Missing(error.to_string()),
+            false => Self::Failed(error),
+        }
     }
 }
 

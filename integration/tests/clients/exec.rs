@@ -71,6 +71,16 @@ pub(crate) async fn exec_runs_the_command_and_leaves_nothing(world: Arc<World>) 
         said.stderr
     );
 
+    // As in a container whose image has no folder for temporary files.
+    let nowhere = [("TMPDIR", "/no/such/folder"), env[1]];
+    let said = keyferry_exec(&world, &server, &["sh", "-c", "echo ran"], &nowhere).await?;
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
+    assert!(
+        said.stderr.contains("below /no/such/folder") && said.stderr.contains("fix: mount"),
+        "{}",
+        said.stderr
+    );
+
     let denied = with(
         &["exec", "tenant-a/b"],
         &server,
