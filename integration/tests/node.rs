@@ -19,6 +19,7 @@ pub(crate) fn suite() -> BoxedSuite {
         .needs(NodePart::ALL.map(|part| Needed::Part(Part::Node(part))))
         .needs([Needed::Part(Part::Helm)])
         .at_once(1)
+        .only_on_request()
         .limit(Duration::from_secs(600))
         .test(
             "a_pod_gets_a_token_from_the_kubelet",

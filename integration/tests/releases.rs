@@ -16,6 +16,7 @@ pub(crate) fn suite() -> BoxedSuite {
         .needs([Needed::Part(Part::Helm), Needed::Part(Part::Cosign)])
         // It compiles the program, and beside a build the tests that measure time fail.
         .exclusive()
+        .only_on_request()
         .test(
             "checksums_cover_every_file",
             artifacts::checksums_cover_every_file,
