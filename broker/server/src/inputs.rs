@@ -7,6 +7,7 @@
 
 mod turn;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +77,8 @@ pub struct InputsParts {
     pub credentials: CredentialReader,
     /// The hub's name, which begins every user at the targets.
     pub hub_name: String,
+    /// How many requests a second a credential may send.
+    pub requests_per_second: Option<NonZeroU32>,
     /// How long the hub's objects count while the hub does not answer.
     pub max_stale: Duration,
     /// The clock.
@@ -140,10 +143,11 @@ impl Inputs {
     /// Creates the service. The watches of the hub's objects must be complete.
     pub fn new(parts: InputsParts) -> Self {
         let settled_at = parts.clock.now().mono + POLICY_SETTLES;
+        let turns = Turns::new(parts.requests_per_second);
         Self {
             parts,
             settled_at,
-            turns: Turns::new(),
+            turns,
         }
     }
 

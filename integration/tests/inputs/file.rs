@@ -37,7 +37,8 @@ pub(super) async fn serves_inputs_too(stage: Arc<Stage>) -> TestResult {
         "  clientCertificates:\n    - {{caSecretRef: {{name: {CA}}}, uriSAN: '{CALLER}', \
          serviceAccount: {{namespace: tenant-a, name: reconciler, uid: none}}}}\n"
     );
-    let lines = format!("inputs:\n  enabled: true\n  credentials: [{first}]\n");
+    let lines =
+        format!("inputs:\n  enabled: true\n  requestsPerSecond: 0\n  credentials: [{first}]\n");
     let spec = BrokerSpec::of_hub("by-file", &stage.hub)
         .alone()
         .with_api_lines(&caller)

@@ -83,7 +83,7 @@ pub(super) async fn ten_thousand_clusters(fleet: Arc<Fleet>) -> TestResult {
     let [hub_file, child_file] = new_credential(&fleet.ground, "platform", &["--admin"]).await?;
     keyferry_integration::rbac::apply_manifests(&fleet.hub, &[&hub_file]).await?;
     let token = token_of(&child_file)?;
-    let lines = "inputs:\n  enabled: true\n  credentials:\n\
+    let lines = "inputs:\n  enabled: true\n  requestsPerSecond: 0\n  credentials:\n\
                  \x20   - {name: platform, scope: Admin, secretRef: {name: keyferry-input-platform}}\n";
     let spec = BrokerSpec::of_hub("scale", &fleet.hub).with_server_lines(lines);
     let broker = fleet.ground.start_installed(&fleet.hub, spec).await?;

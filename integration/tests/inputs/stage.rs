@@ -302,7 +302,7 @@ pub(super) fn inputs_lines() -> String {
         )
     });
     format!(
-        "inputs:\n  enabled: true\n  credentials:\n{}{}",
+        "inputs:\n  enabled: true\n  requestsPerSecond: 0\n  credentials:\n{}{}",
         entries.concat(),
         certified.concat()
     )

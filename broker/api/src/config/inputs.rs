@@ -2,6 +2,7 @@
 //! machines that read them.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use serde::Deserialize;
 
@@ -9,18 +10,26 @@ use super::caller_certificates::{
     CallerCertificate, ClientCertificateRule, ClientCertificateSpec, MOST_SECRETS,
 };
 use super::check::Check;
+use super::listener::limit;
 use crate::name::{ClusterDns, Namespace, ObjectName};
 
 /// The most credentials of one server: two for each of 10,000 clusters.
 const MOST_CREDENTIALS: usize = 20_000;
 
+/// Requests a second of one credential, by default.
+const REQUESTS: u32 = 5;
+const MOST_REQUESTS: u32 = 100_000;
+
 /// The fleet inputs of a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inputs {
     /// Whether the API listener serves them. Default no.
     pub enabled: bool,
     /// The credentials that can read them, each with its own name and its own Secret.
     pub credentials: Vec<InputCredential>,
+    /// How many requests a second each credential may send; an Admin one may send ten times as
+    /// many. Default 5.
+    pub requests_per_second: Option<NonZeroU32>,
 }
 
 /// A credential of a machine that has no ServiceAccount token of the hub.
@@ -84,12 +93,13 @@ pub enum InputScope {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct InputsSpec {
     #[serde(default)]
     enabled: bool,
     #[serde(default)]
     credentials: Vec<CredentialSpec>,
+    requests_per_second: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -118,7 +128,15 @@ pub(super) fn read(
     let InputsSpec {
         enabled,
         credentials,
+        requests_per_second,
     } = written;
+    let requests_per_second = limit(
+        requests_per_second,
+        "inputs.requestsPerSecond",
+        REQUESTS,
+        MOST_REQUESTS,
+        check,
+    );
     if !enabled && !credentials.is_empty() {
         check.wrong(
             "inputs.credentials",
@@ -207,6 +225,7 @@ pub(super) fn read(
     Some(Inputs {
         enabled,
         credentials: read,
+        requests_per_second: requests_per_second?,
     })
 }
 

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,6 +119,7 @@ pub(crate) fn service(
         components: input_components(&[("a", "one", "x: 1")]),
         credentials: credentials.reader(),
         hub_name: "hub".to_owned(),
+        requests_per_second: NonZeroU32::new(5),
         max_stale: STALE,
         clock: Arc::<FakeClock>::clone(clock),
         audit,

@@ -12,10 +12,9 @@ use parking_lot::Mutex;
 
 use crate::rate::Rates;
 
-/// Requests a second of a credential for one cluster or namespace. Each makes a whole list.
-const READS: NonZeroU32 = NonZeroU32::new(5).unwrap();
-/// Requests a second of an Admin credential, whose tools read many clusters one after the other.
-const ADMIN_READS: NonZeroU32 = NonZeroU32::new(50).unwrap();
+/// How many times the requests of another credential an Admin one may send: its tools read many
+/// clusters one after the other.
+const ADMIN: NonZeroU32 = NonZeroU32::new(10).unwrap();
 /// Answers of one credential that are made or not read to their end.
 const OF_CREDENTIAL: u32 = 4;
 /// Such answers of all credentials: with the largest lists they take 58 MiB.
@@ -24,9 +23,15 @@ const OF_ALL: u32 = 64;
 /// The turns of all credentials.
 #[derive(Debug)]
 pub(super) struct Turns {
+    rates: Option<CredentialRates>,
+    under_way: Arc<Mutex<UnderWay>>,
+}
+
+/// Requests a second of each credential.
+#[derive(Debug)]
+struct CredentialRates {
     reads: Rates<ObjectName>,
     admin_reads: Rates<ObjectName>,
-    under_way: Arc<Mutex<UnderWay>>,
 }
 
 #[derive(Debug, Default)]
@@ -47,23 +52,29 @@ pub(crate) struct Turn {
 pub(super) struct TooMany;
 
 impl Turns {
-    pub(super) fn new() -> Self {
+    /// Creates the turns. Without a rate, only answers under way are limited.
+    pub(super) fn new(per_second: Option<NonZeroU32>) -> Self {
+        let rates = per_second.map(|per_second| CredentialRates {
+            reads: Rates::new(per_second),
+            admin_reads: Rates::new(per_second.saturating_mul(ADMIN)),
+        });
         Self {
-            reads: Rates::new(READS),
-            admin_reads: Rates::new(ADMIN_READS),
+            rates,
             under_way: Arc::default(),
         }
     }
 
     /// Begins a request. `now` is the monotonic time.
     pub(super) fn begin(&self, caller: &InputCaller, now: Duration) -> Result<Turn, TooMany> {
-        let rates = if caller.is_admin() {
-            &self.admin_reads
-        } else {
-            &self.reads
-        };
         let credential = caller.name().clone();
-        rates.take(credential.clone(), now).map_err(|_| TooMany)?;
+        if let Some(rates) = &self.rates {
+            let rates = if caller.is_admin() {
+                &rates.admin_reads
+            } else {
+                &rates.reads
+            };
+            rates.take(credential.clone(), now).map_err(|_| TooMany)?;
+        }
         let mut under_way = self.under_way.lock();
         let own = under_way.by_credential.get(&credential).copied();
         let own = own.unwrap_or_default();

@@ -1,5 +1,7 @@
 //! The fleet inputs of a ServerConfiguration, and the identity of a TargetCluster.
 
+use std::num::NonZeroU32;
+
 use super::{GOOD, edited, mistakes_of, target};
 use crate::config::{InputScope, read};
 use crate::name::{ClusterDns, Namespace};
@@ -22,6 +24,17 @@ fn inputs_are_off_by_default_and_credentials_have_one_scope() {
     );
     let inputs = read(&written).unwrap().server.inputs;
     assert!(inputs.enabled);
+    assert_eq!(inputs.requests_per_second, NonZeroU32::new(5));
+    let limited = |line: &str| {
+        edited(
+            HUB,
+            &format!("{HUB}\ninputs: {{requestsPerSecond: {line}}}"),
+        )
+    };
+    let unlimited = read(&limited("0")).unwrap().server.inputs;
+    assert_eq!(unlimited.requests_per_second, None);
+    let mistakes = mistakes_of(&limited("100001"));
+    assert!(matches!(mistakes.as_slice(), [only] if only.path == "inputs.requestsPerSecond"));
     let scopes: Vec<InputScope> = inputs
         .credentials
         .into_iter()
