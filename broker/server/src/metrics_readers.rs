@@ -197,9 +197,10 @@ impl Reviewer {
             _ => {}
         }
         let permits = async {
-            let unknown = match is_known {
-                true => None,
-                false => Some(self.reviews_of_unknown.acquire().await?),
+            let unknown = if is_known {
+                None
+            } else {
+                Some(self.reviews_of_unknown.acquire().await?)
             };
             Ok::<_, AcquireError>((unknown, self.reviews.acquire().await?))
         };

@@ -144,8 +144,8 @@ impl CallerAuthority {
             let mut between = path.intermediate_certificates();
             let is_refused = refused.is_some_and(|keys| {
                 between.any(|certificate| {
-                    keys.0
-                        .contains(certificate.subject_public_key_info().as_ref())
+                    let key = certificate.subject_public_key_info();
+                    keys.0.contains::<[u8]>(key.as_ref())
                 })
             });
             if is_refused {
