@@ -2,6 +2,7 @@
 //! modules, so the machine needs root, cgroups and util-linux.
 
 mod attacker;
+mod image;
 mod installed;
 mod pod;
 mod rolling;
@@ -19,7 +20,7 @@ pub(crate) fn suite() -> BoxedSuite {
         .needs(NodePart::ALL.map(|part| Needed::Part(Part::Node(part))))
         .needs([Needed::Part(Part::Helm)])
         .at_once(1)
-        .limit(Duration::from_secs(600))
+        .limit(Duration::from_secs(1500))
         .test(
             "a_pod_gets_a_token_from_the_kubelet",
             pod::a_pod_gets_a_token_from_the_kubelet,
@@ -27,6 +28,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "the_machine_keeps_its_settings",
             pod::the_machine_keeps_its_settings,
+        )
+        .test(
+            "two_builds_have_one_digest",
+            image::two_builds_have_one_digest,
         )
         .test_alone("installed_by_the_chart", installed::by_the_chart)
         .test_alone("installed_by_the_base", installed::by_the_base)
