@@ -84,6 +84,7 @@ fn main() -> ExitCode {
         .suite("next_release", next_release::suite())
         .suite("admission_latency", admission_policies::latency())
         .suite("inputs_at_scale", inputs::at_scale())
+        .suite("installed_on_a_node", node::installed())
         .suite("long_rotation", rotation::long::suite())
         .main()
 }

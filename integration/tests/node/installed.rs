@@ -282,7 +282,11 @@ async fn policy(cluster: &Cluster) -> TestResult {
         let object = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
             "metadata": { "name": name, "namespace": TENANT },
-            "spec": { "targetClusterRef": { "name": name }, "serviceAccountName": ACCOUNT },
+            "spec": {
+                "targetClusterRef": { "name": name }, "serviceAccountName": ACCOUNT,
+                // Keyferry probes a target for accesses with a delivery.
+                "deliveries": [{ "name": "flux", "type": "FluxConfigMap" }],
+            },
         });
         admin.apply(&access(name), &object).await?;
         let role = json!({
