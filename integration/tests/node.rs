@@ -2,6 +2,7 @@
 //! modules, so the machine needs root, cgroups and util-linux.
 
 mod attacker;
+mod image;
 mod installed;
 mod pod;
 mod rolling;
@@ -15,12 +16,7 @@ use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 use setup::Cluster;
 
 pub(crate) fn suite() -> BoxedSuite {
-    Suite::new(Cluster::start)
-        .needs(NodePart::ALL.map(|part| Needed::Part(Part::Node(part))))
-        .needs([Needed::Part(Part::Helm)])
-        .at_once(1)
-        .only_on_request()
-        .limit(Duration::from_secs(600))
+    on_a_node()
         .test(
             "a_pod_gets_a_token_from_the_kubelet",
             pod::a_pod_gets_a_token_from_the_kubelet,
@@ -29,7 +25,26 @@ pub(crate) fn suite() -> BoxedSuite {
             "the_machine_keeps_its_settings",
             pod::the_machine_keeps_its_settings,
         )
-        .test_alone("installed_by_the_chart", installed::by_the_chart)
-        .test_alone("installed_by_the_base", installed::by_the_base)
         .boxed()
+}
+
+/// From an installation to its removal. It runs on request, until it has passed as a whole.
+pub(crate) fn installed() -> BoxedSuite {
+    on_a_node()
+        .test(
+            "two_builds_have_one_digest",
+            image::two_builds_have_one_digest,
+        )
+        .test_alone("by_the_chart", installed::by_the_chart)
+        .test_alone("by_the_base", installed::by_the_base)
+        .boxed()
+}
+
+fn on_a_node() -> Suite<Cluster> {
+    Suite::new(Cluster::start)
+        .needs(NodePart::ALL.map(|part| Needed::Part(Part::Node(part))))
+        .needs([Needed::Part(Part::Helm)])
+        .at_once(1)
+        .only_on_request()
+        .limit(Duration::from_secs(1500))
 }

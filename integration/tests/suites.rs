@@ -87,6 +87,7 @@ fn main() -> ExitCode {
         .suite("releases", releases::suite())
         .suite("admission_latency", admission_policies::latency())
         .suite("inputs_at_scale", inputs::at_scale())
+        .suite("installed_pods", node::installed())
         .suite("long_rotation", rotation::long::suite())
         .main()
 }

@@ -1,4 +1,4 @@
-//! A Pod of another tenant on the same node, and what docs/security.md says that it reaches.
+//! A Pod of another tenant on the same node, and what it reaches.
 
 use keyferry_integration::node::POD_TOOL;
 use keyferry_integration::runner::{TestError, TestResult};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_image::{Architecture, Image, ImageConfig, ImageFile};
-use keyferry_integration::built_image::BuiltImage;
 use keyferry_integration::parts::{NodePart, Part};
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::wait::{until, until_object};
@@ -14,12 +13,10 @@ use keyferry_integration::world::on_hub::{audience, until_gone};
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use super::setup::{ACCOUNT, Cluster, SYSTEM, TENANT, has_condition};
+use super::setup::{ACCOUNT, Cluster, IMAGE, SYSTEM, TENANT, has_condition};
 use super::{attacker, rolling, workload};
 use crate::install::overlay::overlay;
 
-/// The name of the image in the documentation.
-pub(crate) const IMAGE: &str = "images.example.com/keyferry:0.1.0";
 /// The names of the images in `examples/in-cluster`.
 const EXAMPLE: &str = "docker.io/library/keyferry:0.1.0";
 const DEPLOYER: &str = "docker.io/library/deployer:1.0.0";
@@ -83,9 +80,6 @@ async fn from_installation_to_removal(cluster: &Cluster, way: Way) -> TestResult
 
 /// Gives the node the images that the chart, the base and the examples name.
 async fn images(cluster: &Cluster) -> TestResult {
-    let file = cluster.ground.folder().join("keyferry.tar");
-    let built = BuiltImage::build(IMAGE, &file, &BuiltImage::kept_build()).await?;
-    cluster.node.import_archive(&built.file).await?;
     cluster.node.tag(IMAGE, EXAMPLE).await?;
     let parts = cluster.ground.parts();
     let kubectl = std::fs::read(parts.locate(Part::Kubectl).await?)?;
@@ -112,7 +106,7 @@ async fn images(cluster: &Cluster) -> TestResult {
     both.push(ImageFile::new(
         "usr/bin/keyferry",
         0o755,
-        std::fs::read(&built.binary)?,
+        std::fs::read(&cluster.image.binary)?,
     ));
     let deployer = image(both, "/usr/bin/keyferry");
     cluster.node.import(&deployer, DEPLOYER).await
@@ -288,18 +282,32 @@ async fn policy(cluster: &Cluster) -> TestResult {
         let object = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
             "metadata": { "name": name, "namespace": TENANT },
-            "spec": { "targetClusterRef": { "name": name }, "serviceAccountName": ACCOUNT },
+            "spec": {
+                "targetClusterRef": { "name": name }, "serviceAccountName": ACCOUNT,
+                // Keyferry probes a target for accesses with a delivery.
+                "deliveries": [{ "name": "flux", "type": "FluxConfigMap" }],
+            },
         });
         admin.apply(&access(name), &object).await?;
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": { "name": "namespace-reader" },
+            "rules": [{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"] }],
+        });
+        let role_path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/namespace-reader";
+        target.admin().apply(role_path, &role).await?;
         // The user that the target gives the tenant's ServiceAccount.
         let user = format!("hub:system:serviceaccount:{TENANT}:{ACCOUNT}");
-        target.bind_user_to_cluster_role(&user, "view").await?;
-        // Keyferry has resolved the target's name, connected to it and been accepted.
-        let ready =
-            |target: &Value| has_condition(target, "Ready") && has_condition(target, "Reachable");
+        target
+            .bind_user_to_cluster_role(&user, "namespace-reader")
+            .await?;
+        let ready = |target: &Value| has_condition(target, "Ready");
         until_object(admin, &path, "ready", WITHIN, ready).await?;
-        let ready = |access: &Value| has_condition(access, "Ready");
-        until_object(admin, &access(name), "ready", WITHIN, ready).await?;
+        // Keyferry has resolved the target's name, connected to it, and its token was accepted.
+        let reached = |access: &Value| {
+            has_condition(access, "Ready") && has_condition(access, "TargetReachable")
+        };
+        until_object(admin, &access(name), "reached", WITHIN, reached).await?;
     }
     Ok(())
 }

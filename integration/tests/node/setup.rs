@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_integration::built_image::BuiltImage;
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::node::{External, Node, NodeAccess};
 use keyferry_integration::parts::Minor;
@@ -15,6 +16,8 @@ use keyferry_integration::world::on_hub::audience;
 use keyferry_integration::world::{Ground, TrustingTarget};
 use serde_json::Value;
 
+/// The name of the image in the documentation.
+pub(crate) const IMAGE: &str = "images.example.com/keyferry:0.1.0";
 /// Keyferry's namespace.
 pub(crate) const SYSTEM: &str = "keyferry-system";
 /// The tenant of the examples, and its ServiceAccount.
@@ -43,6 +46,8 @@ pub(crate) struct Cluster {
     pub(crate) api: SocketAddr,
     /// The machine's settings before the node started.
     pub(crate) settings: BTreeMap<&'static str, String>,
+    /// Keyferry's image, which the node has.
+    pub(crate) image: BuiltImage,
     pub(crate) ground: Ground,
     _access: tempfile::TempDir,
 }
@@ -66,6 +71,9 @@ impl Cluster {
         ground: Ground,
         settings: BTreeMap<&'static str, String>,
     ) -> Result<Self, TestError> {
+        // Built before anything runs, because it takes minutes the first time.
+        let file = ground.folder().join("keyferry.tar");
+        let image = BuiltImage::build(IMAGE, &file, &BuiltImage::kept_build()).await?;
         let folder = tempfile::tempdir()?;
         let access = NodeAccess::create(folder.path())?;
         let hub = access.cluster(ControlPlaneSpec {
@@ -101,8 +109,10 @@ impl Cluster {
                 served_at: target.port(),
             })?;
         }
+        node.import_archive(&image.file).await?;
         Ok(Self {
             node,
+            image,
             hub,
             targets: [a, b],
             discovery,
