@@ -89,6 +89,8 @@ impl KeyferryBinary {
             // tests gave them, and are built once. Keyferry's own crates get none of theirs.
             .args(["build", "-p", "keyferry", "-p", "keyferry-integration"])
             .args(["--bin", "keyferry"])
+            // A suite that measures is built in this profile, and so is what it measures.
+            .args((!cfg!(debug_assertions)).then_some("--release"))
             .arg("--message-format=json-render-diagnostics")
             .stdin(Stdio::null())
             .kill_on_drop(true)

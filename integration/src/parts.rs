@@ -92,6 +92,8 @@ pub enum Part {
     Kubectl,
     /// Helm 3.
     Helm,
+    /// cosign, which signs releases.
+    Cosign,
     /// Our small program on client-go, the library that most controllers use.
     ClientGo,
     /// Our program that verifies tokens with current Go libraries.
@@ -199,6 +201,7 @@ impl Part {
             Self::ControllerManager => "kube-controller-manager",
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
+            Self::Cosign => "cosign",
             Self::ClientGo => "client-go",
             Self::GoVerifiers => "verifiers",
             Self::OlderGoVerifiers => "older-verifiers",
@@ -221,6 +224,7 @@ impl Part {
             Self::ApiServer(minor) => minor.git_version(),
             Self::ControllerManager | Self::Kubectl => Minor::newest().git_version(),
             Self::Helm => "v3.22.0",
+            Self::Cosign => "v3.1.3",
             Self::ClientGo => "v0.36.3",
             Self::GoVerifiers => "of today",
             Self::OlderGoVerifiers => "of some years ago",
@@ -243,6 +247,7 @@ impl Part {
             Self::ApiServer(minor) => minor.directory(),
             Self::ControllerManager | Self::Kubectl => Minor::newest().directory(),
             Self::Helm => "helm",
+            Self::Cosign => "cosign",
             Self::ClientGo => "client-go",
             Self::GoVerifiers | Self::OlderGoVerifiers => "verifiers/go",
             Self::PrometheusRules => "prometheus-rules",
@@ -297,6 +302,7 @@ impl Part {
             Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Helm => "helm.sh/helm/v3/cmd/helm",
+            Self::Cosign => "github.com/sigstore/cosign/v3/cmd/cosign",
             Self::SpireDiscoveryProvider => {
                 "github.com/spiffe/spire/support/oidc-discovery-provider"
             }
@@ -331,6 +337,7 @@ impl Part {
             Self::ControllerManager => 60,
             Self::Kubectl => 40,
             Self::Helm => 90,
+            Self::Cosign => 200,
             Self::ClientGo | Self::Oracle(_) => 60,
             Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules => 20,
             Self::SpireDiscoveryProvider | Self::ClusterInventory => 60,
@@ -375,6 +382,7 @@ impl Part {
         match self {
             Self::Kubectl => &["version", "--client"],
             Self::Helm => &["version", "--short"],
+            Self::Cosign => &["version"],
             _ => &["--version"],
         }
     }
@@ -514,6 +522,9 @@ fn says_version(text: &str, version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -522,6 +533,26 @@ mod tests {
         assert!(says_version("etcd Version: 3.6.12\nGit SHA: x", "3.6.12"));
         assert!(!says_version("Kubernetes v1.36.30\n", "v1.36.3"));
         assert!(!says_version("", "v1.36.3"));
+    }
+
+    #[test]
+    fn the_compatibility_page_names_the_tested_versions() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/compatibility.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        for part in [
+            Part::ApiServer(Minor::V1_33),
+            Part::ApiServer(Minor::V1_36),
+            Part::ApiServer(Minor::V1_37),
+            Part::KustomizeController,
+            Part::SourceController,
+            Part::ClientGo,
+            Part::Helm,
+            Part::ArgoCd,
+            Part::ClusterInventory,
+        ] {
+            let version = part.version().trim_start_matches('v');
+            assert!(page.contains(version), "{part:?} {version}");
+        }
     }
 
     #[test]

@@ -34,6 +34,10 @@ pub type DataByName = BTreeMap<String, BTreeMap<String, String>>;
 pub struct PodSources {
     /// The Pod's namespace.
     pub namespace: String,
+    /// The Pod's name.
+    pub name: String,
+    /// The Pod's UID.
+    pub uid: String,
     /// `status.hostIP`: the address of its node.
     pub host_ip: String,
     /// The data of ConfigMaps.
@@ -141,6 +145,8 @@ impl<'a> Pod<'a> {
         match from["fieldRef"]["fieldPath"].as_str() {
             Some("status.hostIP") => return Ok(self.sources.host_ip.clone()),
             Some("metadata.namespace") => return Ok(self.sources.namespace.clone()),
+            Some("metadata.name") => return Ok(self.sources.name.clone()),
+            Some("metadata.uid") => return Ok(self.sources.uid.clone()),
             _ => {}
         }
         // In bytes, as the kubelet does it; Kubernetes' own units of two letters suffice here.

@@ -152,7 +152,8 @@ impl<T: Fixture> Suite<T> {
         self
     }
 
-    /// Runs the suite only with `--ignored` or `--include-ignored`, for tests that take an hour.
+    /// Runs the suite only with `--ignored` or `--include-ignored`, for tests that take long or
+    /// change the machine while they run.
     pub fn only_on_request(mut self) -> Self {
         self.traits.only_on_request = true;
         self

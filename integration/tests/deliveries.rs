@@ -138,6 +138,10 @@ pub(crate) fn suite() -> BoxedSuite {
             addresses::nothing_is_sent_into_the_hubs_networks,
         )
         .test(
+            "a_redirect_of_a_target_is_not_followed",
+            addresses::a_redirect_of_a_target_is_not_followed,
+        )
+        .test(
             "a_target_with_probe_off_is_never_connected_to",
             addresses::a_target_with_probe_off_is_never_connected_to,
         )

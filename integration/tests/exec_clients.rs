@@ -2,6 +2,7 @@
 //! token directory in client-go, kubectl, and the Kubernetes clients of Python and JavaScript.
 
 mod agent;
+mod certificate;
 mod directory;
 mod plugin;
 mod stage;
@@ -65,6 +66,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "an_agent_writes_and_keeps_what_it_wrote",
             agent::an_agent_writes_and_keeps_what_it_wrote,
+        )
+        .test(
+            "commands_read_a_renewed_certificate",
+            certificate::commands_read_a_renewed_certificate,
         )
         .test(
             "an_agent_without_a_server_and_the_shipped_sidecar",

@@ -7,6 +7,7 @@ mod client_certificate;
 mod lock_down;
 mod new_authority;
 mod onboarding;
+mod other_sources;
 mod sidecar;
 mod stage;
 
@@ -47,6 +48,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_locked_down_flux_acts_as_the_targets_service_account",
             lock_down::acts_as_the_targets_service_account,
+        )
+        .test(
+            "other_sources_cannot_name_the_proxys_path",
+            other_sources::cannot_name_the_proxys_path,
         )
         .test(
             "a_client_certificate_reads_charts_through_the_hub",

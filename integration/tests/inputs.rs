@@ -30,7 +30,15 @@ pub(crate) fn suite() -> BoxedSuite {
             "a_credential_is_not_a_caller_of_tokens",
             credentials::no_token_for_a_credential,
         )
+        .test(
+            "bad_certificates_get_the_same_answer",
+            credentials::bad_certificates_get_the_same_answer,
+        )
         .test("rotations_fail_no_read", rotation::fails_no_read)
+        .test(
+            "a_rotation_of_certificates_fails_no_read",
+            rotation::of_certificates,
+        )
         .test("collections_follow_the_hub", collections::follow_the_hub)
         .test(
             "what_cannot_be_sent_whole_is_not_sent",

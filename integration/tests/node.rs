@@ -28,10 +28,9 @@ pub(crate) fn suite() -> BoxedSuite {
         .boxed()
 }
 
-/// From an installation to its removal. It runs on request, until it has passed as a whole.
+/// From an installation to its removal. No check runs it, until it has passed as a whole.
 pub(crate) fn installed() -> BoxedSuite {
     on_a_node()
-        .only_on_request()
         .test(
             "two_builds_have_one_digest",
             image::two_builds_have_one_digest,
@@ -46,5 +45,6 @@ fn on_a_node() -> Suite<Cluster> {
         .needs(NodePart::ALL.map(|part| Needed::Part(Part::Node(part))))
         .needs([Needed::Part(Part::Helm)])
         .at_once(1)
+        .only_on_request()
         .limit(Duration::from_secs(1500))
 }

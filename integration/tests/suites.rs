@@ -36,6 +36,7 @@ mod install;
 mod lifecycle;
 mod next_release;
 mod node;
+mod releases;
 mod rotation;
 mod tls;
 mod verifiers;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         .suite("auth_configs", auth_configs::suite())
         .suite("verifiers", verifiers::suite())
         .suite("caller_certificates", caller_certificates::suite())
+        .suite("pod_certificates", caller_certificates::of_pods())
         .suite("export", export::suite())
         .suite("control_planes", control_planes::suite())
         .suite("d2", d2::suite())
@@ -82,9 +84,10 @@ fn main() -> ExitCode {
         .suite("consumers", consumers::suite())
         .suite("distributions", distributions::suite())
         .suite("next_release", next_release::suite())
+        .suite("releases", releases::suite())
         .suite("admission_latency", admission_policies::latency())
         .suite("inputs_at_scale", inputs::at_scale())
-        .suite("installed_on_a_node", node::installed())
+        .suite("installed_pods", node::installed())
         .suite("long_rotation", rotation::long::suite())
         .main()
 }

@@ -37,10 +37,10 @@ pub use access::{ArgoCd, ArgoCdForm, DeletionPolicy, Delivery, DeliveryType, Pro
 pub(crate) use access_spec::TargetAccessObject;
 pub use address::{proxy as proxy_address, server as server_address, server_name};
 pub use allow::{AllowRule, NamespaceRule};
-pub use caller_certificates::CallerCertificate;
+pub use caller_certificates::{CallerCertificate, ClientCertificateRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use external_issuer::{ClaimRule, ExternalIssuer, TokenUse, same_issuer};
-pub use inputs::{InputCredential, InputScope, Inputs};
+pub use inputs::{InputCredential, InputProof, InputScope, Inputs};
 pub use listener::{
     ListenAddressError, Listener, ListenerOverrides, TlsFiles, TlsSource, TlsVersion,
     listen_address,

@@ -255,11 +255,12 @@ impl ServerArgs {
                 ));
             }
         };
-        if self.token_file.is_some() || self.service_account.is_some() {
+        let names_a_token = self.token_file.is_some() || self.ci().is_some();
+        if names_a_token || self.service_account.is_some() {
             return Err(CommandError::with_fix(
                 "a client certificate and a caller token are both given",
-                "the server refuses a caller with two proofs; keep --client-certificate, or \
-                 --token-file or --service-account",
+                "the server refuses a caller with two proofs; keep --client-certificate, or the \
+                 flag of the token",
             ));
         }
         Ok(Some(ClientCertificateFiles { certificate, key }))

@@ -45,6 +45,7 @@ mod tls;
 mod trust;
 pub mod ui;
 mod verify;
+mod version;
 mod whoami;
 mod yaml_document;
 
@@ -59,7 +60,13 @@ use keyferry_hub::client::{HubAccess, HubClient};
 /// Short-lived, audience-bound access from a hub cluster to generic Kubernetes clusters, without
 /// stored credentials.
 #[derive(Parser)]
-#[command(name = "keyferry", version, about, max_term_width = 110)]
+#[command(
+    name = "keyferry",
+    version,
+    long_version = version::LONG.as_str(),
+    about,
+    max_term_width = 110
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

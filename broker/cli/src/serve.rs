@@ -15,6 +15,7 @@ use keyferry_hub::config_file;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::{self, ReloadSignal};
 use keyferry_server::caller_trust::CallerTrustError;
+use keyferry_server::fips;
 use keyferry_server::http::listener::{
     CertificateAccess, Pod, ServingCertificateError, check_certificate,
 };
@@ -22,6 +23,7 @@ use keyferry_server::serve::{ServeOptions, Server, caller_trust, certificate_acc
 use tracing_subscriber::EnvFilter;
 
 use self::listener_args::ListenerArgs;
+use super::version::{COMMIT, VERSION};
 use super::{HubArgs, ui};
 
 #[derive(Args)]
@@ -115,6 +117,12 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         return check(&args.config, overrides, &args.hub.named()).await;
     }
     start_log();
+    tracing::info!(
+        version = VERSION,
+        commit = COMMIT,
+        fips = fips::is_enabled(),
+        "starting"
+    );
     let ServeArgs {
         config,
         state_dir,
@@ -242,10 +250,10 @@ async fn check_certificates(
             Err(error) => return Err(error.into()),
         }
     }
-    if access.secrets.is_none() && !server.client_certificates.is_empty() {
+    if access.secrets.is_none() && !server.caller_authority_secrets().is_empty() {
         ui::note(&format!(
-            "warning: not checked: the Secrets of api.clientCertificates in namespace {} are on \
-             the hub; fix: give --kubeconfig FILE to check them",
+            "warning: not checked: the Secrets with CAs of client certificates in namespace {} are \
+             on the hub; fix: give --kubeconfig FILE to check them",
             server.cluster_resource_namespace
         ));
     }

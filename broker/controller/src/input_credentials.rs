@@ -45,6 +45,13 @@ pub struct InputCredentialParts {
     pub reload_signal: ReloadSignal,
 }
 
+/// A credential with a token, and the Secret with the token's hash.
+#[derive(Clone)]
+struct TokenCredential {
+    credential: Arc<InputCredential>,
+    secret: ObjectName,
+}
+
 /// The last good read of one Secret.
 struct Known {
     hashes: CredentialHashes,
@@ -54,7 +61,7 @@ struct Known {
 /// The state between two reads.
 struct Credentials {
     parts: InputCredentialParts,
-    listed: Arc<[Arc<InputCredential>]>,
+    listed: Vec<TokenCredential>,
     known: BTreeMap<ObjectName, Known>,
     /// The last fault of each credential, so that it is logged once.
     faults: BTreeMap<ObjectName, String>,
@@ -64,7 +71,7 @@ struct Credentials {
 
 /// Follows the Secrets until the task is dropped.
 pub async fn follow(mut parts: InputCredentialParts) {
-    let listed = parts.credentials.borrow_and_update().clone();
+    let listed = with_tokens(&parts.credentials.borrow_and_update());
     let mut credentials = Credentials {
         parts,
         listed,
@@ -72,7 +79,7 @@ pub async fn follow(mut parts: InputCredentialParts) {
         faults: BTreeMap::new(),
         next: 0,
     };
-    let all = credentials.listed.to_vec();
+    let all = credentials.listed.clone();
     credentials.read(all).await;
     loop {
         let parts = &mut credentials.parts;
@@ -82,7 +89,7 @@ pub async fn follow(mut parts: InputCredentialParts) {
                 credentials.read(due).await;
             }
             () = parts.reload_signal.ordered() => {
-                let all = credentials.listed.to_vec();
+                let all = credentials.listed.clone();
                 credentials.read(all).await;
             }
             changed = parts.credentials.changed() => {
@@ -96,9 +103,20 @@ pub async fn follow(mut parts: InputCredentialParts) {
     }
 }
 
+/// The credentials that have a token. Client certificates are verified without a Secret of their own.
+fn with_tokens(credentials: &[Arc<InputCredential>]) -> Vec<TokenCredential> {
+    let with_token = |credential: &Arc<InputCredential>| {
+        Some(TokenCredential {
+            secret: credential.token_secret()?.clone(),
+            credential: Arc::clone(credential),
+        })
+    };
+    credentials.iter().filter_map(with_token).collect()
+}
+
 impl Credentials {
     /// The credentials whose turn it is.
-    fn due(&mut self) -> Vec<Arc<InputCredential>> {
+    fn due(&mut self) -> Vec<TokenCredential> {
         let count = self.listed.len().min(PER_INTERVAL);
         let start = if self.next < self.listed.len() {
             self.next
@@ -111,8 +129,8 @@ impl Credentials {
     }
 
     /// Takes over a changed list, and returns the credentials whose Secrets were never read.
-    fn relist(&mut self) -> Vec<Arc<InputCredential>> {
-        self.listed = self.parts.credentials.borrow_and_update().clone();
+    fn relist(&mut self) -> Vec<TokenCredential> {
+        self.listed = with_tokens(&self.parts.credentials.borrow_and_update());
         let is_listed = |secret: &ObjectName| {
             let mut secrets = self.listed.iter().map(|credential| &credential.secret);
             secrets.any(|listed| listed == secret)
@@ -126,7 +144,7 @@ impl Credentials {
     }
 
     /// Reads Secrets, and publishes the hashes of all.
-    async fn read(&mut self, credentials: Vec<Arc<InputCredential>>) {
+    async fn read(&mut self, credentials: Vec<TokenCredential>) {
         let now = self.parts.clock.now();
         let secrets = &self.parts.secrets;
         let reads: Vec<_> = stream::iter(credentials)
@@ -145,22 +163,21 @@ impl Credentials {
 
     fn note(
         &mut self,
-        credential: &InputCredential,
+        TokenCredential { credential, secret }: &TokenCredential,
         read: Result<ReadHashes, InputSecretError>,
         now: Duration,
     ) {
         let fault = match read {
             Ok((hashes, fault)) => {
                 let read_at = now;
-                self.known
-                    .insert(credential.secret.clone(), Known { hashes, read_at });
+                self.known.insert(secret.clone(), Known { hashes, read_at });
                 fault.map(|fault| fault.to_string())
             }
             Err(error) => {
                 let away =
                     matches!(&error, InputSecretError::Hub(error) if error.proves_unreachable());
                 if !away {
-                    self.known.remove(&credential.secret);
+                    self.known.remove(secret);
                 }
                 Some(error.to_string())
             }
@@ -172,7 +189,7 @@ impl Credentials {
                 if last.as_ref() != Some(&fault) {
                     tracing::error!(
                         credential = %credential.name,
-                        secret = %credential.secret,
+                        %secret,
                         reason = %Reason::InputCredentialRejected,
                         error = fault,
                         "the Secret of a credential for fleet inputs cannot be used as it is"
@@ -191,7 +208,7 @@ impl Credentials {
             .retain(|_, known| now.saturating_sub(known.read_at) <= oldest);
         let hashes = self.listed.iter().filter_map(|credential| {
             let known = self.known.get(&credential.secret)?;
-            Some((Arc::clone(credential), known.hashes.clone()))
+            Some((Arc::clone(&credential.credential), known.hashes.clone()))
         });
         let (book, shared) = CredentialBook::new(&self.parts.hash_key, hashes);
         for name in shared {
@@ -220,7 +237,7 @@ mod tests {
 
     use futures::future::BoxFuture;
     use jiff::Timestamp;
-    use keyferry_api::config::{InputCredential, InputScope};
+    use keyferry_api::config::{InputCredential, InputProof, InputScope};
     use keyferry_api::name::ObjectName;
     use keyferry_core::inputs::credential::{CredentialHashes, InputToken};
     use keyferry_core::inputs::presented::PresentedCredential;
@@ -271,7 +288,7 @@ mod tests {
         let of = |name: &&str| {
             let name = ObjectName::new(name).unwrap();
             Arc::new(InputCredential {
-                secret: name.clone(),
+                proof: InputProof::Token(name.clone()),
                 name,
                 scope: InputScope::Admin,
             })

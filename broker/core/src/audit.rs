@@ -39,6 +39,8 @@ pub struct AuditRecord {
     pub refused_certificate: Option<RefusedCertificate>,
     /// The credential for fleet inputs that was presented, by its name.
     pub input_credential: Option<ObjectName>,
+    /// The client certificate by which it was presented, if it was.
+    pub input_certificate: Option<CertificateNote>,
     /// The TargetAccess that was named.
     pub access: Option<AccessName>,
     /// The grant, if there is one.
@@ -95,6 +97,7 @@ impl AuditRecord {
             caller_token_id: caller.and_then(VerifiedCaller::token_id),
             caller_certificate: caller
                 .and_then(VerifiedCaller::certificate)
+                .or(self.input_certificate.as_ref())
                 .map(AuditCertificate::accepted)
                 .or(self
                     .refused_certificate

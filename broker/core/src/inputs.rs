@@ -14,6 +14,20 @@
 //! }
 //! ```
 //!
+//! Nor can a client certificate that identifies a credential become one of a ServiceAccount:
+//!
+//! ```compile_fail
+//! use std::sync::Arc;
+//!
+//! use keyferry_api::config::InputCredential;
+//! use keyferry_core::caller::{VerifiedCaller, accept_certificate};
+//! use keyferry_keys::caller_certificate::CertifiedCaller;
+//!
+//! fn caller(certified: &CertifiedCaller<Arc<InputCredential>>) -> VerifiedCaller {
+//!     accept_certificate(certified)
+//! }
+//! ```
+//!
 //! Every body is a [`Collection`](collection::Collection), whose constructor refuses what looks
 //! like a secret.
 

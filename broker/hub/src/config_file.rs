@@ -205,10 +205,25 @@ fn check_against_active(
             },
         });
     }
-    match configuration
+    let inputs = &configuration.server.inputs;
+    let mistake = configuration
         .policy
         .mistake_of_caller_audience(&active.caller_audience)
-    {
+        .or_else(|| {
+            // Credentials for inputs change at once, and the callers of tokens only with a restart.
+            let uri = inputs.uri_of_a_caller(&active.client_certificates)?;
+            Some(Mistake {
+                object: "ServerConfiguration".to_owned(),
+                path: "inputs.credentials".to_owned(),
+                line: 0,
+                problem: format!(
+                    "has the URI {uri}, which stands in api.clientCertificates of the running \
+                     process"
+                ),
+                fix: "restart Keyferry".to_owned(),
+            })
+        });
+    match mistake {
         None => Ok(configuration),
         Some(mistake) => Err(ConfigFileError::Mistakes {
             path: path.to_owned(),
@@ -228,6 +243,14 @@ fn report_server_changes(active: &ServerConfiguration, read: &ServerConfiguratio
         );
     } else if !differs_in_credentials_alone(active, read) {
         tracing::warn!("the ServerConfiguration changed: it takes effect after a restart");
+    } else if let watched = active.caller_authority_secrets()
+        && let Some(secret) = read.caller_authority_secrets().difference(&watched).next()
+    {
+        tracing::warn!(
+            %secret,
+            "a credential for fleet inputs names a Secret with a CA that is not watched: it takes \
+             effect after a restart"
+        );
     }
 }
 

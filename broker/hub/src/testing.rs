@@ -1,5 +1,6 @@
 //! Fakes that unit tests share: a clock, Secrets and objects in memory.
 
+mod address_forms;
 mod objects;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::input_components::InputComponents;
 use crate::ports::{HubError, SecretData, SecretStore, StoredSecret};
 use crate::watch_health::WatchHealth;
 
+pub use self::address_forms::REFUSED_ADDRESS_FORMS;
 pub use self::objects::{Failing, FakeObjects};
 
 /// A wall clock and a monotonic clock that a test advances.
@@ -38,6 +40,11 @@ impl FakeClock {
         let mut now = self.0.lock();
         now.wall = now.wall.saturating_add(span).unwrap_or(Timestamp::MAX);
         now.mono += span;
+    }
+
+    /// Advances the monotonic clock alone, by which rates count.
+    pub fn advance_monotonic(&self, span: Duration) {
+        self.0.lock().mono += span;
     }
 }
 

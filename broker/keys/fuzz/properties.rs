@@ -8,7 +8,7 @@ use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 use keyferry_keys::ca_bundle::{CaBundle, MAX_CA_BUNDLE_BYTES, MAX_CERTIFICATES};
 use keyferry_keys::caller_certificate::{
-    AuthorityKeys, CallerAuthority, CallerCertificateRule, PresentedChain, identify,
+    AuthorityKeys, CallerAuthority, CallerCertificateRule, CallerCertificateRules, PresentedChain,
 };
 use keyferry_keys::claims::ServiceAccountClaims;
 use keyferry_keys::discovery::{ProviderMetadata, render};
@@ -159,9 +159,9 @@ const CALLER: &[u8] = include_bytes!("corpus/caller_certificate/good.der");
 pub(crate) const CALLER_URI: &str = "spiffe://example.com/ns/tenant-a/sa/reconciler";
 
 /// The rule for the URI under the CA.
-pub(crate) fn caller_rules() -> Vec<CallerCertificateRule> {
+pub(crate) fn caller_rules() -> CallerCertificateRules {
     let authority = CallerAuthority::from_pem(CALLERS_CA, now()).expect("a CA");
-    vec![CallerCertificateRule {
+    CallerCertificateRules::new(vec![CallerCertificateRule {
         uri: CALLER_URI.to_owned(),
         identity: ServiceAccountIdentity {
             account: ServiceAccount {
@@ -171,7 +171,8 @@ pub(crate) fn caller_rules() -> Vec<CallerCertificateRule> {
             uid: Uid::new("u").expect("a UID"),
         },
         authority: Some(std::sync::Arc::new(authority)),
-    }]
+        refused_keys: None,
+    }])
 }
 
 /// Bytes that identify a caller have what the CA signed for it: the whole certificate but for its
@@ -180,7 +181,7 @@ pub(crate) fn caller_certificate(data: &[u8]) {
     let Ok(chain) = PresentedChain::new(&[data.into()]) else {
         return;
     };
-    let Ok(caller) = identify(&caller_rules(), &chain, now()) else {
+    let Ok(caller) = caller_rules().identify(&chain, now()) else {
         return;
     };
     assert_eq!(caller.certificate().uri, CALLER_URI);

@@ -1,4 +1,6 @@
 //! Client certificates of callers: whose identity a presented chain proves, by the configured rules.
+//! A caller of tokens is a ServiceAccount, and a reader of fleet inputs a credential. These are rules
+//! of two types, so a certificate of the one cannot be used as the other.
 //!
 //! A rule names one CA and one URI. The URI selects the rules, and each selected rule verifies the
 //! chain against its own CA only, so a URI that is allowed for one CA proves nothing under another.
@@ -30,28 +32,40 @@ pub const LONGEST_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// The most bytes of a serial number that are printed. RFC 5280 section 4.1.2.2 allows 20.
 const PRINTED_SERIAL: usize = 20;
 
-/// One rule: certificates with this URI, signed under this CA, are this ServiceAccount.
+/// One rule: certificates with this URI, signed under this CA, are this identity.
 #[derive(Clone, Debug)]
-pub struct CallerCertificateRule {
+pub struct CallerCertificateRule<I = ServiceAccountIdentity> {
     /// The only URI among the certificate's alternative names, byte for byte.
     pub uri: String,
-    /// The ServiceAccount that the caller is.
-    pub identity: ServiceAccountIdentity,
+    /// The identity of the caller.
+    pub identity: I,
     /// The CA of the rule. Without one, the rule accepts nothing.
     pub authority: Option<Arc<CallerAuthority>>,
+    /// Keys of CAs that no chain may lead over, such as those of the hub's client CA.
+    pub refused_keys: Option<Arc<AuthorityKeys>>,
 }
 
-/// A caller whom a certificate identified. Only [`identify`] makes it.
+/// Rules for identities of one type, found by their URI.
 #[derive(Clone, Debug)]
-pub struct CertifiedCaller {
-    identity: ServiceAccountIdentity,
+pub struct CallerCertificateRules<I = ServiceAccountIdentity>(Vec<CallerCertificateRule<I>>);
+
+impl<I> Default for CallerCertificateRules<I> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// A caller whom a certificate identified. Only [`CallerCertificateRules::identify`] makes it.
+#[derive(Clone, Debug)]
+pub struct CertifiedCaller<I = ServiceAccountIdentity> {
+    identity: I,
     certificate: CertificateNote,
     not_after: Timestamp,
 }
 
-impl CertifiedCaller {
-    /// The ServiceAccount that the rule names.
-    pub fn identity(&self) -> &ServiceAccountIdentity {
+impl<I> CertifiedCaller<I> {
+    /// The identity that the rule names.
+    pub fn identity(&self) -> &I {
         &self.identity
     }
 
@@ -116,7 +130,7 @@ pub enum CallerCertificateError {
     /// The chain does not lead to the CA of a rule that names the URI.
     #[error("it is not signed under the CA of the rule for its URI")]
     OtherAuthority,
-    /// Rules for different ServiceAccounts accept it, as when two Secrets hold the same CA.
+    /// Rules for different identities accept it, as when two Secrets hold the same CA.
     #[error("rules for different ServiceAccounts accept it")]
     SeveralAccounts,
 }
@@ -142,60 +156,82 @@ impl CallerCertificateError {
     }
 }
 
-/// Returns the caller whom the chain identifies at `now`. TLS must have proved that the peer has
-/// the private key.
-///
-/// # Errors
-/// [`CallerCertificateError`].
-pub fn identify(
-    rules: &[CallerCertificateRule],
-    chain: &PresentedChain,
-    now: Timestamp,
-) -> Result<CertifiedCaller, CallerCertificateError> {
-    use CallerCertificateError as E;
-    let (rest, leaf) = parse_x509_certificate(chain.leaf()).map_err(|_| E::NotX509)?;
-    if !rest.is_empty() {
-        return Err(E::NotX509);
+impl<I: Clone + PartialEq> CallerCertificateRules<I> {
+    /// Orders the rules by their URI.
+    pub fn new(mut rules: Vec<CallerCertificateRule<I>>) -> Self {
+        rules.sort_by(|one, other| one.uri.cmp(&other.uri));
+        Self(rules)
     }
-    let not_after = check_validity(&leaf, now)?;
-    check_usage(&leaf)?;
-    let uri = only_uri(&leaf)?;
-    let mut selected = rules.iter().filter(|rule| rule.uri == uri).peekable();
-    if selected.peek().is_none() {
-        return Err(E::OtherUri);
-    }
-    let mut accepted: Option<CertifiedCaller> = None;
-    let mut refused = E::OtherAuthority;
-    for rule in selected {
-        let verified = rule
-            .authority
-            .as_ref()
-            .ok_or(E::OtherAuthority)
-            .and_then(|authority| authority.verify(chain, now));
-        let authority = match verified {
-            Ok(authority) => authority,
-            Err(error) => {
-                refused = error;
-                continue;
-            }
-        };
-        match &accepted {
-            Some(first) if first.identity == rule.identity => {}
-            Some(_) => return Err(E::SeveralAccounts),
-            None => {
-                accepted = Some(CertifiedCaller {
-                    identity: rule.identity.clone(),
-                    certificate: CertificateNote {
-                        uri: uri.to_owned(),
-                        serial: serial(&leaf),
-                        authority: authority.to_owned(),
-                    },
-                    not_after,
-                });
+
+    /// Returns the caller whom the chain identifies at `now`. TLS must have proved that the peer
+    /// has the private key.
+    ///
+    /// # Errors
+    /// [`CallerCertificateError`].
+    pub fn identify(
+        &self,
+        chain: &PresentedChain,
+        now: Timestamp,
+    ) -> Result<CertifiedCaller<I>, CallerCertificateError> {
+        use CallerCertificateError as E;
+        let (rest, leaf) = parse_x509_certificate(chain.leaf()).map_err(|_| E::NotX509)?;
+        if !rest.is_empty() {
+            return Err(E::NotX509);
+        }
+        let not_after = check_validity(&leaf, now)?;
+        check_usage(&leaf)?;
+        let uri = only_uri(&leaf)?;
+        let selected = self.of_uri(uri);
+        if selected.is_empty() {
+            return Err(E::OtherUri);
+        }
+        let mut accepted: Option<CertifiedCaller<I>> = None;
+        let mut refused = E::OtherAuthority;
+        for rule in selected {
+            let verified = rule
+                .authority
+                .as_ref()
+                .ok_or(E::OtherAuthority)
+                .and_then(|authority| authority.verify(chain, rule.refused_keys.as_deref(), now));
+            let authority = match verified {
+                Ok(authority) => authority,
+                Err(error) => {
+                    refused = error;
+                    continue;
+                }
+            };
+            match &accepted {
+                Some(first) if first.identity == rule.identity => {}
+                Some(_) => return Err(E::SeveralAccounts),
+                None => {
+                    accepted = Some(CertifiedCaller {
+                        identity: rule.identity.clone(),
+                        certificate: CertificateNote {
+                            uri: uri.to_owned(),
+                            serial: serial(&leaf),
+                            authority: authority.to_owned(),
+                        },
+                        not_after,
+                    });
+                }
             }
         }
+        accepted.ok_or(refused)
     }
-    accepted.ok_or(refused)
+
+    fn of_uri(&self, uri: &str) -> &[CallerCertificateRule<I>] {
+        let start = self.0.partition_point(|rule| rule.uri.as_str() < uri);
+        let from = self.0.get(start..).unwrap_or_default();
+        let count = from.partition_point(|rule| rule.uri == uri);
+        from.get(..count).unwrap_or_default()
+    }
+}
+
+impl<I> CallerCertificateRules<I> {
+    /// The rules, ordered by their URI.
+    pub fn rules(&self) -> &[CallerCertificateRule<I>] {
+        &self.0
+    }
 }
 
 /// Checks the validity without tolerance for clocks that differ, and returns its end.

@@ -96,7 +96,7 @@ impl ProviderMetadata {
 
 /// Returns the URL of the key set of an external issuer, from its discovery document.
 ///
-/// It must be on the issuer's own origin: whoever can change the document could otherwise choose
+/// It must be on the issuer's own origin: someone who can change the document could otherwise choose
 /// where the server sends requests. GitHub and GitLab serve both from one origin.
 ///
 /// # Errors

@@ -64,12 +64,9 @@ fn the_seeds_that_are_good_are_accepted() {
     let chain =
         keyferry_keys::caller_certificate::PresentedChain::new(&[certificate.as_slice().into()])
             .unwrap();
-    keyferry_keys::caller_certificate::identify(
-        &properties::caller_rules(),
-        &chain,
-        properties::now(),
-    )
-    .unwrap();
+    properties::caller_rules()
+        .identify(&chain, properties::now())
+        .unwrap();
 }
 
 /// Runs a property on every seed of a target, then on seeds with bytes replaced, cut out or joined.

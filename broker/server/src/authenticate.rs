@@ -8,9 +8,12 @@ mod review;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
+use keyferry_api::config::InputCredential;
 use keyferry_api::issuer::Issuer;
 use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccountIdentity;
 use keyferry_core::caller::{CallerRules, PresentedToken, VerifiedCaller};
+use keyferry_core::inputs::credential::InputCaller;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::Hub;
@@ -48,7 +51,8 @@ pub struct Authenticator {
     publisher: Publisher,
     callers: CallerSettings,
     hash_key: hmac::Key,
-    certificates: CertificateChecks,
+    certificates: CertificateChecks<ServiceAccountIdentity>,
+    input_certificates: CertificateChecks<Arc<InputCredential>>,
     external: Option<Arc<ExternalCallers>>,
     calls: SingleFlight<TokenKey, Result<VerifiedCaller, Failure>>,
 }
@@ -80,16 +84,18 @@ impl Authenticator {
             callers,
             hash_key,
             certificates: CertificateChecks::new(TrustReader::default(), callers_max_stale),
+            input_certificates: CertificateChecks::new(TrustReader::default(), callers_max_stale),
             external: None,
             calls: SingleFlight::default(),
         }
     }
 
-    /// Also identifies callers by client certificates, by these rules.
+    /// Also identifies callers and readers of fleet inputs by client certificates, by these rules.
     #[must_use]
     pub fn with_certificates(self, trust: TrustReader) -> Self {
         Self {
-            certificates: CertificateChecks::new(trust, self.callers.max_stale),
+            certificates: CertificateChecks::new(trust.clone(), self.callers.max_stale),
+            input_certificates: CertificateChecks::new(trust, self.callers.max_stale),
             ..self
         }
     }
@@ -110,20 +116,33 @@ impl Authenticator {
         chain: &Arc<PresentedChain>,
         source: Source,
     ) -> Result<Authentication, CertificateRefusal> {
-        let hash = |version: u64| {
-            let mut context = hmac::Context::with_key(&self.hash_key);
-            // The keys of tokens begin with the length of an audience, which is far below this.
-            context.update(&usize::MAX.to_be_bytes());
-            context.update(&version.to_be_bytes());
-            for der in std::iter::once(chain.leaf()).chain(chain.intermediates()) {
-                context.update(&der.len().to_be_bytes());
-                context.update(der);
-            }
-            digest_of(context)
-        };
-        self.certificates
+        let hash = |version| self.certificate_key(chain, version);
+        let (caller, key) = self
+            .certificates
             .identify(chain, source, hash, &self.reviewer)
-            .await
+            .await?;
+        Ok(Authentication {
+            caller,
+            key,
+            stale: false,
+        })
+    }
+
+    /// Identifies the reader of fleet inputs whose certificate the connection from `source` has, by
+    /// the same checks as a caller of tokens.
+    ///
+    /// # Errors
+    /// As [`Self::authenticate_certificate`].
+    pub async fn authenticate_input_certificate(
+        &self,
+        chain: &Arc<PresentedChain>,
+        source: Source,
+    ) -> Result<InputCaller, CertificateRefusal> {
+        let hash = |version| self.certificate_key(chain, version);
+        let identified = self
+            .input_certificates
+            .identify(chain, source, hash, &self.reviewer);
+        identified.await.map(|(caller, _)| caller)
     }
 
     /// Identifies the caller that sent `token` from `source`. Only an unknown caller counts towards
@@ -246,6 +265,18 @@ impl Authenticator {
             }
             _ => Err(Reason::HubUnreachable),
         }
+    }
+
+    fn certificate_key(&self, chain: &PresentedChain, version: u64) -> TokenKey {
+        let mut context = hmac::Context::with_key(&self.hash_key);
+        // The keys of tokens begin with the length of an audience, which is far below this.
+        context.update(&usize::MAX.to_be_bytes());
+        context.update(&version.to_be_bytes());
+        for der in std::iter::once(chain.leaf()).chain(chain.intermediates()) {
+            context.update(&der.len().to_be_bytes());
+            context.update(der);
+        }
+        digest_of(context)
     }
 
     fn key(&self, token: &PresentedToken<'_>, issuer: &Issuer) -> TokenKey {

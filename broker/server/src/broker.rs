@@ -16,6 +16,7 @@ use keyferry_api::reason::Reason;
 use keyferry_core::audit::{AuditRecord, RefusedCertificate, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review, Via};
 use keyferry_core::caller::PresentedToken;
+use keyferry_core::inputs::credential::InputCaller;
 use keyferry_core::request_id::RequestId;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::live::LiveObjects;
@@ -32,7 +33,7 @@ use keyferry_keys::bound_token::BoundToken;
 use keyferry_keys::caller_certificate::PresentedChain;
 use tokio::time::timeout;
 
-use crate::authenticate::{Authentication, Authenticator};
+use crate::authenticate::{Authentication, Authenticator, CertificateRefusal};
 use crate::delegate::Delegations;
 use crate::external_callers::ExternalCallers;
 use crate::refusal_summary::RefusalSummary;
@@ -165,6 +166,13 @@ pub struct Broker {
     rate_limited: RefusalSummary,
 }
 
+/// A client certificate that identified no reader of fleet inputs.
+#[derive(Debug)]
+pub(crate) struct RefusedInputCertificate {
+    chain: Arc<PresentedChain>,
+    refusal: CertificateRefusal,
+}
+
 /// A granted request, with what its audit record needs.
 struct Granted {
     issue: Issuance,
@@ -278,8 +286,9 @@ impl Broker {
         (outcome, recording)
     }
 
-    /// Refuses a request of an unknown caller that exceeds the limit of its source or namespace.
-    async fn rate_limited(&self, source: Source) -> Refusal {
+    /// Refuses a request that exceeds the limit of its source, namespace or credential. A summary
+    /// record counts it.
+    pub(crate) async fn rate_limited(&self, source: Source) -> Refusal {
         self.parts
             .metrics
             .request(decision(Reason::RateLimited), Reason::RateLimited);
@@ -303,17 +312,66 @@ impl Broker {
         if self.parts.authenticator.count(source).is_err() {
             return Err(self.rate_limited(source).await);
         }
-        let mut record = AuditRecord {
+        let record = AuditRecord {
             request_id,
             route,
             ..AuditRecord::default()
         };
+        self.refused(record, reason).await;
+        Ok(())
+    }
+
+    /// Audits a request for fleet inputs whose client certificate was refused. Its source was
+    /// counted when the certificate was checked.
+    ///
+    /// # Errors
+    /// [`Reason::RateLimited`]: the certificate was not checked for that.
+    pub(crate) async fn refuse_input_certificate(
+        &self,
+        route: &'static str,
+        refused: &RefusedInputCertificate,
+        request_id: RequestId,
+        source: Source,
+    ) -> Result<(), Refusal> {
+        let CertificateRefusal { reason, fault } = refused.refusal;
+        if reason == Reason::RateLimited {
+            return Err(self.rate_limited(source).await);
+        }
+        let record = AuditRecord {
+            request_id,
+            route,
+            refused_certificate: fault.map(|fault| RefusedCertificate {
+                fingerprint: refused.chain.fingerprint().into(),
+                fault,
+            }),
+            ..AuditRecord::default()
+        };
+        self.refused(record, Reason::InputCredentialRejected).await;
+        Ok(())
+    }
+
+    async fn refused(&self, mut record: AuditRecord, reason: Reason) {
         record.time = self.parts.clock.now().wall;
         record.ended(decision(reason), reason);
         // The request is refused even if the record cannot be written.
         let _ = self.parts.audit.record(&record).await;
         self.parts.metrics.request(decision(reason), reason);
-        Ok(())
+    }
+
+    /// Identifies a reader of fleet inputs by its client certificate.
+    ///
+    /// # Errors
+    /// [`RefusedInputCertificate`].
+    pub(crate) async fn input_caller(
+        &self,
+        chain: Arc<PresentedChain>,
+        source: Source,
+    ) -> Result<InputCaller, RefusedInputCertificate> {
+        let authenticator = &self.parts.authenticator;
+        let identified = authenticator
+            .authenticate_input_certificate(&chain, source)
+            .await;
+        identified.map_err(|refusal| RefusedInputCertificate { chain, refusal })
     }
 
     async fn decide(

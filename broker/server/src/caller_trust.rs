@@ -1,7 +1,10 @@
-//! The CAs of `api.clientCertificates`: read from their Secrets at the start and after each change.
+//! The CAs of `api.clientCertificates` and of `inputs.credentials`: read from their Secrets at the
+//! start and after each change. Which Secrets these are is fixed at the start, because each has a
+//! watch; which credentials for inputs they are for changes with the configuration file.
 //!
-//! A Secret whose content is bad keeps the CA that was read before. A Secret that was deleted, and
-//! a CA that turns out to be the hub's own client CA, are no longer accepted.
+//! A Secret whose content is bad keeps the CA that was read before. The CA is withdrawn if the Secret
+//! was deleted, if the hub refuses the reads, or if it turns out to be the hub's own client CA. While
+//! the reads fail otherwise, the CA stays for `maxStaleAuthorization`.
 
 mod error;
 
@@ -10,16 +13,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_api::condition::Finding;
-use keyferry_api::config::CallerCertificate;
+use keyferry_api::config::{CallerCertificate, ClientCertificateRule, InputCredential};
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
 use keyferry_hub::clock::Clock;
+use keyferry_hub::config_file::InputCredentials;
 use keyferry_hub::event;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::ServingSecret;
 use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_keys::caller_certificate::{AuthorityKeys, CallerAuthority, CallerCertificateRule};
+use keyferry_keys::caller_certificate::{
+    AuthorityKeys, CallerAuthority, CallerCertificateRule, CallerCertificateRules,
+};
 use parking_lot::RwLock;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::error::SourceState;
@@ -33,7 +40,8 @@ const HUB_CLIENT_CA: &str =
     "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 /// The least time between two reads of a Secret, however often it changes.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The pause after a read that failed: the watch would report the same change again at once.
+/// The pause after a read that failed: the watch would report the same change again at once, and
+/// without one it would end only after minutes.
 const AFTER_UNREAD: Duration = Duration::from_secs(10);
 
 /// The rules with their CAs at one time.
@@ -41,7 +49,19 @@ const AFTER_UNREAD: Duration = Duration::from_secs(10);
 pub(crate) struct Trust {
     /// Another number for every change, so that nothing decided by an earlier state is used.
     pub(crate) version: u64,
-    pub(crate) rules: Vec<CallerCertificateRule>,
+    /// The callers of tokens.
+    pub(crate) callers: CallerCertificateRules,
+    /// The readers of fleet inputs.
+    pub(crate) inputs: CallerCertificateRules<Arc<InputCredential>>,
+}
+
+/// The rules of a configuration.
+#[derive(Clone, Default)]
+pub struct CertificateRules {
+    /// Those for callers of tokens.
+    pub callers: Vec<CallerCertificate>,
+    /// The credentials for fleet inputs, of which some have a client certificate.
+    pub inputs: InputCredentials,
 }
 
 /// Reads the current rules; clones share them. The default has no rules.
@@ -49,16 +69,32 @@ pub(crate) struct Trust {
 pub struct TrustReader(Arc<RwLock<Arc<Trust>>>);
 
 impl TrustReader {
-    /// Holds rules that never change.
-    pub fn fixed(rules: Vec<CallerCertificateRule>) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(Trust { version: 0, rules }))))
+    #[cfg(test)]
+    pub(crate) fn replace(&self, callers: Vec<CallerCertificateRule>) {
+        self.set(
+            CallerCertificateRules::new(callers),
+            CallerCertificateRules::default(),
+        );
     }
 
     #[cfg(test)]
-    pub(crate) fn replace(&self, rules: Vec<CallerCertificateRule>) {
+    pub(crate) fn replace_inputs(&self, inputs: Vec<CallerCertificateRule<Arc<InputCredential>>>) {
+        let callers = self.current().callers.clone();
+        self.set(callers, CallerCertificateRules::new(inputs));
+    }
+
+    fn set(
+        &self,
+        callers: CallerCertificateRules,
+        inputs: CallerCertificateRules<Arc<InputCredential>>,
+    ) {
         let mut current = self.0.write();
         let version = current.version + 1;
-        *current = Arc::new(Trust { version, rules });
+        *current = Arc::new(Trust {
+            version,
+            callers,
+            inputs,
+        });
     }
 
     pub(crate) fn current(&self) -> Arc<Trust> {
@@ -68,8 +104,11 @@ impl TrustReader {
 
 /// The CAs of a server's rules, and their reloads.
 pub struct CallerTrust {
-    rules: Vec<CallerCertificate>,
+    callers: Vec<CallerCertificate>,
+    inputs: RwLock<InputCredentials>,
     access: CertificateSecrets,
+    /// How long a CA stays whose state is unknown.
+    max_stale: Duration,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     trust: TrustReader,
@@ -81,49 +120,86 @@ pub struct CallerTrust {
 struct LastRead {
     /// The version of the Secret; `None` if there was none.
     version: Option<String>,
-    /// `ca.crt` as it was used.
-    pem: Vec<u8>,
+    /// The UID of the Secret when it could be read.
+    uid: Option<String>,
+    /// The CA as it is used.
     authority: Option<Arc<CallerAuthority>>,
+    /// The keys of the hub's client CAs, as last read: no chain of a caller may lead over them.
+    /// `None` if the CA was not compared with them, because every rule with the Secret allows them.
+    hub_keys: Option<Arc<AuthorityKeys>>,
     error: Option<CallerTrustError>,
+    /// Since when, on the monotonic clock, it is unknown whether the CA may still be used.
+    unknown_since: Option<Duration>,
+}
+
+impl LastRead {
+    /// Whether the next read is due after an interval, rather than when the watch reports a change.
+    fn is_polled(&self) -> bool {
+        let state = self.error.as_ref().map(CallerTrustError::state);
+        self.unknown_since.is_some() || state == Some(SourceState::Refused)
+    }
 }
 
 /// A Secret with a CA that may be used.
 struct GoodSecret {
     version: String,
-    pem: Vec<u8>,
+    uid: String,
     authority: CallerAuthority,
+    hub_keys: Option<AuthorityKeys>,
 }
 
 /// A Secret whose CA may not be used.
 struct BadSecret {
     /// The version and the UID, if the Secret could be read.
     read: Option<(String, String)>,
-    /// The keys of the hub's client CAs, if the CA has one of them.
-    hub_keys: Option<AuthorityKeys>,
+    fault: Fault,
+}
+
+/// Why a Secret's CA may not be used.
+struct Fault {
     error: CallerTrustError,
+    /// The keys of the hub's client CAs, if the CA was compared with them.
+    hub_keys: Option<AuthorityKeys>,
+    /// The CA in the Secret, if it is good but could not be compared with the hub's client CAs.
+    uncompared: Option<CallerAuthority>,
+}
+
+impl From<CallerTrustError> for Fault {
+    fn from(error: CallerTrustError) -> Self {
+        Self {
+            error,
+            hub_keys: None,
+            uncompared: None,
+        }
+    }
 }
 
 impl CallerTrust {
-    /// Reads and checks the CA of every rule.
+    /// Reads and checks the CA of every rule. A CA whose state is unknown later on stays in use for
+    /// `max_stale`.
     ///
     /// # Errors
     /// [`CallerTrustError`] for the first CA that cannot be used.
     pub async fn start(
-        rules: Vec<CallerCertificate>,
+        rules: CertificateRules,
         access: CertificateSecrets,
+        max_stale: Duration,
         clock: Arc<dyn Clock>,
         metrics: Metrics,
     ) -> Result<Self, CallerTrustError> {
+        let CertificateRules { callers, inputs } = rules;
         let trust = Self {
-            rules,
+            callers,
+            inputs: RwLock::new(inputs),
             access,
+            max_stale,
             clock,
             metrics,
             trust: TrustReader::default(),
             reads: RwLock::default(),
         };
         for secret in trust.secrets() {
-            let good = trust.read(&secret).await.map_err(|bad| bad.error)?;
+            let good = trust.read(&secret).await.map_err(|bad| bad.fault.error)?;
             trust.reads.write().insert(secret, good.into());
         }
         trust.publish();
@@ -135,115 +211,165 @@ impl CallerTrust {
         self.trust.clone()
     }
 
-    /// Reloads the CAs until the task is dropped.
-    pub async fn follow(self, reload_signal: ReloadSignal) {
+    /// Reloads the CAs until the task is dropped, and uses each list of credentials for inputs.
+    pub async fn follow(
+        self,
+        inputs: watch::Receiver<InputCredentials>,
+        reload_signal: ReloadSignal,
+    ) {
         let trust = Arc::new(self);
         let mut secrets = JoinSet::new();
         for secret in trust.secrets() {
-            secrets.spawn(Arc::clone(&trust).follow_one(secret, reload_signal.clone()));
+            let (inputs, reload_signal) = (inputs.clone(), reload_signal.clone());
+            secrets.spawn(Arc::clone(&trust).follow_one(secret, inputs, reload_signal));
         }
         // None of them ends, so the end of one is a panic; it must not go unnoticed.
         let _ = secrets.join_next().await;
     }
 
-    async fn follow_one(self: Arc<Self>, secret: ObjectName, mut reload_signal: ReloadSignal) {
+    async fn follow_one(
+        self: Arc<Self>,
+        secret: ObjectName,
+        mut inputs: watch::Receiver<InputCredentials>,
+        mut reload_signal: ReloadSignal,
+    ) {
+        let mut is_listed = true;
         loop {
-            let version = self.last(&secret).version;
+            let last = self.last(&secret);
+            let due = async {
+                if last.is_polled() {
+                    tokio::time::sleep(AFTER_UNREAD).await;
+                } else {
+                    let version = last.version.as_deref();
+                    self.access.secrets.changed(&secret, version).await;
+                }
+            };
             tokio::select! {
-                () = self.access.secrets.changed(&secret, version.as_deref()) => {}
+                () = due => {}
                 () = reload_signal.ordered() => {}
+                changed = inputs.changed(), if is_listed => {
+                    is_listed = changed.is_ok();
+                    let listed = inputs.borrow_and_update().clone();
+                    *self.inputs.write() = listed;
+                    // The Secret is read below too: a new rule may forbid the CA that it has.
+                    self.publish();
+                }
             }
-            let pause = self.reload(&secret).await;
-            tokio::time::sleep(pause).await;
+            self.reload(&secret).await;
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
     fn secrets(&self) -> BTreeSet<ObjectName> {
-        let names = self.rules.iter().map(|rule| &rule.authority_secret);
+        let inputs = self.inputs.read();
+        let callers = self.callers.iter().map(|caller| &caller.rule);
+        let inputs = inputs.iter().filter_map(|one| one.certificate());
+        let names = callers.chain(inputs).map(|rule| &rule.authority_secret);
         names.cloned().collect()
+    }
+
+    /// Whether every rule with this Secret may have the hub's own client CA.
+    fn may_be_hubs(&self, secret: &ObjectName) -> bool {
+        let inputs = self.inputs.read();
+        let callers = self.callers.iter().map(|caller| &caller.rule);
+        let mut rules = callers.chain(inputs.iter().filter_map(|one| one.certificate()));
+        rules.all(|rule| rule.authority_secret != *secret || rule.allow_hub_client_ca)
     }
 
     fn last(&self, secret: &ObjectName) -> LastRead {
         self.reads.read().get(secret).cloned().unwrap_or_default()
     }
 
-    /// Reads a Secret again, and returns how long to wait before the next time.
-    async fn reload(&self, secret: &ObjectName) -> Duration {
+    /// Reads a Secret again, and uses or withdraws its CA.
+    async fn reload(&self, secret: &ObjectName) {
         let last = self.last(secret);
         match self.read(secret).await {
             Ok(good) => {
-                let is_used = last.authority.is_some() && last.pem == good.pem;
+                let is_used = last.authority.as_deref() == Some(&good.authority)
+                    && last.hub_keys.as_deref() == good.hub_keys.as_ref();
                 self.reads.write().insert(secret.clone(), good.into());
                 if !is_used {
                     self.publish();
                     self.metrics.caller_authority_reloaded(true);
                     tracing::info!(%secret, "the CA of client certificates was reloaded");
                 }
-                PAUSE
             }
-            // Nothing is known of the Secret, so nothing has changed.
-            Err(bad) if bad.error.state() == SourceState::Unread => {
-                tracing::debug!(error = %bad.error, "a CA of client certificates could not be read again");
-                AFTER_UNREAD
-            }
-            Err(bad) => {
-                self.failed(secret, last, bad).await;
-                PAUSE
-            }
+            Err(bad) => self.failed(secret, last, bad).await,
         }
     }
 
     /// Decides what is left of the earlier CA, and reports the failure once.
     async fn failed(&self, secret: &ObjectName, last: LastRead, bad: BadSecret) {
-        let BadSecret {
-            read,
-            hub_keys,
-            error,
-        } = bad;
-        let is_new = last.error.as_ref() != Some(&error);
-        let had_one = last.authority.is_some();
-        let is_hubs = |authority: &CallerAuthority| {
-            hub_keys
-                .as_ref()
-                .is_some_and(|keys| authority.has_any_key_of(keys))
-        };
+        let BadSecret { read, fault } = bad;
+        let now = self.clock.now();
+        let is_unknown = fault.error.state() == SourceState::Unknown;
+        let unknown_since = is_unknown.then(|| last.unknown_since.unwrap_or(now.mono));
+        let stale = unknown_since.map_or(Duration::ZERO, |since| now.mono.saturating_sub(since));
         let authority = last
             .authority
-            .filter(|authority| error.state() == SourceState::Wrong && !is_hubs(authority));
-        let withdrawn = had_one && authority.is_none();
+            .clone()
+            .filter(|_| !is_unknown || stale < self.max_stale)
+            .and_then(|authority| fault.remainder(authority));
+        let Fault {
+            error, hub_keys, ..
+        } = fault;
+        let hub_keys = hub_keys.map(Arc::new).or_else(|| last.hub_keys.clone());
+        let has_other_keys = hub_keys != last.hub_keys;
+        let has_less = authority != last.authority;
+        let is_new = last.error.as_ref() != Some(&error);
+        let begins = is_unknown && last.unknown_since.is_none();
+        let (version, uid) = read.map_or((None, last.uid), |(version, uid)| {
+            (Some(version), Some(uid))
+        });
+        let withdrawn = authority.is_none();
+        let reported = if is_unknown && !has_less {
+            last.error
+        } else {
+            Some(error.clone())
+        };
         self.reads.write().insert(
             secret.clone(),
             LastRead {
-                version: read.as_ref().map(|(version, _)| version.clone()),
-                pem: last.pem,
+                version,
+                uid: uid.clone(),
                 authority,
-                error: Some(error.clone()),
+                hub_keys,
+                error: reported,
+                unknown_since,
             },
         );
-        if withdrawn {
+        if has_less || has_other_keys {
             self.publish();
         }
-        if !is_new && !withdrawn {
+        if is_unknown && !has_less {
+            if begins {
+                tracing::warn!(reason = %Reason::CallerAuthorityInvalid, %error,
+                    "a CA of client certificates could not be read again; it stays in use for at \
+                     most maxStaleAuthorization");
+            }
+            return;
+        }
+        if !is_new && !has_less {
             return;
         }
         self.metrics.caller_authority_reloaded(false);
-        if withdrawn {
-            tracing::error!(reason = %Reason::CallerAuthorityInvalid, %error,
-                "the CA of client certificates was withdrawn; its certificates are refused");
+        let outcome = if withdrawn {
+            "the CA of client certificates was withdrawn; its certificates are refused"
+        } else if has_less {
+            "certificates were removed from the CA of client certificates; the others stay"
         } else {
-            tracing::error!(reason = %Reason::CallerAuthorityInvalid, %error,
-                "the changed CA of client certificates cannot be used; the old one stays");
-        }
-        if let Some((_, uid)) = read {
+            "the changed CA of client certificates cannot be used; the old one stays"
+        };
+        tracing::error!(reason = %Reason::CallerAuthorityInvalid, %error, "{outcome}");
+        if let Some(uid) = uid {
             let about = event::Subject::secret(&self.access.namespace, secret, &uid);
             let finding = Finding::not(Reason::CallerAuthorityInvalid, error.message());
-            let now = self.clock.now().wall;
             event::write(
                 &self.access.objects,
                 &*self.access.random,
                 &about,
                 &finding,
-                now,
+                now.wall,
             )
             .await;
         }
@@ -252,84 +378,115 @@ impl CallerTrust {
     /// Makes what was read last the current rules.
     fn publish(&self) {
         let read = self.reads.read();
-        let rules: Vec<_> = self
-            .rules
-            .iter()
-            .map(|rule| CallerCertificateRule {
+        let rule_of = |rule: &ClientCertificateRule| {
+            let last = read.get(&rule.authority_secret);
+            let hub_keys = last.and_then(|last| last.hub_keys.clone());
+            let may_be_used = rule.allow_hub_client_ca || hub_keys.is_some();
+            let authority = last.and_then(|last| last.authority.clone());
+            (
+                authority.filter(|_| may_be_used),
+                hub_keys.filter(|_| !rule.allow_hub_client_ca),
+            )
+        };
+        let callers = self.callers.iter().map(|caller| {
+            let (authority, refused_keys) = rule_of(&caller.rule);
+            CallerCertificateRule {
+                uri: caller.rule.uri.clone(),
+                identity: caller.service_account.clone(),
+                authority,
+                refused_keys,
+            }
+        });
+        let listed = self.inputs.read();
+        let inputs = listed.iter().filter_map(|credential| {
+            let rule = credential.certificate()?;
+            let (authority, refused_keys) = rule_of(rule);
+            Some(CallerCertificateRule {
                 uri: rule.uri.clone(),
-                identity: rule.service_account.clone(),
-                authority: read
-                    .get(&rule.authority_secret)
-                    .and_then(|last| last.authority.clone()),
+                identity: Arc::clone(credential),
+                authority,
+                refused_keys,
             })
-            .collect();
+        });
+        let callers = CallerCertificateRules::new(callers.collect());
+        let inputs = CallerCertificateRules::new(inputs.collect());
         let ends = read
             .values()
             .filter_map(|last| Some(last.authority.as_ref()?.earliest_expiry()));
         if let Some(end) = ends.min() {
             self.metrics.caller_authority(end);
         }
-        let mut current = self.trust.0.write();
-        let version = current.version + 1;
-        *current = Arc::new(Trust { version, rules });
+        self.trust.set(callers, inputs);
     }
 
     async fn read(&self, name: &ObjectName) -> Result<GoodSecret, BadSecret> {
         let place = format!("Secret {}/{name}", self.access.namespace);
-        let secret = match self.access.secrets.read(name).await {
-            Ok(secret) => secret,
-            Err(error) => {
-                return Err(BadSecret {
-                    read: None,
-                    hub_keys: None,
-                    error: CallerTrustError::unread_secret(place, &error),
-                });
-            }
-        };
+        let secret = self.access.secrets.read(name).await;
         let ServingSecret {
             version,
             uid,
             authority: pem,
             ..
-        } = secret;
-        let (error, hub_keys) = match self.check(name, place, pem).await {
-            Ok((pem, authority)) => {
-                return Ok(GoodSecret {
-                    version,
-                    pem,
-                    authority,
-                });
-            }
-            Err(bad) => bad,
-        };
-        Err(BadSecret {
-            read: Some((version, uid)),
-            hub_keys,
-            error,
-        })
+        } = secret.map_err(|error| BadSecret {
+            read: None,
+            fault: CallerTrustError::unread_secret(place.clone(), &error).into(),
+        })?;
+        match self.check(name, &place, pem).await {
+            Ok((authority, hub_keys)) => Ok(GoodSecret {
+                version,
+                uid,
+                authority,
+                hub_keys,
+            }),
+            Err(fault) => Err(BadSecret {
+                read: Some((version, uid)),
+                fault,
+            }),
+        }
     }
 
     async fn check(
         &self,
         secret: &ObjectName,
-        place: String,
+        place: &str,
         pem: Option<Vec<u8>>,
-    ) -> Result<(Vec<u8>, CallerAuthority), (CallerTrustError, Option<AuthorityKeys>)> {
-        let Some(pem) = pem.filter(|pem| !pem.is_empty()) else {
-            return Err((CallerTrustError::no_authority(place), None));
-        };
+    ) -> Result<(CallerAuthority, Option<AuthorityKeys>), Fault> {
         let now = self.clock.now().wall;
-        let authority = CallerAuthority::from_pem(&pem, now)
-            .map_err(|error| (CallerTrustError::bad_authority(&place, &error), None))?;
-        let mut rules = self.rules.iter();
-        if rules.all(|rule| rule.authority_secret != *secret || rule.allow_hub_client_ca) {
-            return Ok((pem, authority));
+        let authority = pem
+            .filter(|pem| !pem.is_empty())
+            .ok_or_else(|| CallerTrustError::no_authority(place.to_owned()))
+            .and_then(|pem| {
+                CallerAuthority::from_pem(&pem, now)
+                    .map_err(|error| CallerTrustError::bad_authority(place, &error))
+            });
+        if self.may_be_hubs(secret) {
+            return authority
+                .map(|authority| (authority, None))
+                .map_err(Fault::from);
         }
-        let keys = self.hub_keys().await.map_err(|error| (error, None))?;
-        if authority.has_any_key_of(&keys) {
-            return Err((CallerTrustError::is_hubs(place), Some(keys)));
+        // Also if the content is bad: the CA that was read before must still not be the hub's.
+        let keys = match self.hub_keys().await {
+            Ok(keys) => keys,
+            Err(error) => {
+                return Err(Fault {
+                    uncompared: authority.ok(),
+                    ..error.into()
+                });
+            }
+        };
+        let compared = authority.and_then(|authority| {
+            if authority.has_any_key_of(&keys) {
+                return Err(CallerTrustError::is_hubs(place.to_owned()));
+            }
+            Ok(authority)
+        });
+        match compared {
+            Ok(authority) => Ok((authority, Some(keys))),
+            Err(error) => Err(Fault {
+                hub_keys: Some(keys),
+                ..error.into()
+            }),
         }
-        Ok((pem, authority))
     }
 
     /// The keys of the CAs whose client certificates the hub's apiserver accepts.
@@ -350,13 +507,33 @@ impl CallerTrust {
     }
 }
 
+impl Fault {
+    /// What of the CA that was in use stays in use.
+    fn remainder(&self, authority: Arc<CallerAuthority>) -> Option<Arc<CallerAuthority>> {
+        match self.error.state() {
+            SourceState::Absent | SourceState::Refused => None,
+            SourceState::Wrong => {
+                let keys = self.hub_keys.as_ref();
+                let is_hubs = keys.is_some_and(|keys| authority.has_any_key_of(keys));
+                (!is_hubs).then_some(authority)
+            }
+            SourceState::Unknown => match &self.uncompared {
+                Some(listed) => authority.also_in(listed).map(Arc::new),
+                None => Some(authority),
+            },
+        }
+    }
+}
+
 impl From<GoodSecret> for LastRead {
     fn from(good: GoodSecret) -> Self {
         Self {
             version: Some(good.version),
-            pem: good.pem,
+            uid: Some(good.uid),
             authority: Some(Arc::new(good.authority)),
+            hub_keys: good.hub_keys.map(Arc::new),
             error: None,
+            unknown_since: None,
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct ExternalCallersParts {
     pub live: Arc<LiveObjects>,
     /// The clock for expiry and caches.
     pub clock: Arc<dyn Clock>,
+    /// The key under which used tokens are remembered; random and private to this process.
+    pub hash_key: [u8; 32],
 }
 
 /// Authenticates the callers of all configured external issuers.
@@ -65,11 +67,11 @@ impl ExternalCallers {
             .build();
         Self {
             keys: IssuerKeys::new(&parts.issuers, parts.source, Arc::clone(&parts.clock)),
+            used: UsedTokens::new(parts.issuers.len(), &parts.hash_key),
             issuers: parts.issuers.into(),
             live: parts.live,
             clock: parts.clock,
             verified,
-            used: UsedTokens::default(),
         }
     }
 
@@ -110,7 +112,7 @@ impl ExternalCallers {
         let (issuer, kid) = {
             let jwt = UnverifiedJwt::parse_id_token(token.expose())
                 .map_err(|_| Reason::CallerMalformed)?;
-            // Checked again with the signature. Here it keeps tokens of strangers from costing one.
+            // Keeps tokens for others from costing a signature check. The rules come after it.
             external::read(&jwt, &self.issuers, self.clock.now().wall)?;
             let issuer = claimed_issuer(&jwt).ok_or(Reason::CallerMalformed)?;
             let kid = jwt.kid().ok_or(Reason::CallerMalformed)?;

@@ -2,8 +2,12 @@
 //! makes or finds the collection.
 //!
 //! The credential is verified before anything about the path is looked up, so a request without one
-//! learns nothing, not even by the time of its answer.
+//! learns nothing, not even by the time of its answer. A client certificate is verified by the same
+//! code as that of a caller of tokens, before this module sees it.
 
+mod turn;
+
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +29,10 @@ use keyferry_hub::live::LiveObjects;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::AuditSink;
 
-use crate::broker::Refusal;
+use crate::broker::{Refusal, RefusedInputCertificate};
+use turn::Turns;
+
+pub(crate) use turn::Turn;
 
 /// The route's name in audit records.
 pub(crate) const ROUTE: &str = "inputs";
@@ -70,6 +77,8 @@ pub struct InputsParts {
     pub credentials: CredentialReader,
     /// The hub's name, which begins every user at the targets.
     pub hub_name: String,
+    /// How many requests a second a credential may send.
+    pub requests_per_second: Option<NonZeroU32>,
     /// How long the hub's objects count while the hub does not answer.
     pub max_stale: Duration,
     /// The clock.
@@ -80,11 +89,35 @@ pub struct InputsParts {
     pub metrics: Metrics,
 }
 
+/// What a request shows to read inputs.
+#[derive(Debug)]
+pub(crate) enum ShownCredential {
+    /// Nothing that is a credential.
+    Nothing,
+    /// A token. It is not verified yet.
+    Token(PresentedCredential),
+    /// A client certificate, which was verified.
+    Certificate(InputCaller),
+    /// A client certificate that identifies no reader.
+    RefusedCertificate(RefusedInputCertificate),
+    /// A client certificate and `Authorization`. Neither was looked at: to ignore one of them would
+    /// let a machine read as another than it shows.
+    Both,
+}
+
 /// Serves fleet inputs.
 pub struct Inputs {
     parts: InputsParts,
     /// When the policy is made of all objects of the hub.
     settled_at: Duration,
+    turns: Turns,
+}
+
+/// A collection, and the right to keep it in memory until it is sent.
+#[derive(Debug)]
+pub(crate) struct InputsAnswer {
+    pub(crate) collection: Collection,
+    pub(crate) turn: Turn,
 }
 
 /// Why a request for fleet inputs gets none.
@@ -92,6 +125,12 @@ pub struct Inputs {
 pub(crate) enum InputsRefusal {
     /// No valid credential. Its source counts towards the limits of unknown callers.
     Credential,
+    /// A valid credential that asks for more than it may.
+    TooMany,
+    /// A client certificate that identifies no reader.
+    Certificate(RefusedInputCertificate),
+    /// Two credentials.
+    Ambiguous,
     /// A valid credential that is not for this path, or a path that names nothing.
     NotFound,
     /// The caller may read it, and it cannot be sent.
@@ -104,26 +143,47 @@ impl Inputs {
     /// Creates the service. The watches of the hub's objects must be complete.
     pub fn new(parts: InputsParts) -> Self {
         let settled_at = parts.clock.now().mono + POLICY_SETTLES;
-        Self { parts, settled_at }
+        let turns = Turns::new(parts.requests_per_second);
+        Self {
+            parts,
+            settled_at,
+            turns,
+        }
     }
 
     /// Returns the collection for a request. `resource` is `None` if the path names none.
     pub(crate) async fn answer(
-        &self,
-        presented: Option<&PresentedCredential>,
-        resource: Option<&InputResource>,
+        self: Arc<Self>,
+        shown: ShownCredential,
+        resource: Option<InputResource>,
         request_id: RequestId,
-    ) -> Result<Collection, InputsRefusal> {
+    ) -> Result<InputsAnswer, InputsRefusal> {
         let now = self.parts.clock.now();
-        let caller = self.caller(presented, now)?;
+        let caller = self.caller(shown, now)?;
+        let turn = self.turns.begin(&caller, now.mono);
+        let turn = turn.map_err(|_| InputsRefusal::TooMany)?;
         let mut record = AuditRecord {
             time: now.wall,
             request_id,
             route: ROUTE,
             input_credential: Some(caller.name().clone()),
+            input_certificate: caller.certificate().cloned(),
             ..AuditRecord::default()
         };
-        let outcome = self.read(&caller, resource, now, &mut record);
+        // A long list takes some milliseconds, in which this thread serves no token.
+        let this = Arc::clone(&self);
+        let reading = tokio::task::spawn_blocking(move || {
+            let outcome = this.read(&caller, resource.as_ref(), now, &mut record);
+            (outcome, record)
+        });
+        let (outcome, mut record) = match reading.await {
+            Ok(read) => read,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The server is ending.
+                Err(_) => return Err(InputsRefusal::NotAvailable(InputsError::Unread)),
+            },
+        };
         let (decision, reason) = match &outcome {
             Ok(_) => ("granted", Reason::Ready),
             Err(InputsRefusal::NotAvailable(error)) => ("failed", error.reason()),
@@ -133,28 +193,32 @@ impl Inputs {
         let recorded = self.parts.audit.record(&record).await;
         self.parts.metrics.request(decision, reason);
         match recorded {
-            Ok(()) => outcome,
+            Ok(()) => outcome.map(|collection| InputsAnswer { collection, turn }),
             // A refusal stays one: to withhold it would not be any safer.
-            Err(_) => outcome.and(Err(InputsRefusal::Unrecorded)),
+            Err(_) => Err(outcome.err().unwrap_or(InputsRefusal::Unrecorded)),
         }
     }
 
-    fn caller(
-        &self,
-        presented: Option<&PresentedCredential>,
-        now: Moment,
-    ) -> Result<InputCaller, InputsRefusal> {
+    fn caller(&self, shown: ShownCredential, now: Moment) -> Result<InputCaller, InputsRefusal> {
         let unread = || InputsRefusal::NotAvailable(InputsError::Unread);
         let live = self.parts.live.is_current(self.parts.max_stale, now);
         if !live || now.mono < self.settled_at || !self.parts.credentials.is_read() {
             return Err(unread());
         }
-        let presented = presented.ok_or(InputsRefusal::Credential)?;
-        self.parts
-            .credentials
-            .verify(presented, now.wall)
-            .map_err(|_| unread())?
-            .ok_or(InputsRefusal::Credential)
+        match shown {
+            ShownCredential::Token(presented) => self
+                .parts
+                .credentials
+                .verify(&presented, now.wall)
+                .map_err(|_| unread())?
+                .ok_or(InputsRefusal::Credential),
+            ShownCredential::Certificate(caller) => Ok(caller),
+            ShownCredential::RefusedCertificate(refused) => {
+                Err(InputsRefusal::Certificate(refused))
+            }
+            ShownCredential::Both => Err(InputsRefusal::Ambiguous),
+            ShownCredential::Nothing => Err(InputsRefusal::Credential),
+        }
     }
 
     fn read(
@@ -227,4 +291,4 @@ impl From<InputsError> for Refusal {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

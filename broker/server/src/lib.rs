@@ -7,6 +7,7 @@ pub mod broker;
 pub mod caller_trust;
 pub mod delegate;
 pub mod external_callers;
+pub mod fips;
 pub mod http;
 pub mod inputs;
 pub mod metrics_readers;

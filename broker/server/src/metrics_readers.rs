@@ -21,7 +21,7 @@ use keyferry_keys::claims::ServiceAccountClaims;
 use keyferry_keys::jwt::UnverifiedJwt;
 use moka::sync::Cache;
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore};
 
 use crate::authenticate::TokenKey;
 use crate::new_callers::NewCallers;
@@ -37,6 +37,9 @@ const REFUSAL_LIFETIME: Duration = Duration::from_secs(5);
 const CAPACITY: u64 = 1_000;
 /// How many of the hub's 16 concurrent reviews readers may use: callers need the others.
 const REVIEWS: usize = 2;
+/// How many of them are for readers that the hub has not accepted recently. The other one is always
+/// left to known readers, so forged tokens do not delay them.
+const REVIEWS_OF_UNKNOWN: usize = 1;
 /// How long a reader waits for its review.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests a second of one address with tokens that the hub has not accepted recently.
@@ -64,6 +67,7 @@ struct Reviewer {
     max_stale: Duration,
     known: Cache<TokenKey, CachedReview>,
     reviews: Semaphore,
+    reviews_of_unknown: Semaphore,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +99,7 @@ impl MetricsReaders {
                 max_stale,
                 known,
                 reviews: Semaphore::new(REVIEWS),
+                reviews_of_unknown: Semaphore::new(REVIEWS_OF_UNKNOWN),
             }),
             hash_key: hmac::Key::new(hmac::HMAC_SHA256, &hash_key),
             unknown: NewCallers::new(NewCallerLimits {
@@ -115,10 +120,10 @@ impl MetricsReaders {
         let now = self.reviewer.clock.now();
         let key = self.key(token);
         let known = self.reviewer.known.get(&key);
-        match known {
+        let is_known = match known {
             Some(CachedReview::Allowed { fresh, .. }) if !fresh.passed(now) => return Ok(()),
             // The hub accepted this token recently: its review is due again.
-            Some(CachedReview::Allowed { stale, .. }) if !stale.passed(now) => {}
+            Some(CachedReview::Allowed { stale, .. }) if !stale.passed(now) => true,
             known => {
                 self.unknown.of_source(source, now.mono)?;
                 if let Some(CachedReview::Refused { reason, until }) = known
@@ -126,20 +131,26 @@ impl MetricsReaders {
                 {
                     return Err(reason);
                 }
+                false
             }
-        }
-        let call = || Arc::clone(&self.reviewer).review(key, token.keep());
+        };
+        let call = || Arc::clone(&self.reviewer).review(key, token.keep(), is_known);
         match self.calls.join(key, call).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(ReviewFailure::Refused(reason))) => Err(reason),
-            Ok(Err(ReviewFailure::Hub(error))) if error.proves_unreachable() => match known {
-                Some(CachedReview::Allowed { stale, .. })
-                    if !stale.passed(self.reviewer.clock.now()) =>
-                {
-                    Ok(())
+            // Busy is no answer either: otherwise a flood of forged tokens blinds a known reader.
+            Ok(Err(ReviewFailure::Hub(error)))
+                if error.proves_unreachable() || error == HubError::Busy =>
+            {
+                match known {
+                    Some(CachedReview::Allowed { stale, .. })
+                        if !stale.passed(self.reviewer.clock.now()) =>
+                    {
+                        Ok(())
+                    }
+                    _ => Err(Reason::HubUnreachable),
                 }
-                _ => Err(Reason::HubUnreachable),
-            },
+            }
             Ok(Err(ReviewFailure::Hub(error))) => {
                 let reason = error.review_reason();
                 tracing::error!(%reason, %error, "the review of a reader of metrics failed");
@@ -172,6 +183,7 @@ impl Reviewer {
         self: Arc<Self>,
         key: TokenKey,
         token: SecretString,
+        is_known: bool,
     ) -> Result<(), ReviewFailure> {
         // Another review of the token may have ended between the cache lookup and the start of this
         // one.
@@ -184,8 +196,15 @@ impl Reviewer {
             }
             _ => {}
         }
-        let permit = tokio::time::timeout(PATIENCE, self.reviews.acquire()).await;
-        let Ok(Ok(_permit)) = permit else {
+        let permits = async {
+            let unknown = if is_known {
+                None
+            } else {
+                Some(self.reviews_of_unknown.acquire().await?)
+            };
+            Ok::<_, AcquireError>((unknown, self.reviews.acquire().await?))
+        };
+        let Ok(Ok(_permits)) = tokio::time::timeout(PATIENCE, permits).await else {
             return Err(ReviewFailure::Hub(HubError::Busy));
         };
         // Without an audience the hub checks for its own: a token that a caller may send to

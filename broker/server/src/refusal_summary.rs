@@ -84,8 +84,8 @@ impl RefusalSummary {
             ..AuditRecord::default()
         };
         record.ended("denied", Reason::RateLimited);
-        tracing::warn!(reason = %Reason::RateLimited, count = all, sources, "requests from unknown \
-            callers were refused");
+        tracing::warn!(reason = %Reason::RateLimited, count = all, sources,
+            "requests above a limit were refused");
         // The requests are refused even if the record cannot be written.
         drop(self.audit.record(&record));
     }

@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 
 use self::shared::Shared;
 use crate::audit::AuditLog;
-use crate::caller_trust::{CallerTrust, CallerTrustError, TrustReader};
+use crate::caller_trust::{CallerTrust, CallerTrustError, CertificateRules, TrustReader};
 use crate::http::health::{self, HealthParts};
 use crate::http::listener::{
     Bounds, CertificateAccess, CertificateSecrets, ClientCertificates, DRAIN, PlainListener, Pod,
@@ -179,7 +179,8 @@ impl Server {
             Some(trust) => {
                 let reader = trust.reader();
                 let reload_signal = options.reload_signal.clone();
-                shared.background.spawn(trust.follow(reload_signal));
+                let inputs = shared.input_credentials.clone();
+                shared.background.spawn(trust.follow(inputs, reload_signal));
                 reader
             }
             None => TrustReader::default(),
@@ -291,7 +292,7 @@ pub async fn certificate_access(
     let none = !from_secret(&server.discovery)
         && !from_secret(&server.api)
         && !metrics.is_some_and(from_secret);
-    if none && server.client_certificates.is_empty() {
+    if none && server.caller_authority_secrets().is_empty() {
         return Ok(CertificateAccess::default());
     }
     let config = hub.config().await?;
@@ -325,7 +326,7 @@ async fn pod_events(pod: &Pod, hub: &HubAccess) -> Option<PodEvents> {
     })
 }
 
-/// Reads the CAs of the callers' client certificates; `None` if the configuration has no rule.
+/// Reads the CAs of client certificates; `None` if the configuration has no rule for any.
 ///
 /// # Errors
 /// A CA cannot be used.
@@ -334,12 +335,17 @@ pub async fn caller_trust(
     secrets: Option<&CertificateSecrets>,
     metrics: Metrics,
 ) -> Result<Option<CallerTrust>, CallerTrustError> {
-    let rules = server.client_certificates.clone();
-    let Some(access) = secrets.filter(|_| !rules.is_empty()) else {
+    let is_asked = !server.caller_authority_secrets().is_empty();
+    let Some(access) = secrets.filter(|_| is_asked) else {
         return Ok(None);
     };
+    let rules = CertificateRules {
+        callers: server.client_certificates.clone(),
+        inputs: config_file::input_credentials(server),
+    };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    CallerTrust::start(rules, access.clone(), clock, metrics)
+    let max_stale = server.max_stale_authorization;
+    CallerTrust::start(rules, access.clone(), max_stale, clock, metrics)
         .await
         .map(Some)
 }

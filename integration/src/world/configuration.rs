@@ -86,11 +86,12 @@ impl Target {
         let _ = write!(
             text,
             "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata:\n  name: \
-             {name}\nspec:\n  audience: {audience}\n"
+             {name}\nspec:\n"
         );
         if !address.is_empty() {
             let _ = writeln!(text, "  address: {address}");
         }
+        let _ = writeln!(text, "  audience: {audience}");
         match (&self.trust_bundle, &self.ca_secret) {
             (Some(bundle), _) => {
                 let _ = writeln!(text, "  clusterTrustBundleRef:\n    name: {bundle}");

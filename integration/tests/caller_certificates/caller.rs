@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 
 /// How long a changed Secret may take to be used, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
-const URI: &str = "spiffe://example.com/ns/tenant-a/sa/reconciler";
+pub(crate) const URI: &str = "spiffe://example.com/ns/tenant-a/sa/reconciler";
 const NOT_ACCEPTED: [(u16, &str); 2] = [
     (400, "the subject_token was not accepted"),
     (401, "the bearer token was not accepted"),
 ];
 
-fn authority(name: &str) -> TestAuthority {
+pub(crate) fn authority(name: &str) -> TestAuthority {
     TestAuthority::new(name, Timestamp::now(), |_| {})
 }
 
-fn rule(secret: &str, account: [&str; 2], uid: &str, further: &str) -> String {
+pub(crate) fn rule(secret: &str, account: [&str; 2], uid: &str, further: &str) -> String {
     let [namespace, name] = account;
     format!(
         "  clientCertificates:\n    - caSecretRef: {{ name: {secret} }}\n      uriSAN: {URI}\n      \
@@ -36,7 +36,7 @@ fn rule(secret: &str, account: [&str; 2], uid: &str, further: &str) -> String {
 }
 
 /// The shipped rights, for a Secret of this name.
-async fn grant(world: &World, secret: &str) -> TestResult {
+pub(crate) async fn grant(world: &World, secret: &str) -> TestResult {
     let text = std::fs::read_to_string(shipped("examples/in-cluster/caller-certificates.yaml"))?;
     let text = text.replace("keyferry-callers-ca", secret);
     let file: PathBuf = world.fleet().folder().join(format!("{secret}.yaml"));
@@ -44,7 +44,10 @@ async fn grant(world: &World, secret: &str) -> TestResult {
     Ok(apply_manifests(world.hub(), &[&file]).await?)
 }
 
-async fn uid(hub: &ControlPlane, [namespace, name]: [&str; 2]) -> Result<String, TestError> {
+pub(crate) async fn uid(
+    hub: &ControlPlane,
+    [namespace, name]: [&str; 2],
+) -> Result<String, TestError> {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}");
     let account = hub.admin().get(&path).await?;
     let uid = account["metadata"]["uid"].as_str().ok_or("no UID")?;
@@ -88,7 +91,11 @@ async fn both(
     ])
 }
 
-async fn is_refused(broker: &Broker, certificate: &TestCertificate, namespace: &str) -> TestResult {
+pub(crate) async fn is_refused(
+    broker: &Broker,
+    certificate: &TestCertificate,
+    namespace: &str,
+) -> TestResult {
     let answers = both(broker, certificate, namespace).await?;
     for ((status, body), (wanted, text)) in answers.iter().zip(NOT_ACCEPTED) {
         assert_eq!(*status, wanted, "{body}");
@@ -98,7 +105,7 @@ async fn is_refused(broker: &Broker, certificate: &TestCertificate, namespace: &
 }
 
 /// Waits until the exchange has this status.
-async fn until(
+pub(crate) async fn until(
     broker: &Broker,
     certificate: &TestCertificate,
     namespace: &str,

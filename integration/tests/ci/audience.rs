@@ -93,9 +93,9 @@ pub(crate) async fn the_hub_refuses_an_audience_with_an_address(stage: Arc<Stage
             "a cluster has an address",
         ),
         (
-            "probed",
-            json!({ "kind": "Audience", "audience": "z", "probe": "Report" }),
-            "its probe can only be Off",
+            "with-issuer",
+            json!({ "kind": "Audience", "audience": "z", "targetIssuer": "https://z.example.com" }),
+            "has no address",
         ),
     ] {
         let object = json!({

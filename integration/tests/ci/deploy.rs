@@ -12,11 +12,20 @@ use super::stage::{AUDIENCE, Stage};
 const AT_TARGET: &str = "hub:system:serviceaccount:tenant-a:reconciler";
 
 pub(crate) async fn a_job_deploys_with_its_id_token(stage: Arc<Stage>) -> TestResult {
+    let rule = json!({
+        "apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"],
+    });
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "ci-deployer" }, "rules": [rule],
+    });
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/ci-deployer";
+    stage.target.admin().apply(path, &role).await?;
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": { "name": "ci-deployer" },
         "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin",
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "ci-deployer",
         },
         "subjects": [{
             "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": AT_TARGET,
@@ -31,7 +40,6 @@ pub(crate) async fn a_job_deploys_with_its_id_token(stage: Arc<Stage>) -> TestRe
         .broker
         .exchange_in_time(&first, "tenant-a/prod")
         .await?;
-    let rule = json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"] });
     let user = keyferry_integration::control_plane::Whom::User(AT_TARGET);
     stage.target.until_it_counts(user, "default", &rule).await?;
     for (shape, name) in [(&github, "by-github"), (&gitlab, "by-gitlab")] {

@@ -228,7 +228,13 @@ fn by_claims(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
         tag["ref_type"] = json!("tag");
         let mut open = good.clone();
         open["ref_protected"] = json!("false");
-        for (name, claims) in [("a tag of that name", tag), ("an open branch", open)] {
+        let mut child = good.clone();
+        child["pipeline_source"] = json!("parent_pipeline");
+        for (name, claims) in [
+            ("a tag of that name", tag),
+            ("an open branch", open),
+            ("a child pipeline", child),
+        ] {
             all.push(Forged {
                 name: name.to_owned(),
                 token: stage.issuer.token(&claims)?,

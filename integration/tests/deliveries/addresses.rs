@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use keyferry_integration::https::HttpsServer;
+use keyferry_integration::pki::TestCa;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::on_hub::OnHub;
 use serde_json::{Value, json};
@@ -44,6 +46,44 @@ async fn refused(world: &Arc<OnHub>, name: &str, address: &str, deliveries: &Val
     tenant
         .until("apps", "TargetReachable", "False", "TargetAddressRefused")
         .await?;
+    Ok(())
+}
+
+/// A target, or whoever answers in its place, sends Keyferry on to another address.
+pub(crate) async fn a_redirect_of_a_target_is_not_followed(world: Arc<OnHub>) -> TestResult {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let elsewhere = format!("https://{}/", listener.local_addr()?);
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let accepting = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::SeqCst);
+            drop(stream);
+        }
+    });
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let redirect = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let location = elsewhere.clone();
+        async move { axum::response::Redirect::temporary(&location) }
+    };
+    let folder = world.ground.folder().join("redirecting");
+    std::fs::create_dir_all(&folder)?;
+    let ca = TestCa::create("redirecting", &folder)?;
+    let routes = axum::Router::new().fallback(redirect);
+    let server = HttpsServer::start(&ca.serving("redirecting", &[])?, routes).await?;
+    let tenant = Tenant::new(&world, "redirected", &EVERY_SHAPE).await?;
+    let target = json!({ "address": server.url(), "caBundle": ca.cert_pem() });
+    tenant.put_target(&EVERY_SHAPE, &target).await?;
+    let deliveries = json!([{ "name": "s", "type": "KubeConfigSecret" }]);
+    tenant.put_access("apps", deliveries).await?;
+    tenant
+        .until("apps", "TargetReachable", "False", "ProbeUnanswered")
+        .await?;
+    assert!(asked.load(Ordering::SeqCst) > 0, "the target was asked");
+    assert_eq!(count.load(Ordering::SeqCst), 0, "the redirect was followed");
+    accepting.abort();
     Ok(())
 }
 

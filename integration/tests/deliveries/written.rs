@@ -110,6 +110,13 @@ pub(crate) async fn the_command_line_reads_the_same_objects(world: Arc<OnHub>) -
         .put_access("apps", json!([{ "name": "h", "type": "HTTP" }]))
         .await?;
     tenant.until_ready("apps").await?;
+    // The access may be ready before the target's status is written.
+    let target = "/apis/keyferry.dev/v1alpha1/targetclusters/by-hand";
+    world
+        .until(target, "a status about its spec", |object| {
+            object["status"]["observedGeneration"] == object["metadata"]["generation"]
+        })
+        .await?;
     let (config, hub) = (
         world.broker.config().display().to_string(),
         world.hub.admin_kubeconfig().display().to_string(),

@@ -226,6 +226,8 @@ async fn sources(
     let secrets = ["keyferry-discovery-tls", "keyferry-api-tls"];
     Ok(PodSources {
         namespace: FLUX_NAMESPACE.to_owned(),
+        name: "kustomize-controller-0".to_owned(),
+        uid: "0b9c3a52-6e1e-4d0e-8f5c-2f7f3c1b7a11".to_owned(),
         host_ip: network.host_address().to_string(),
         config_maps,
         secrets: secrets.map(|name| (name.to_owned(), pair.clone())).into(),

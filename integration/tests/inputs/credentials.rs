@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::exchange_form;
+use keyferry_keys::testing::client_certificates::valid;
+use rcgen::CertificateParams;
 use serde_json::Value;
 
-use super::stage::{Stage, basic, bearer, cluster_path};
+use super::stage::{Stage, authority, basic, bearer, cluster_path, reader_uri};
 
 /// Every path of two clusters and two namespaces.
 fn paths() -> Vec<(&'static str, String)> {
@@ -25,18 +28,22 @@ fn paths() -> Vec<(&'static str, String)> {
     paths
 }
 
-pub(super) async fn each_reads_its_own(stage: Arc<Stage>) -> TestResult {
-    let reads = [
+/// What each credential reads, by every scheme.
+fn reads() -> [(&'static str, Vec<&'static str>); 4] {
+    [
         ("prod-a", vec!["prod-a"]),
         ("prod-b", vec!["prod-b"]),
         ("team-a", vec!["tenant-a"]),
         ("platform", vec!["prod-a", "prod-b", "tenant-a", "tenant-b"]),
-    ];
+    ]
+}
+
+pub(super) async fn each_reads_its_own(stage: Arc<Stage>) -> TestResult {
     let unknown = stage
         .read("platform", &cluster_path("unknown", "cluster"))
         .await?;
     assert_eq!(unknown.status, 404);
-    for (credential, own) in reads {
+    for (credential, own) in reads() {
         let token = stage.token(credential);
         for header in [bearer(token), basic(credential, token)] {
             for (of, path) in paths() {
@@ -48,6 +55,18 @@ pub(super) async fn each_reads_its_own(stage: Arc<Stage>) -> TestResult {
                 } else {
                     assert_eq!(reply, unknown, "{credential} {path}");
                 }
+            }
+        }
+    }
+    for (credential, own) in reads() {
+        let certificate = stage.readers.issue(&reader_uri(credential), |_| {});
+        let client = stage.client(&certificate)?;
+        for (of, path) in paths() {
+            let reply = stage.get_by(&client, &path, &[]).await?;
+            if own.contains(&of) {
+                assert_eq!(reply.status, 200, "{credential} {path}: {reply:?}");
+            } else {
+                assert_eq!(reply, unknown, "{credential} {path}");
             }
         }
     }
@@ -131,6 +150,61 @@ pub(super) async fn bad_ones_get_one_answer(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
+/// Certificates that identify no reader, and one beside a token, get the answer of a bad token.
+pub(super) async fn bad_certificates_get_the_same_answer(stage: Arc<Stage>) -> TestResult {
+    let path = cluster_path("prod-a", "cluster");
+    let first = stage.get(&path, &[]).await?;
+    assert_eq!(first.status, 401);
+    let uri = reader_uri("prod-a");
+    let stranger = authority("readers");
+    let now = Timestamp::now();
+    let long = |params: &mut CertificateParams| valid(params, now, -60, 86_400);
+    let bad = [
+        ("another CA", stranger.issue(&uri, |_| {})),
+        (
+            "the CA of another credential",
+            stage.rotated.issue(&uri, |_| {}),
+        ),
+        (
+            "another URI",
+            stage.readers.issue(&reader_uri("prod"), |_| {}),
+        ),
+        ("more than 24 hours", stage.readers.issue(&uri, long)),
+        (
+            "no clientAuth",
+            stage
+                .readers
+                .issue(&uri, |params| params.extended_key_usages.clear()),
+        ),
+    ];
+    for (name, certificate) in bad {
+        let client = stage.client(&certificate)?;
+        for path in [path.as_str(), &cluster_path("unknown", "cluster")] {
+            assert_eq!(stage.get_by(&client, path, &[]).await?, first, "{name}");
+        }
+    }
+    let client = stage.client(&stage.readers.issue(&uri, |_| {}))?;
+    assert_eq!(stage.get_by(&client, &path, &[]).await?.status, 200);
+    let beside = stage
+        .get_by(&client, &path, &[bearer(stage.token("prod-a"))])
+        .await?;
+    assert_eq!(beside, first, "a certificate and a token");
+    let faults: Vec<Value> = stage
+        .broker
+        .audit()?
+        .into_iter()
+        .filter(|record| record["route"] == "inputs")
+        .map(|mut record| record["callerCertificate"]["fault"].take())
+        .collect();
+    for fault in ["OtherAuthority", "OtherUri", "TooLong", "NoClientAuth"] {
+        assert!(
+            faults.iter().any(|found| found == fault),
+            "{fault}: {faults:?}"
+        );
+    }
+    Ok(())
+}
+
 /// A credential is no subject token, and gets no kubeconfig.
 pub(super) async fn no_token_for_a_credential(stage: Arc<Stage>) -> TestResult {
     for credential in ["team-a", "platform"] {
@@ -142,6 +216,21 @@ pub(super) async fn no_token_for_a_credential(stage: Arc<Stage>) -> TestResult {
         for header in [bearer(token), basic(credential, token)] {
             assert_eq!(stage.get(path, &[header]).await?.status, 401);
         }
+        let certificate = stage.readers.issue(&reader_uri(credential), |_| {});
+        let client = stage.client(&certificate)?;
+        assert_eq!(stage.get_by(&client, path, &[]).await?.status, 401);
+        let answer = client
+            .post(format!("{}/v1/token", stage.broker.api_url()))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body("grant_type=client_credentials&audience=tenant-a%2Fa")
+            .send()
+            .await?;
+        assert_eq!(answer.status().as_u16(), 400);
+        let body = answer.text().await?;
+        assert!(
+            body.contains("the subject_token was not accepted"),
+            "{body}"
+        );
     }
     Ok(())
 }

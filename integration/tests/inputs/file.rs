@@ -8,8 +8,12 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::BrokerSpec;
 use serde_json::json;
 
-use super::stage::{Stage, bearer};
+use super::stage::{Stage, authority, bearer, client_of, grant_authority};
 
+/// The Secret with the CA of client certificates.
+const CA: &str = "by-file-readers-ca";
+/// The URI of a caller of tokens.
+const CALLER: &str = "spiffe://fleet.test/caller";
 const PATH: &str = "/api/v2/flux/clusters/edge.fleet.test/";
 
 fn target(name: &str) -> String {
@@ -22,11 +26,33 @@ fn target(name: &str) -> String {
 }
 
 pub(super) async fn serves_inputs_too(stage: Arc<Stage>) -> TestResult {
-    let lines = "inputs:\n  enabled: true\n  credentials: []\n";
+    let certified = |name: &str, scope: &str, ca: &str, uri: &str| {
+        format!(
+            "{{name: {name}, {scope}, clientCertificate: {{caSecretRef: {{name: {ca}}}, \
+             uriSAN: '{uri}'}}}}"
+        )
+    };
+    let first = certified("first", "scope: Admin", CA, "spiffe://fleet.test/first");
+    let caller = format!(
+        "  clientCertificates:\n    - {{caSecretRef: {{name: {CA}}}, uriSAN: '{CALLER}', \
+         serviceAccount: {{namespace: tenant-a, name: reconciler, uid: none}}}}\n"
+    );
+    let lines =
+        format!("inputs:\n  enabled: true\n  requestsPerSecond: 0\n  credentials: [{first}]\n");
     let spec = BrokerSpec::of_hub("by-file", &stage.hub)
         .alone()
-        .with_server_lines(lines);
+        .with_api_lines(&caller)
+        .with_server_lines(&lines);
     let namespace = spec.namespace().to_owned();
+    let readers = authority("readers of a file");
+    stage.hub.create_namespace(&namespace).await?;
+    let object = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": CA },
+        "stringData": { "ca.crt": readers.pem() },
+    });
+    let secrets = format!("/api/v1/namespaces/{namespace}/secrets/{CA}");
+    stage.hub.admin().apply(&secrets, &object).await?;
+    grant_authority(&stage.ground, &stage.hub, CA, &namespace).await?;
     let broker = stage.ground.start_broker(&stage.hub, spec).await?;
     let token = stage.token("platform");
     let secret = stage
@@ -49,7 +75,14 @@ pub(super) async fn serves_inputs_too(stage: Arc<Stage>) -> TestResult {
     // The credential and the target arrive by a changed file, without a restart.
     let credential = "{name: edge, scope: Read, cluster: edge.fleet.test, secretRef: {name: edge}}";
     let text = std::fs::read_to_string(broker.config())?;
-    let text = text.replace("credentials: []", &format!("credentials: [{credential}]"));
+    let own_uri = "spiffe://fleet.test/edge";
+    let by_certificate = certified(
+        "edge-certificate",
+        "scope: Read, cluster: edge.fleet.test",
+        CA,
+        own_uri,
+    );
+    let text = text.replace(&first, &format!("{credential}, {by_certificate}"));
     assert!(text.contains(credential), "{text}");
     let text = text + &target("edge");
     broker.rewrite_config(&text, "success").await?;
@@ -90,6 +123,39 @@ pub(super) async fn serves_inputs_too(stage: Arc<Stage>) -> TestResult {
         401,
         "it is a credential of another Keyferry"
     );
+
+    // A credential with a certificate counts at once too, and one that was removed no longer.
+    let by = async |uri: &str| {
+        let client = client_of(&broker, &readers.issue(uri, |_| {}))?;
+        let url = format!("{}{PATH}cluster", broker.api_url());
+        Ok::<_, TestError>(client.get(url).send().await?.status().as_u16())
+    };
+    assert_eq!(by(own_uri).await?, 200);
+    assert_eq!(by("spiffe://fleet.test/first").await?, 401);
+    // The CA of another Secret is not watched before a restart; the rest of the file counts.
+    let elsewhere = certified(
+        "new",
+        "scope: Admin",
+        "another-ca",
+        "spiffe://fleet.test/new",
+    );
+    let further = text.replace(credential, &format!("{credential}, {elsewhere}"));
+    broker.rewrite_config(&further, "success").await?;
+    assert_eq!(by("spiffe://fleet.test/new").await?, 401);
+    assert!(
+        broker
+            .log()?
+            .contains("a Secret with a CA that is not watched")
+    );
+    // The callers of tokens change with a restart, so their URIs can be no reader's before it.
+    let stolen = text.replace(own_uri, CALLER).replace(&caller, "");
+    broker.rewrite_config(&stolen, "failure").await?;
+    assert!(
+        broker
+            .log()?
+            .contains("stands in api.clientCertificates of the running")
+    );
+    assert_eq!((by(own_uri).await?, by(CALLER).await?), (200, 401));
 
     // A second target with the name is a mistake, and the file before stays active.
     broker

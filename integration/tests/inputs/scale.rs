@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
-use http::Method;
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
+use keyferry_integration::https::HttpsServer;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError, TestResult};
 use keyferry_integration::world::{Broker, BrokerSpec, Ground};
 use serde_json::json;
@@ -17,8 +17,9 @@ use super::stage::{bearer, new_credential, token_of};
 const CLUSTERS: usize = 10_000;
 /// Components of each cluster.
 const COMPONENTS: usize = 20;
-/// Reads of each measurement.
-const READS: usize = 5_000;
+/// Reads of each round, from Keyferry and from the plain handler.
+const READS: usize = 2_000;
+const ROUNDS: usize = 5;
 /// Writes to the hub at once.
 const AT_ONCE: usize = 16;
 
@@ -83,7 +84,7 @@ pub(super) async fn ten_thousand_clusters(fleet: Arc<Fleet>) -> TestResult {
     let [hub_file, child_file] = new_credential(&fleet.ground, "platform", &["--admin"]).await?;
     keyferry_integration::rbac::apply_manifests(&fleet.hub, &[&hub_file]).await?;
     let token = token_of(&child_file)?;
-    let lines = "inputs:\n  enabled: true\n  credentials:\n\
+    let lines = "inputs:\n  enabled: true\n  requestsPerSecond: 0\n  credentials:\n\
                  \x20   - {name: platform, scope: Admin, secretRef: {name: keyferry-input-platform}}\n";
     let spec = BrokerSpec::of_hub("scale", &fleet.hub).with_server_lines(lines);
     let broker = fleet.ground.start_installed(&fleet.hub, spec).await?;
@@ -108,63 +109,161 @@ pub(super) async fn ten_thousand_clusters(fleet: Arc<Fleet>) -> TestResult {
         ("platform-components", 1),
         ("platform-components", 16),
     ] {
-        let mut times = read_all(&broker, &token, view, at_once).await?;
-        times.sort();
-        let at = |share: usize| {
-            times
-                .get(times.len() * share / 100)
-                .copied()
-                .unwrap_or_default()
-        };
-        eprintln!(
-            "{view}, {at_once} at once: p50 {:?}, p99 {:?}",
-            at(50),
-            at(99)
-        );
-        assert!(at(99) < Duration::from_secs(1), "a read is slow");
+        compare(&fleet, &broker, &token, view, at_once).await?;
     }
     Ok(())
 }
 
-async fn read_all(
+/// Reads from Keyferry and from a plain axum handler with the same body, in turns.
+async fn compare(
+    fleet: &Fleet,
     broker: &Broker,
     token: &str,
     view: &str,
     at_once: usize,
-) -> Result<Vec<Duration>, TestError> {
-    let reads = stream::iter(0..READS).map(|read| async move {
-        let started = Instant::now();
-        let status = read_one(broker, token, (read * 7919) % CLUSTERS, view).await?;
-        assert_eq!(status, 200);
-        Ok::<_, TestError>(started.elapsed())
+) -> TestResult {
+    let keyferry = Reader {
+        base: broker.api_url(),
+        client: broker.http().clone(),
+        token: token.to_owned(),
+    };
+    let body = keyferry.body(CLUSTERS / 2, view).await?;
+    let bytes = body.len();
+    let plain = PlainHandler::start(&fleet.ground, body)?;
+    let of_plain = Reader {
+        base: plain.url.clone(),
+        ..keyferry.clone()
+    };
+    let mut times = [Vec::new(), Vec::new()];
+    let mut ratios = Vec::new();
+    for round in 0..ROUNDS {
+        let mut medians = [Duration::ZERO; 2];
+        for turn in 0..2 {
+            let which = (round + turn) % 2;
+            let reader = if which == 0 { &of_plain } else { &keyferry };
+            let mut read = reader.read_all(view, at_once).await?;
+            read.sort();
+            medians[which] = share(&read, 50);
+            times[which].append(&mut read);
+        }
+        ratios.push(medians[1].as_secs_f64() / medians[0].as_secs_f64());
+    }
+    ratios.sort_by(f64::total_cmp);
+    let [plain, own] = times.map(|mut times| {
+        times.sort();
+        [share(&times, 50), share(&times, 99)].map(|time| time.as_micros())
     });
-    let times: Vec<_> = reads.buffer_unordered(at_once).collect().await;
-    times.into_iter().collect()
+    eprintln!(
+        "{view}, {bytes} bytes, {at_once} at once: p50 {} us, p99 {} us; plain handler p50 {} us, \
+         p99 {} us; ratio of p50 {:.2} ({:.2} to {:.2})",
+        own[0],
+        own[1],
+        plain[0],
+        plain[1],
+        ratios[ratios.len() / 2],
+        ratios[0],
+        ratios[ratios.len() - 1]
+    );
+    assert!(own[1] < 1_000_000, "a read is slow");
+    Ok(())
 }
 
-async fn read_one(
-    broker: &Broker,
-    token: &str,
-    cluster: usize,
-    view: &str,
-) -> Result<u16, TestError> {
-    let path = format!("/api/v2/flux/clusters/c{cluster}.fleet.test/{view}");
-    let request = broker
-        .http()
-        .request(Method::GET, format!("{}{path}", broker.api_url()));
-    let response = request
-        .header("authorization", bearer(token))
-        .send()
-        .await?;
-    let status = response.status().as_u16();
-    response.bytes().await?;
-    Ok(status)
+fn share(sorted: &[Duration], percent: usize) -> Duration {
+    let last = sorted.len().saturating_sub(1);
+    sorted
+        .get(last * percent / 100)
+        .copied()
+        .unwrap_or_default()
+}
+
+/// An axum handler that answers every path with one body, in threads of its own.
+struct PlainHandler {
+    url: String,
+    runtime: Option<tokio::runtime::Runtime>,
+    _server: HttpsServer,
+}
+
+impl Drop for PlainHandler {
+    fn drop(&mut self) {
+        // A runtime must not wait for its threads where others run.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl PlainHandler {
+    fn start(ground: &Ground, body: String) -> Result<Self, TestError> {
+        let certificate = ground.ca().serving("plain-handler", &[])?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let body = axum::body::Bytes::from(body);
+        let answer = move || {
+            let body = body.clone();
+            async move { ([("content-type", "application/json")], body) }
+        };
+        let routes = axum::Router::new().fallback(answer);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        runtime.spawn(async move {
+            let _ = sender.send(HttpsServer::start(&certificate, routes).await);
+        });
+        let server = receiver.recv()??;
+        Ok(Self {
+            url: server.url(),
+            runtime: Some(runtime),
+            _server: server,
+        })
+    }
+}
+
+/// A client of Keyferry, or of the plain handler.
+#[derive(Clone)]
+struct Reader {
+    base: String,
+    client: reqwest::Client,
+    token: String,
+}
+
+impl Reader {
+    async fn read_all(&self, view: &str, at_once: usize) -> Result<Vec<Duration>, TestError> {
+        let reads = stream::iter(0..READS).map(|read| async move {
+            let started = Instant::now();
+            let (status, _) = self.read((read * 7919) % CLUSTERS, view).await?;
+            assert_eq!(status, 200);
+            Ok::<_, TestError>(started.elapsed())
+        });
+        let times: Vec<_> = reads.buffer_unordered(at_once).collect().await;
+        times.into_iter().collect()
+    }
+
+    async fn body(&self, cluster: usize, view: &str) -> Result<String, TestError> {
+        let (status, body) = self.read(cluster, view).await?;
+        assert_eq!(status, 200, "{body}");
+        Ok(body)
+    }
+
+    async fn read(&self, cluster: usize, view: &str) -> Result<(u16, String), TestError> {
+        let path = format!("/api/v2/flux/clusters/c{cluster}.fleet.test/{view}");
+        let response = self
+            .client
+            .get(format!("{}{path}", self.base))
+            .header("authorization", bearer(&self.token))
+            .send()
+            .await?;
+        Ok((response.status().as_u16(), response.text().await?))
+    }
 }
 
 /// Waits until the last cluster is served.
 async fn until_read(broker: &Broker, token: &str, view: &str) -> Result<(), TestError> {
     let limit = Instant::now() + Duration::from_secs(120);
-    while read_one(broker, token, CLUSTERS - 1, view).await? != 200 {
+    let reader = Reader {
+        base: broker.api_url(),
+        client: broker.http().clone(),
+        token: token.to_owned(),
+    };
+    while reader.read(CLUSTERS - 1, view).await?.0 != 200 {
         if Instant::now() > limit {
             return Err(format!("{view} of the last cluster is not served").into());
         }

@@ -7,11 +7,16 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
+use jiff::Timestamp;
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::on_hub::{RECONCILER, install_for_objects, tenant_with_minter};
-use keyferry_integration::world::{Broker, BrokerSpec, Ground};
+use keyferry_integration::world::{
+    Broker, BrokerSpec, Ground, SHARED_NAMESPACE, put_secret, shipped,
+};
+use keyferry_keys::testing::client_certificates::{TestAuthority, TestCertificate};
+use reqwest::Client;
 use serde_json::{Value, json};
 
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
@@ -40,11 +45,40 @@ const CREDENTIALS: [(&str, &[&str], &str); 5] = [
     ),
 ];
 
+/// The Secrets with the CAs of readers' client certificates; the second one is rotated.
+const READERS_CA: &str = "input-readers-ca";
+pub(super) const ROTATED_CA: &str = "input-readers-rotated-ca";
+
+/// The credentials with a client certificate, by what each reads, and the Secret of their CA.
+const CERTIFIED: [(&str, &str, &str); 5] = [
+    (
+        "prod-a",
+        "scope: Read, cluster: prod-a.fleet.test",
+        READERS_CA,
+    ),
+    (
+        "prod-b",
+        "scope: Read, cluster: prod-b.fleet.test",
+        READERS_CA,
+    ),
+    ("team-a", "scope: Read, namespace: tenant-a", READERS_CA),
+    ("platform", "scope: Admin", READERS_CA),
+    (
+        "rotating",
+        "scope: Read, cluster: prod-b.fleet.test",
+        ROTATED_CA,
+    ),
+];
+
 /// A hub with its Keyferry.
 pub(super) struct Stage {
     pub(super) ground: Ground,
     pub(super) hub: Arc<ControlPlane>,
     pub(super) broker: Broker,
+    /// Signs the client certificates of readers.
+    pub(super) readers: TestAuthority,
+    /// Signs that of the credential whose CA is rotated.
+    pub(super) rotated: TestAuthority,
     tokens: Vec<(&'static str, String)>,
 }
 
@@ -84,6 +118,11 @@ impl Stage {
             apply_manifests(&hub, &[&hub_file]).await?;
             tokens.push((name, token_of(&child_file)?));
         }
+        let (readers, rotated) = (authority("readers"), authority("rotated readers"));
+        for (secret, authority) in [(READERS_CA, &readers), (ROTATED_CA, &rotated)] {
+            put_secret(&hub, secret, &[("ca.crt", authority.pem())]).await?;
+            grant_authority(&ground, &hub, secret, SHARED_NAMESPACE).await?;
+        }
         let broker = ground
             .start_installed(
                 &hub,
@@ -94,6 +133,8 @@ impl Stage {
             ground,
             hub,
             broker,
+            readers,
+            rotated,
             tokens,
         };
         for name in ["prod-a", "prod-b", "prod-c", "prod-d"] {
@@ -173,12 +214,24 @@ impl Stage {
             .map_or("", |(_, token)| token)
     }
 
+    /// A client of Keyferry that presents this certificate.
+    pub(super) fn client(&self, certificate: &TestCertificate) -> Result<Client, TestError> {
+        client_of(&self.broker, certificate)
+    }
+
     /// Sends a GET with these `Authorization` headers.
     pub(super) async fn get(&self, path: &str, values: &[String]) -> Result<Reply, TestError> {
-        let mut request = self
-            .broker
-            .http()
-            .get(format!("{}{path}", self.broker.api_url()));
+        self.get_by(self.broker.http(), path, values).await
+    }
+
+    /// Sends a GET by this client.
+    pub(super) async fn get_by(
+        &self,
+        client: &Client,
+        path: &str,
+        values: &[String],
+    ) -> Result<Reply, TestError> {
+        let mut request = client.get(format!("{}{path}", self.broker.api_url()));
         for value in values {
             request = request.header("authorization", value);
         }
@@ -241,10 +294,60 @@ pub(super) fn inputs_lines() -> String {
     let entries = CREDENTIALS.map(|(name, _, scope)| {
         format!("    - {{name: {name}, {scope}, secretRef: {{name: keyferry-input-{name}}}}}\n")
     });
+    let certified = CERTIFIED.map(|(name, scope, secret)| {
+        let uri = reader_uri(name);
+        format!(
+            "    - {{name: {name}-certificate, {scope}, \
+             clientCertificate: {{caSecretRef: {{name: {secret}}}, uriSAN: '{uri}'}}}}\n"
+        )
+    });
     format!(
-        "inputs:\n  enabled: true\n  credentials:\n{}",
-        entries.concat()
+        "inputs:\n  enabled: true\n  requestsPerSecond: 0\n  credentials:\n{}{}",
+        entries.concat(),
+        certified.concat()
     )
+}
+
+/// The URI in the client certificate of a reader.
+pub(super) fn reader_uri(name: &str) -> String {
+    format!("spiffe://fleet.test/reader/{name}")
+}
+
+/// A CA that signs client certificates.
+pub(super) fn authority(name: &str) -> TestAuthority {
+    TestAuthority::new(name, Timestamp::now(), |_| {})
+}
+
+/// A client of a Keyferry that presents this certificate.
+pub(super) fn client_of(
+    broker: &Broker,
+    certificate: &TestCertificate,
+) -> Result<Client, TestError> {
+    let ca = std::fs::read(broker.ca_path())?;
+    Ok(Client::builder()
+        .no_proxy()
+        .tls_certs_only([reqwest::Certificate::from_pem(&ca)?])
+        .identity(reqwest::Identity::from_pem(
+            certificate.to_pem().as_bytes(),
+        )?)
+        .build()?)
+}
+
+/// Gives Keyferry the shipped rights for a Secret with a CA.
+pub(super) async fn grant_authority(
+    ground: &Ground,
+    hub: &ControlPlane,
+    secret: &str,
+    namespace: &str,
+) -> Result<(), TestError> {
+    let text = std::fs::read_to_string(shipped("examples/in-cluster/caller-certificates.yaml"))?;
+    let text = text
+        .replace("keyferry-callers-ca", secret)
+        .replace("keyferry-hub-client-ca", &format!("{secret}-hub"))
+        .replace("keyferry-system", namespace);
+    let file = ground.folder().join(format!("{secret}.rights.yaml"));
+    std::fs::write(&file, text)?;
+    Ok(apply_manifests(hub, &[&file]).await?)
 }
 
 /// Makes a credential by the command, and returns the files of its two Secrets.

@@ -124,6 +124,8 @@ async fn sources(
     let token = hub.token_request(NAMESPACE, "keyferry", &[], 3600).await?;
     Ok(PodSources {
         namespace: NAMESPACE.to_owned(),
+        name: "keyferry-0".to_owned(),
+        uid: "0b9c3a52-6e1e-4d0e-8f5c-2f7f3c1b7a11".to_owned(),
         host_ip: address.to_string(),
         config_maps,
         secrets: secrets.into(),

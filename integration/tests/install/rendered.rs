@@ -224,6 +224,7 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
         "maxStaleAuthorization",
         "requirePodBound",
         "managedIssuers",
+        "inputs",
         "audit",
     ] {
         assert_eq!(config[field], given["config"][field], "{field}");

@@ -1,4 +1,5 @@
-//! `api.clientCertificates`: which client certificates are which callers.
+//! `api.clientCertificates`: which client certificates are which callers; and the part of such a rule
+//! that credentials for fleet inputs have too.
 
 use serde::Deserialize;
 
@@ -10,23 +11,29 @@ use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 const MOST_RULES: usize = 256;
 
 /// The most Secrets with CAs: each has a watch.
-const MOST_SECRETS: usize = 16;
+pub(super) const MOST_SECRETS: usize = 16;
 
 /// The longest URI. SPIFFE allows 2048 bytes too.
 const MAX_URI_BYTES: usize = 2048;
 
-/// One entry of `api.clientCertificates`: certificates with this URI, signed under this CA, are
-/// this ServiceAccount.
+/// Which client certificates an entry is about: those with this URI, signed under this CA.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallerCertificate {
+pub struct ClientCertificateRule {
     /// The Secret in Keyferry's namespace whose `ca.crt` has the CA.
     pub authority_secret: ObjectName,
     /// The certificate's only URI, byte for byte.
     pub uri: String,
-    /// The ServiceAccount, by name and UID.
-    pub service_account: ServiceAccountIdentity,
     /// Whether the CA may be the one whose certificates the hub's apiserver accepts.
     pub allow_hub_client_ca: bool,
+}
+
+/// One entry of `api.clientCertificates`: the certificates of this rule are this ServiceAccount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerCertificate {
+    /// Which certificates.
+    pub rule: ClientCertificateRule,
+    /// The ServiceAccount, by name and UID.
+    pub service_account: ServiceAccountIdentity,
 }
 
 #[derive(Clone, Deserialize)]
@@ -36,6 +43,17 @@ pub(super) struct CallerCertificateSpec {
     #[serde(rename = "uriSAN")]
     uri_san: String,
     service_account: AccountSpec,
+    #[serde(default, rename = "allowHubClientCA")]
+    allow_hub_client_ca: bool,
+}
+
+/// A rule in an entry of its own: `serde` cannot flatten it into a type that denies unknown fields.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ClientCertificateSpec {
+    ca_secret_ref: SecretReference,
+    #[serde(rename = "uriSAN")]
+    uri_san: String,
     #[serde(default, rename = "allowHubClientCA")]
     allow_hub_client_ca: bool,
 }
@@ -79,7 +97,8 @@ pub(super) fn read(
     let mut secrets = std::collections::BTreeSet::new();
     for (index, rule) in rules.iter().enumerate() {
         let same = |other: &&CallerCertificate| {
-            other.authority_secret == rule.authority_secret && other.uri == rule.uri
+            other.rule.authority_secret == rule.rule.authority_secret
+                && other.rule.uri == rule.rule.uri
         };
         if complete && rules.iter().take(index).any(|other| same(&other)) {
             check.wrong(
@@ -89,7 +108,7 @@ pub(super) fn read(
             );
             complete = false;
         }
-        secrets.insert(&rule.authority_secret);
+        secrets.insert(&rule.rule.authority_secret);
     }
     if secrets.len() > MOST_SECRETS {
         check.wrong(
@@ -107,17 +126,12 @@ fn rule(
     path: &str,
     check: &mut Check<'_>,
 ) -> Option<CallerCertificate> {
-    let authority_secret = check.take(
-        &format!("{path}.caSecretRef.name"),
-        ObjectName::new(spec.ca_secret_ref.name.as_str()),
-        "name a Secret with ca.crt in Keyferry's namespace",
-    );
-    let uri = uri(&spec.uri_san).map(|()| spec.uri_san.clone());
-    let uri = check.take(
-        &format!("{path}.uriSAN"),
-        uri,
-        "write the URI in the caller's certificate, such as spiffe://example.com/ns/a/sa/b",
-    );
+    let certificate = ClientCertificateSpec {
+        ca_secret_ref: spec.ca_secret_ref.clone(),
+        uri_san: spec.uri_san.clone(),
+        allow_hub_client_ca: spec.allow_hub_client_ca,
+    };
+    let rule = certificate.read(path, check);
     let account = &spec.service_account;
     let namespace = check.take(
         &format!("{path}.serviceAccount.namespace"),
@@ -135,8 +149,7 @@ fn rule(
         "write what kubectl get serviceaccount NAME -o jsonpath={.metadata.uid} prints",
     );
     Some(CallerCertificate {
-        authority_secret: authority_secret?,
-        uri: uri?,
+        rule: rule?,
         service_account: ServiceAccountIdentity {
             account: ServiceAccount {
                 namespace: namespace?,
@@ -144,8 +157,29 @@ fn rule(
             },
             uid: uid?,
         },
-        allow_hub_client_ca: spec.allow_hub_client_ca,
     })
+}
+
+impl ClientCertificateSpec {
+    /// Reads the rule at `path`, and notes its mistakes.
+    pub(super) fn read(self, path: &str, check: &mut Check<'_>) -> Option<ClientCertificateRule> {
+        let authority_secret = check.take(
+            &format!("{path}.caSecretRef.name"),
+            ObjectName::new(self.ca_secret_ref.name),
+            "name a Secret with ca.crt in Keyferry's namespace",
+        );
+        let is_uri = uri(&self.uri_san);
+        let uri = check.take(
+            &format!("{path}.uriSAN"),
+            is_uri.map(|()| self.uri_san),
+            "write the URI in the caller's certificate, such as spiffe://example.com/ns/a/sa/b",
+        );
+        Some(ClientCertificateRule {
+            authority_secret: authority_secret?,
+            uri: uri?,
+            allow_hub_client_ca: self.allow_hub_client_ca,
+        })
+    }
 }
 
 /// Checks that the text is a URI with a scheme. It is compared byte for byte, so a pattern would

@@ -300,7 +300,7 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
     if !has(&IMMUTABLE) {
         check.wrong(
             path,
-            "has neither repository_id nor project_id, so whoever takes over a project's name \
+            "has neither repository_id nor project_id, so anyone who takes over a project's name \
              could meet it",
             "add the numeric id of the project",
         );
@@ -321,12 +321,23 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
             "add ref_type: branch, or write the whole ref, such as refs/heads/main",
         );
     }
-    if has(&["project_id"]) && !has(&["ref"]) && value("environment_protected") != Some("true") {
-        check.wrong(
-            path,
-            "has an environment of GitLab that any branch may name",
-            "add environment_protected: \"true\", or a ref",
-        );
+    let is_protected = value("ref_protected") == Some("true")
+        || (has(&["environment"]) && value("environment_protected") == Some("true"));
+    // Pipelines of merge requests, and their child pipelines, have the source branch as their ref,
+    // and anyone who may push may name one.
+    if has(&["project_id"]) && !is_protected {
+        let (problem, fix) = if has(&["ref"]) {
+            (
+                "has a ref of GitLab that need not be protected",
+                "add ref_protected: \"true\", or environment and environment_protected: \"true\"",
+            )
+        } else {
+            (
+                "has an environment of GitLab that any branch may name",
+                "add environment_protected: \"true\", or ref_protected: \"true\"",
+            )
+        };
+        check.wrong(path, problem, fix);
     }
 }
 

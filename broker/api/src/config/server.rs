@@ -1,5 +1,6 @@
 //! `ServerConfiguration`: the settings of one Keyferry process.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -87,6 +88,18 @@ pub struct ServerConfiguration {
     pub objects: ObjectSource,
     /// The file that audit records are appended to; standard output if absent.
     pub audit_file: Option<PathBuf>,
+}
+
+impl ServerConfiguration {
+    /// The Secrets with the CAs of client certificates: of callers, and of readers of fleet inputs.
+    pub fn caller_authority_secrets(&self) -> BTreeSet<&ObjectName> {
+        let callers = self.client_certificates.iter().map(|one| &one.rule);
+        let inputs = self.inputs.credentials.iter();
+        callers
+            .chain(inputs.filter_map(|one| one.certificate()))
+            .map(|rule| &rule.authority_secret)
+            .collect()
+    }
 }
 
 /// Where TargetClusters and TargetAccesses are read from.
@@ -403,7 +416,8 @@ pub(super) fn read(
         24 * HOUR..=8760 * HOUR,
         &mut check,
     );
-    let inputs = inputs::read(object.inputs, &mut check);
+    let callers = client_certificates.as_deref().unwrap_or_default();
+    let inputs = inputs::read(object.inputs, callers, &mut check);
     let objects = match object.objects.as_deref() {
         None | Some("File") => Some(ObjectSource::File),
         Some("CustomResources") => Some(ObjectSource::CustomResources),

@@ -236,10 +236,9 @@ fn rules() -> [ValidationRule; 8] {
              || !(has(self.address) || has(self.tlsServerName) || has(self.proxyURL) \
              || has(self.certSecretRef) || has(self.clusterTrustBundleRef) || has(self.caBundle) \
              || has(self.targetIssuer) \
-             || has(self.hub) && self.hub \
-             || has(self.probe) && self.probe != 'Off')",
+             || has(self.hub) && self.hub)",
             "a target with kind Audience has no address, tlsServerName, proxyURL, certSecretRef, \
-             clusterTrustBundleRef, caBundle, targetIssuer or hub, and its probe can only be Off",
+             clusterTrustBundleRef, caBundle, targetIssuer or hub",
         ),
         rule(
             "!has(oldSelf.identity) || has(self.identity)",

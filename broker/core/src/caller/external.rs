@@ -5,6 +5,7 @@
 //! registered claims and the rules of one entry decide.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use keyferry_api::config::{ClaimRule, ExternalIssuer, TokenUse};
@@ -20,30 +21,38 @@ use super::{Facts, ReviewedUser, VerifiedCaller, reason};
 /// Claims that name the run of a job, the most exact first, at GitHub and at GitLab.
 const RUNS: [&str; 3] = ["run_id", "job_id", "pipeline_id"];
 
-/// Claims that name the event that started a job, at GitHub and at GitLab, and the events that
-/// people without rights in the project can cause. Such a job can have the ref of the project's
-/// main branch.
-const EVENTS: [(&str, &[&str]); 2] = [
-    (
-        "event_name",
-        &[
-            "discussion",
-            "discussion_comment",
-            "fork",
-            "issue_comment",
-            "issues",
-            "pull_request",
-            "pull_request_review",
-            "pull_request_review_comment",
-            "pull_request_target",
-            "watch",
-            "workflow_run",
+/// A claim that names the event that started a job.
+struct EventClaim {
+    name: &'static str,
+    /// The claim with the project's number at the same CI system.
+    project: &'static str,
+    /// The events that only people or tokens with the right to write to the project can cause, and
+    /// whose jobs run code that is in the project.
+    by_members: &'static [&'static str],
+}
+
+/// The events that need no rule that names them. Every other event does, because systems add some:
+/// outsiders can cause them, such as `issue_comment` or `gollum`, and such a job can have the ref of
+/// the project's main branch. `merge_group` runs code that is not merged yet; `check_run`, `status`
+/// and `deployment` can follow from an outsider's pull request; `parent_pipeline` has the ref of a
+/// merge request, if one started the parent; `pipeline` is started by another project.
+const EVENTS: [EventClaim; 2] = [
+    EventClaim {
+        name: "event_name",
+        project: "repository_id",
+        by_members: &[
+            "push",
+            "release",
+            "repository_dispatch",
+            "schedule",
+            "workflow_dispatch",
         ],
-    ),
-    (
-        "pipeline_source",
-        &["external_pull_request_event", "merge_request_event"],
-    ),
+    },
+    EventClaim {
+        name: "pipeline_source",
+        project: "project_id",
+        by_members: &["api", "push", "schedule", "trigger", "web"],
+    },
 ];
 
 /// What an id-token proved. Only [`accept`] makes it.
@@ -52,6 +61,7 @@ pub struct ExternalIdentity(Arc<ExternalFacts>);
 
 #[derive(Debug)]
 struct ExternalFacts {
+    entry: usize,
     issuer: Issuer,
     subject: String,
     run: Option<String>,
@@ -86,6 +96,11 @@ impl ExternalIdentity {
     /// The ServiceAccount for which the token stands.
     pub fn account(&self) -> &ServiceAccount {
         &self.0.account
+    }
+
+    /// The index of the entry of `externalIssuers` that accepted the token.
+    pub fn entry(&self) -> usize {
+        self.0.entry
     }
 
     /// The `jti`, if the token may be exchanged only once. Copies of a token can differ in the bytes
@@ -130,28 +145,40 @@ impl ExternalIdentity {
     }
 }
 
-/// Refuses a token early if its claims are not acceptable, so that it costs no signature check.
+/// Refuses a token early if no entry has its `iss` and `aud`, or if it has expired, so that it costs
+/// no signature check.
+///
+/// Anyone can make a token with any claims. If the rules or the longest life decided here, the time
+/// of the answer would tell a stranger what they are.
 ///
 /// # Errors
 /// One of the `Caller…` reasons. Nothing read here is trusted before [`accept`].
 pub fn read(jwt: &UnverifiedJwt, issuers: &[ExternalIssuer], now: Timestamp) -> Result<(), Reason> {
     let claims = IdTokenClaims::read(jwt).map_err(|_| Reason::CallerMalformed)?;
-    entry(&claims, issuers, now).map(|_| ())
+    let mut fault = Reason::CallerIssuerMismatch;
+    for entry in issuers {
+        match check_registered(&claims, entry, None, now) {
+            Ok(()) => return Ok(()),
+            Err(error) => fault = closer(fault, error),
+        }
+    }
+    Err(fault)
 }
 
 /// Accepts a token whose signature was verified with the keys of the issuer that it names.
 ///
 /// # Errors
-/// As [`read`].
+/// One of the `Caller…` reasons.
 pub fn accept(
     signature: &VerifiedSignature<'_>,
     issuers: &[ExternalIssuer],
     now: Timestamp,
 ) -> Result<ExternalIdentity, Reason> {
     let claims = signature.id_token().map_err(|_| Reason::CallerMalformed)?;
-    let entry = entry(&claims, issuers, now)?;
+    let (index, entry) = entry(&claims, issuers, now)?;
     let run = RUNS.iter().find_map(|name| claims.claim(name));
     Ok(ExternalIdentity(Arc::new(ExternalFacts {
+        entry: index,
         issuer: entry.url.clone(),
         subject: claims.subject().to_owned(),
         run: run.map(str::to_owned),
@@ -163,29 +190,18 @@ pub fn accept(
     })))
 }
 
-/// Returns the only entry that accepts the claims.
+/// Returns the only entry that accepts the claims, and its index.
 fn entry<'i>(
     claims: &IdTokenClaims,
     issuers: &'i [ExternalIssuer],
     now: Timestamp,
-) -> Result<&'i ExternalIssuer, Reason> {
+) -> Result<(usize, &'i ExternalIssuer), Reason> {
     let mut fault = Reason::CallerIssuerMismatch;
     let mut accepting = None;
-    for entry in issuers {
-        let expected = Expected {
-            issuer: &entry.url,
-            audience: &entry.audience,
-            now,
-            longest_life: entry.max_token_lifetime.try_into().ok(),
-        };
-        match verify::check_registered(&claims.registered(), &expected) {
-            Ok(()) => {}
-            Err(ClaimsError::WrongIssuer) => continue,
-            Err(ClaimsError::WrongAudience) if fault != Reason::CallerIssuerMismatch => continue,
-            Err(error) => {
-                fault = reason(error);
-                continue;
-            }
+    for (index, entry) in issuers.iter().enumerate() {
+        if let Err(error) = check_registered(claims, entry, Some(entry.max_token_lifetime), now) {
+            fault = closer(fault, error);
+            continue;
         }
         if !entry.rules.iter().any(|rule| meets(claims, rule)) {
             fault = Reason::CallerClaimsMismatch;
@@ -193,26 +209,58 @@ fn entry<'i>(
         }
         // The configuration refuses rules that accept the same token. If two did, the order of a
         // list would decide for which ServiceAccount it stands.
-        if accepting.replace(entry).is_some() {
+        if accepting.replace((index, entry)).is_some() {
             return Err(Reason::CallerClaimsMismatch);
         }
     }
-    let entry = accepting.ok_or(fault)?;
+    let (index, entry) = accepting.ok_or(fault)?;
     if entry.token_use == TokenUse::Once && claims.token_id().is_none() {
         return Err(Reason::CallerMalformed);
     }
-    Ok(entry)
+    Ok((index, entry))
+}
+
+fn check_registered(
+    claims: &IdTokenClaims,
+    entry: &ExternalIssuer,
+    longest_life: Option<Duration>,
+    now: Timestamp,
+) -> Result<(), ClaimsError> {
+    let expected = Expected {
+        issuer: &entry.url,
+        audience: &entry.audience,
+        now,
+        longest_life: longest_life.and_then(|life| life.try_into().ok()),
+    };
+    verify::check_registered(&claims.registered(), &expected)
+}
+
+/// Of the faults for two entries, the one of the entry that the token is closer to.
+fn closer(fault: Reason, error: ClaimsError) -> Reason {
+    match error {
+        ClaimsError::WrongIssuer => fault,
+        ClaimsError::WrongAudience if fault != Reason::CallerIssuerMismatch => fault,
+        error => reason(error),
+    }
 }
 
 fn meets(claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
     let equal = |(name, value): (&String, &String)| claims.claim(name) == Some(value.as_str());
-    let by_outsiders = |(name, events): &(&str, &[&str])| {
-        !rule.claims.contains_key(*name)
-            && claims
-                .claim(name)
-                .is_some_and(|event| events.contains(&event))
-    };
-    rule.claims.iter().all(equal) && !EVENTS.iter().any(by_outsiders)
+    rule.claims.iter().all(equal) && EVENTS.iter().all(|event| event.admits(claims, rule))
+}
+
+impl EventClaim {
+    /// Whether the rule names the event, or members caused it. A token that does not say is refused
+    /// where the CI system always says it.
+    fn admits(&self, claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
+        if rule.claims.contains_key(self.name) {
+            return true;
+        }
+        match claims.claim(self.name) {
+            Some(event) => self.by_members.contains(&event),
+            None => !rule.claims.contains_key(self.project),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Credentials of machines that can do no better than a static token: their tokens, the hashes in
-//! the hub's Secrets, and what each can read.
+//! Credentials of machines that have no token of the hub: their own tokens, the hashes in the hub's
+//! Secrets, and what each can read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,6 +12,7 @@ use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use jiff::Timestamp;
 use keyferry_api::config::{InputCredential, InputScope};
 use keyferry_api::name::{ClusterDns, Namespace, ObjectName};
+use keyferry_keys::caller_certificate::{CertificateNote, CertifiedCaller};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::presented::{PresentedCredential, encoded};
@@ -169,20 +170,42 @@ pub enum InputPath {
     Namespace(Namespace),
 }
 
-/// A machine that presented a valid credential. Only [`CredentialBook::verify`] makes it. It has
-/// no ServiceAccount, and no code makes one of it, so nothing can be minted for it.
+/// A machine that presented a valid credential. Only [`CredentialBook::verify`] and
+/// [`InputCaller::certified`] make it. It has no ServiceAccount, and no code makes one of it, so
+/// nothing can be minted for it.
 #[derive(Clone, Debug)]
-pub struct InputCaller(Arc<InputCredential>);
+pub struct InputCaller {
+    credential: Arc<InputCredential>,
+    certificate: Option<CertificateNote>,
+}
 
 impl InputCaller {
+    /// Accepts a machine whom a client certificate identified.
+    pub fn certified(certified: &CertifiedCaller<Arc<InputCredential>>) -> Self {
+        Self {
+            credential: Arc::clone(certified.identity()),
+            certificate: Some(certified.certificate().clone()),
+        }
+    }
+
     /// The credential's name.
     pub fn name(&self) -> &ObjectName {
-        &self.0.name
+        &self.credential.name
+    }
+
+    /// Its client certificate, if it presented one.
+    pub fn certificate(&self) -> Option<&CertificateNote> {
+        self.certificate.as_ref()
+    }
+
+    /// Whether it reads every cluster and namespace.
+    pub fn is_admin(&self) -> bool {
+        matches!(self.credential.scope, InputScope::Admin)
     }
 
     /// Whether the credential is for this path.
     pub fn may_read(&self, path: &InputPath) -> bool {
-        match (&self.0.scope, path) {
+        match (&self.credential.scope, path) {
             (InputScope::Admin, _) => true,
             (InputScope::Cluster(own), InputPath::Cluster(dns)) => own == dns,
             (InputScope::Namespace(own), InputPath::Namespace(namespace)) => own == namespace,
@@ -260,7 +283,10 @@ impl CredentialBook {
         if entry.until.is_some_and(is_over) || !presented.fits(entry.credential.name.as_str()) {
             return None;
         }
-        Some(InputCaller(Arc::clone(&entry.credential)))
+        Some(InputCaller {
+            credential: Arc::clone(&entry.credential),
+            certificate: None,
+        })
     }
 }
 

@@ -61,8 +61,9 @@ pub struct TargetInput<'a> {
     pub access: &'a str,
     /// The TargetCluster.
     pub target: &'a str,
-    /// The apiserver's URL.
-    pub address: &'a str,
+    /// The apiserver's URL. A relying party that is no cluster has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<&'a str>,
     /// The audience of its tokens.
     pub audience: &'a str,
     /// The ServiceAccount on the hub.
@@ -146,7 +147,7 @@ pub fn targets(
         let input = TargetInput {
             access: access.name.name.as_str(),
             target: target.name.as_str(),
-            address: &target.address,
+            address: target.is_cluster().then_some(target.address.as_str()),
             audience: target.audience.as_str(),
             service_account_name: account.name.as_str(),
             username: username(hub_name, target, &account),

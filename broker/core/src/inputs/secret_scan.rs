@@ -6,7 +6,9 @@
 use std::fmt;
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use base64::alphabet;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::{NO_PAD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 
 /// The prefix of the tokens of this API.
@@ -17,6 +19,13 @@ pub const TOKEN_PREFIX: &str = "keyferry-inputs-";
 const MAX_DEPTH: usize = 32;
 /// The shortest run of base64 that can hold a private key's first line or a JWT's header.
 const SHORTEST_ENCODED: usize = 24;
+/// Decodes a part of a token too, which may end in the middle of a byte.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    NO_PAD.with_decode_allow_trailing_bits(true),
+);
+/// The characters of a token of this API behind its prefix.
+const TOKEN_CHARACTERS: usize = 43;
 /// The longest key name that a message repeats.
 const MAX_SHOWN: usize = 40;
 
@@ -228,10 +237,14 @@ fn has_input_token(text: &str) -> bool {
     text.match_indices(TOKEN_PREFIX).any(|(at, _)| {
         let rest = text.get(at + TOKEN_PREFIX.len()..).unwrap_or_default();
         let url_safe = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let random: String = rest.chars().take_while(url_safe).collect();
+        let random: String = rest
+            .chars()
+            .take(TOKEN_CHARACTERS)
+            .take_while(url_safe)
+            .collect();
         // Without an upper-case letter it is a name of Kubernetes. A tenant can choose such a name,
         // and must not have the lists refused that it is in.
-        random.len() >= 43 && random.contains(|c: char| c.is_ascii_uppercase())
+        random.len() == TOKEN_CHARACTERS && random.contains(|c: char| c.is_ascii_uppercase())
     })
 }
 
@@ -258,15 +271,26 @@ fn has_jwt(text: &str) -> bool {
 }
 
 fn is_jose_header(segment: &str) -> bool {
-    let segment = segment.trim_end_matches('=');
     // A member such as `x=eyJ…` or `token-eyJ…` has the header at its end.
-    // An object begins with a quote, or with white space: {" is ey, and the others are ew or ey.
-    let begins = |start: &'static str| segment.match_indices(start);
-    begins("ey").chain(begins("ew")).any(|(at, _)| {
-        let rest = segment.get(at..).unwrap_or_default();
-        let decoded = URL_SAFE_NO_PAD.decode(rest).unwrap_or_default();
-        let text = String::from_utf8_lossy(&decoded);
-        text.trim_start().starts_with('{') && (text.contains("\"alg\"") || text.contains("\"enc\""))
+    let run = segment.trim_end_matches('=').rsplit('=').next();
+    let run = run.unwrap_or_default();
+    // The header may begin at any character. Each of the four ways to divide the run into groups is
+    // decoded once, so that the time grows with its length and not with the square of it.
+    (0..4).any(|skipped| {
+        let groups = run.get(skipped..).unwrap_or_default();
+        let whole = groups.len() - usize::from(groups.len() % 4 == 1);
+        let decoded = groups.get(..whole).map(|groups| LENIENT.decode(groups));
+        let Some(Ok(decoded)) = decoded else {
+            return false;
+        };
+        let member = |bytes: &[u8]| matches!(bytes, br#""alg""# | br#""enc""#);
+        let Some(last) = decoded.windows(5).rposition(member) else {
+            return false;
+        };
+        // An object begins with a quote, or with white space: {" is ey, and the others are ew or ey.
+        let begins = |group: &[u8]| group.starts_with(b"ey") || group.starts_with(b"ew");
+        let first = groups.as_bytes().chunks(4).position(begins);
+        first.is_some_and(|group| group * 3 < last)
     })
 }
 
@@ -404,6 +428,31 @@ mod tests {
             "",
         ] {
             assert_eq!(scan(&json!([{ "id": "a", "x": text }])), Ok(()), "{text}");
+        }
+    }
+
+    /// With a time that grows as the square of the length, this test would run for hours.
+    #[test]
+    fn a_long_text_that_begins_like_a_token_everywhere_is_searched_at_once() {
+        for text in [
+            "ey".repeat(450_000) + ".a",
+            "ew".repeat(450_000) + ".a",
+            "ey.".repeat(300_000),
+            TOKEN_PREFIX.repeat(56_000),
+            "-----BEGIN ".repeat(80_000),
+        ] {
+            assert_eq!(scan(&json!([{ "id": "a", "x": text }])), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_header_is_found_behind_any_text_of_its_own_alphabet() {
+        for before in [
+            "", "a", "ab", "abc", "token-", "ey", "eyJ", "ew-ey_", "x=", "eyJ=ey",
+        ] {
+            let text = format!("{before}{}", jwt());
+            let found = scan(&json!([{ "id": "a", "x": text }]));
+            assert_eq!(found.unwrap_err().kind, SecretKind::Jwt, "{before}");
         }
     }
 

@@ -15,6 +15,7 @@ use keyferry_core::target_address::{AddressRules, HubNetworks, RefusedAddress};
 use keyferry_keys::discovery::DiscoveryError;
 use keyferry_keys::jwks::JwksError;
 use keyferry_testing::Authority;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{
@@ -189,6 +190,98 @@ async fn nothing_is_sent_to_an_address_that_no_target_may_have() {
     let refused = unread.fetch(&server.issuer()).await;
     assert_eq!(refused.err(), Some(ExternalKeysError::NetworksUnread));
     assert_eq!(server.requests.load(Ordering::SeqCst), 0);
+}
+
+/// A resolver that reads addresses as they are, and answers for a name in turn: the last answer stays.
+struct Scripted(Mutex<Vec<SocketAddr>>, AtomicUsize);
+
+impl NameResolver for Scripted {
+    fn addresses<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Vec<SocketAddr>> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        let mut answers = self.0.lock();
+        let of_name = if answers.len() > 1 {
+            Some(answers.remove(0))
+        } else {
+            answers.first().copied()
+        };
+        let literal = host.parse().map(|address| SocketAddr::new(address, port));
+        Box::pin(async move { literal.ok().or(of_name).into_iter().collect() })
+    }
+}
+
+fn scripted(allowed: &[&str], answers: Vec<SocketAddr>) -> (HttpsIssuerKeys, Arc<Scripted>) {
+    let resolver = Arc::new(Scripted(Mutex::new(answers), AtomicUsize::new(0)));
+    let rules = AddressRules {
+        allowed: allowed.iter().map(|text| text.parse().unwrap()).collect(),
+        refused: ["10.244.0.0/16".parse().unwrap()].into(),
+    };
+    let networks = Networks(Ok(HubNetworks {
+        services: vec!["10.96.0.0/16".parse().unwrap()],
+        apiservers: vec!["192.0.2.1".parse().unwrap()],
+    }));
+    let port: Arc<dyn NameResolver> = Arc::<Scripted>::clone(&resolver);
+    let keys = HttpsIssuerKeys::within(rules, Arc::new(networks), port);
+    (keys, resolver)
+}
+
+#[tokio::test]
+async fn no_form_of_an_address_that_no_target_may_have_is_connected_to() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        while listener.accept().await.is_ok() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let (mut refused, mut no_issuer) = (0, 0);
+    for form in crate::testing::REFUSED_ADDRESS_FORMS {
+        let Ok(issuer) = Issuer::new(format!("https://{form}:{port}")) else {
+            no_issuer += 1;
+            continue;
+        };
+        let address = ExternalIssuerAddress {
+            issuer,
+            certificate_authority: None,
+        };
+        let (keys, _) = scripted(&[], Vec::new());
+        let answer = keys.fetch(&address).await;
+        assert!(
+            matches!(answer, Err(ExternalKeysError::AddressRefused(_))),
+            "{form}: {answer:?}"
+        );
+        refused += 1;
+    }
+    assert!(
+        refused + no_issuer >= 60 && refused >= 40,
+        "{refused} {no_issuer}"
+    );
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+/// The second request, for the keys, goes to the address that was checked before the first one.
+#[tokio::test]
+async fn a_name_is_resolved_once_for_both_documents() {
+    let server = Server::start(|_, _, _| {}).await;
+    let elsewhere = Server::start(|_, _, _| {}).await;
+    let answers = vec![server.address, elsewhere.address];
+    let (keys, resolver) = scripted(&["127.0.0.0/8"], answers);
+    assert!(keys.fetch(&server.issuer()).await.is_ok());
+    assert_eq!(resolver.1.load(Ordering::SeqCst), 1);
+    assert_eq!(elsewhere.requests.load(Ordering::SeqCst), 0);
+    // A name that changes its answer to a refused address is refused at the next read.
+    let (keys, _) = scripted(&[], vec!["198.51.100.7:1".parse().unwrap(), server.address]);
+    let before = server.requests.load(Ordering::SeqCst);
+    let first = keys.fetch(&server.issuer()).await;
+    assert!(
+        !matches!(first, Err(ExternalKeysError::AddressRefused(_))),
+        "{first:?}"
+    );
+    let second = keys.fetch(&server.issuer()).await;
+    let refused = Some(ExternalKeysError::AddressRefused(RefusedAddress::Loopback));
+    assert_eq!(second.err(), refused);
+    assert_eq!(server.requests.load(Ordering::SeqCst), before);
 }
 
 #[tokio::test]

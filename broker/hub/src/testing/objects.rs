@@ -68,6 +68,11 @@ impl FakeObjects {
         shelf.objects.insert(path.to_owned(), object);
     }
 
+    /// Deletes an object as another client would.
+    pub fn delete_foreign(&self, path: &str) {
+        self.shelf().objects.remove(path);
+    }
+
     /// Changes an object as its owner would.
     pub fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
         let mut shelf = self.shelf();

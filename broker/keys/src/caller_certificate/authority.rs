@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
-use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert, aws_lc_rs as signature};
+use webpki::{
+    EndEntityCert, KeyUsage, VerifiedPath, anchor_from_trusted_cert, aws_lc_rs as signature,
+};
 use x509_parser::parse_x509_certificate;
 
 use super::{CallerCertificateError, PresentedChain, fingerprint};
@@ -64,10 +66,10 @@ impl CallerAuthorityError {
 }
 
 /// The CA certificates of a rule, at least one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerAuthority(Vec<Authority>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Authority {
     anchor: TrustAnchor<'static>,
     /// The validity in seconds since 1970. A trust anchor has none of its own.
@@ -101,17 +103,29 @@ impl CallerAuthority {
         ends.min().unwrap_or_default()
     }
 
+    /// The certificates that are also in `other`; `None` if there are none.
+    #[must_use]
+    pub fn also_in(&self, other: &Self) -> Option<Self> {
+        let both = self
+            .0
+            .iter()
+            .filter(|authority| other.0.contains(authority));
+        let both: Vec<_> = both.cloned().collect();
+        (!both.is_empty()).then_some(Self(both))
+    }
+
     /// Whether one of the certificates has one of these keys.
     pub fn has_any_key_of(&self, keys: &AuthorityKeys) -> bool {
         let mut own = self.0.iter().map(|authority| &authority.public_key);
         own.any(|key| keys.0.contains(key))
     }
 
-    /// Verifies that the chain leads to one of the certificates, and returns the fingerprint of
-    /// that one.
+    /// Verifies that the chain leads to one of the certificates over no CA with a key of `refused`,
+    /// and returns the fingerprint of that one.
     pub(super) fn verify(
         &self,
         chain: &PresentedChain,
+        refused: Option<&AuthorityKeys>,
         now: Timestamp,
     ) -> Result<&str, CallerCertificateError> {
         use CallerCertificateError as E;
@@ -122,7 +136,24 @@ impl CallerAuthority {
         let valid = self
             .0
             .iter()
-            .filter(|authority| authority.validity.contains(&seconds));
+            .filter(|authority| authority.validity.contains(&seconds))
+            .filter(|authority| refused.is_none_or(|keys| !keys.0.contains(&authority.public_key)));
+        // A CA of callers may have signed a certificate for the other CA, whose certificates would
+        // then lead to it.
+        let check_path = |path: &VerifiedPath<'_>| {
+            let mut between = path.intermediate_certificates();
+            let is_refused = refused.is_some_and(|keys| {
+                between.any(|certificate| {
+                    let key = certificate.subject_public_key_info();
+                    keys.0.contains::<[u8]>(key.as_ref())
+                })
+            });
+            if is_refused {
+                Err(webpki::Error::UnknownIssuer)
+            } else {
+                Ok(())
+            }
+        };
         for authority in valid {
             let path = leaf.verify_for_usage(
                 SIGNATURES,
@@ -131,7 +162,7 @@ impl CallerAuthority {
                 time,
                 KeyUsage::client_auth(),
                 None,
-                None,
+                Some(&check_path),
             );
             if path.is_ok() {
                 return Ok(&authority.fingerprint);

@@ -7,12 +7,21 @@ use keyferry_api::service_account::Uid;
 use rustls_pki_types::CertificateDer;
 
 use super::{
-    AuthorityKeys, CallerAuthority, CallerCertificateError, ChainTooLarge, PresentedChain, identify,
+    AuthorityKeys, CallerAuthority, CallerCertificateError, CallerCertificateRule,
+    CallerCertificateRules, CertifiedCaller, ChainTooLarge, PresentedChain,
 };
 use crate::testing::client_certificates::{Authorities, Outcome, TestAuthority, URI, table, valid};
 
 fn now() -> Timestamp {
     "2026-11-24T12:00:00Z".parse().unwrap()
+}
+
+fn identify(
+    rules: &[CallerCertificateRule],
+    chain: &PresentedChain,
+    now: Timestamp,
+) -> Result<CertifiedCaller, CallerCertificateError> {
+    CallerCertificateRules::new(rules.to_vec()).identify(chain, now)
 }
 
 fn second(count: i64) -> SignedDuration {
@@ -127,6 +136,32 @@ fn rules_that_disagree_accept_nothing() {
     assert_eq!(caller.identity().uid.as_str(), "another");
 }
 
+/// A rule is found whatever stands beside it, and stands for an identity of any type.
+#[test]
+fn each_uri_finds_its_own_rule_among_many() {
+    let authorities = Authorities::new(now());
+    let authority = Some(Arc::new(authorities.first.as_configured()));
+    let uri = |number: usize| format!("spiffe://example.com/cluster/{number}");
+    let rules = (0..500).rev().map(|number| CallerCertificateRule {
+        uri: uri(number),
+        identity: number,
+        authority: authority.clone(),
+        refused_keys: None,
+    });
+    let rules = CallerCertificateRules::new(rules.collect());
+    for number in [0, 1, 9, 10, 250, 499] {
+        let certificate = authorities.first.issue(&uri(number), |_| {});
+        let chain = PresentedChain::new(&certificate.chain).unwrap();
+        let caller = rules.identify(&chain, now()).unwrap();
+        assert_eq!(*caller.identity(), number);
+    }
+    for other in ["a:b", "spiffe://example.com/cluster/500", "z:z"] {
+        let chain = PresentedChain::new(&authorities.first.issue(other, |_| {}).chain).unwrap();
+        let refused = rules.identify(&chain, now()).unwrap_err();
+        assert_eq!(refused, CallerCertificateError::OtherUri, "{other}");
+    }
+}
+
 #[test]
 fn both_authorities_of_a_bundle_count_during_a_rotation() {
     let authorities = Authorities::new(now());
@@ -143,6 +178,38 @@ fn both_authorities_of_a_bundle_count_during_a_rotation() {
     let (old, new) = (of(&authorities.first).unwrap(), of(&next).unwrap());
     assert_ne!(old, new);
     assert!(of(&authorities.second).is_err());
+}
+
+/// The CA of callers signed the other CA's key: all that the other one signs leads to it.
+#[test]
+fn a_chain_over_a_refused_ca_is_refused() {
+    let authorities = Authorities::new(now());
+    let mut rules = authorities.rules();
+    let hub = TestAuthority::new("hub clients", now(), |_| {});
+    let crossed = hub.cross_signed_by(&authorities.first, "hub clients");
+    let lower = crossed.intermediate("below the hub's", |_| {});
+    let other = authorities.first.intermediate("other", |_| {});
+    let of = |rules: &[_], authority: &TestAuthority| {
+        let chain = PresentedChain::new(&authority.issue(URI, |_| {}).chain).unwrap();
+        identify(rules, &chain, now()).map(|_| ())
+    };
+    for authority in [&crossed, &lower, &other, &authorities.first] {
+        assert_eq!(of(&rules, authority), Ok(()));
+    }
+    let keys = AuthorityKeys::from_pem(hub.pem().as_bytes()).unwrap();
+    rules[0].refused_keys = Some(Arc::new(keys));
+    for authority in [&crossed, &lower] {
+        assert_eq!(
+            of(&rules, authority),
+            Err(CallerCertificateError::OtherAuthority)
+        );
+    }
+    for authority in [&other, &authorities.first] {
+        assert_eq!(of(&rules, authority), Ok(()));
+    }
+    let keys = AuthorityKeys::from_pem(authorities.first.pem().as_bytes()).unwrap();
+    rules[0].refused_keys = Some(Arc::new(keys));
+    assert!(of(&rules, &authorities.first).is_err());
 }
 
 #[test]

@@ -9,8 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 use rcgen::{
-    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CustomExtension,
+    DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -93,6 +94,7 @@ impl Authorities {
                 uid: Uid::new(format!("uid-{name}")).unwrap(),
             },
             authority: Some(Arc::new(authority.as_configured())),
+            refused_keys: None,
         };
         vec![
             rule(URI, "reconciler", &self.first),
@@ -127,9 +129,23 @@ impl TestAuthority {
 
     /// Makes a CA that this one signs.
     pub fn intermediate(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
+        self.intermediate_with(KeyPair::generate().unwrap(), name, change)
+    }
+
+    /// The same CA, by its name and key, with a certificate that `signer` signs besides its own.
+    pub fn cross_signed_by(&self, signer: &Self, name: &str) -> Self {
+        let key = KeyPair::try_from(self.issuer.key().serialize_der()).unwrap();
+        signer.intermediate_with(key, name, |_| {})
+    }
+
+    fn intermediate_with(
+        &self,
+        key: KeyPair,
+        name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Self {
         let mut params = authority(name, self.now);
         change(&mut params);
-        let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let mut path = vec![certificate.der().clone()];
         path.extend(self.path.iter().cloned());
@@ -155,6 +171,23 @@ impl TestAuthority {
     /// Signs a good client certificate for this URI, with what `change` changes.
     pub fn issue(&self, uri: &str, change: impl FnOnce(&mut CertificateParams)) -> TestCertificate {
         self.issue_for(KeyPair::generate().unwrap(), uri, change)
+    }
+
+    /// Signs a good client certificate for the key of a PKCS #10 request in DER, whatever else the
+    /// request says, and returns it as PEM.
+    pub fn sign_request(
+        &self,
+        request: &[u8],
+        uri: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> String {
+        let request = CertificateSigningRequestParams::from_der(&request.into()).unwrap();
+        let mut params = client(self.now, uri);
+        change(&mut params);
+        params
+            .signed_by(&request.public_key, &self.issuer)
+            .unwrap()
+            .pem()
     }
 
     fn issue_for(

@@ -1,19 +1,26 @@
-//! Identifies callers by client certificates. The result is cached for seconds, so that a connection
-//! with many requests costs one verification, and no longer than the rules and the CAs stay as they
-//! are.
+//! Identifies callers of tokens and readers of fleet inputs by client certificates. The result is
+//! cached for seconds, so that a connection with many requests costs one verification, and no longer
+//! than the rules and the CAs stay as they are.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use keyferry_api::config::InputCredential;
 use keyferry_api::moment::{Deadline, Moment};
+use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccountIdentity;
 use keyferry_core::caller::{self, VerifiedCaller};
-use keyferry_keys::caller_certificate::{self, CallerCertificateError, PresentedChain};
+use keyferry_core::inputs::credential::InputCaller;
+use keyferry_keys::caller_certificate::{
+    CallerCertificateError, CallerCertificateRules, CertifiedCaller, PresentedChain,
+};
 use moka::sync::Cache;
 use parking_lot::Mutex;
 
+use super::TokenKey;
 use super::review::Reviewer;
-use super::{Authentication, TokenKey};
 use crate::caller_trust::{Trust, TrustReader};
 use crate::source::Source;
 
@@ -51,11 +58,56 @@ impl From<CallerCertificateError> for CertificateRefusal {
     }
 }
 
+/// What a rule for client certificates stands for.
+pub(super) trait CertificateIdentity: Clone + PartialEq + Send + Sync + 'static {
+    /// What a certificate of the rule makes of its client.
+    type Caller: Clone + Send + Sync + 'static;
+
+    fn rules(trust: &Trust) -> &CallerCertificateRules<Self>;
+
+    fn accept(certified: &CertifiedCaller<Self>) -> Self::Caller;
+
+    /// The namespace that can make any number of such callers.
+    fn namespace(&self) -> Option<&Namespace>;
+}
+
+impl CertificateIdentity for ServiceAccountIdentity {
+    type Caller = VerifiedCaller;
+
+    fn rules(trust: &Trust) -> &CallerCertificateRules<Self> {
+        &trust.callers
+    }
+
+    fn accept(certified: &CertifiedCaller<Self>) -> VerifiedCaller {
+        caller::accept_certificate(certified)
+    }
+
+    fn namespace(&self) -> Option<&Namespace> {
+        Some(&self.account.namespace)
+    }
+}
+
+impl CertificateIdentity for Arc<InputCredential> {
+    type Caller = InputCaller;
+
+    fn rules(trust: &Trust) -> &CallerCertificateRules<Self> {
+        &trust.inputs
+    }
+
+    fn accept(certified: &CertifiedCaller<Self>) -> InputCaller {
+        InputCaller::certified(certified)
+    }
+
+    fn namespace(&self) -> Option<&Namespace> {
+        None
+    }
+}
+
 /// The cached result of a certificate's verification.
 #[derive(Clone)]
-enum CachedCheck {
+enum CachedCheck<C> {
     Accepted {
-        caller: VerifiedCaller,
+        caller: C,
         fresh: Deadline,
         /// Until then the caller is a known one, which no limit of unknown callers applies to.
         known: Deadline,
@@ -66,14 +118,14 @@ enum CachedCheck {
     },
 }
 
-/// Verifies client certificates.
-pub(super) struct CertificateChecks {
+/// Verifies client certificates by the rules for identities of one type.
+pub(super) struct CertificateChecks<I: CertificateIdentity> {
     trust: TrustReader,
     max_stale: Duration,
-    cached: Cache<TokenKey, CachedCheck>,
+    cached: Cache<TokenKey, CachedCheck<I::Caller>>,
 }
 
-impl CertificateChecks {
+impl<I: CertificateIdentity> CertificateChecks<I> {
     pub(super) fn new(trust: TrustReader, max_stale: Duration) -> Self {
         let life = max_stale.max(ACCEPTED_LIFETIME) + REFUSED_LIFETIME;
         Self {
@@ -86,27 +138,22 @@ impl CertificateChecks {
         }
     }
 
-    /// Identifies the caller. `hash` makes the cache key of the certificate for a version of the
-    /// rules.
+    /// Identifies the caller, and returns the cache key of its certificate beside it. `hash` makes
+    /// this key for a version of the rules.
     pub(super) async fn identify(
         &self,
         chain: &Arc<PresentedChain>,
         source: Source,
         hash: impl Fn(u64) -> TokenKey,
         reviewer: &Reviewer,
-    ) -> Result<Authentication, CertificateRefusal> {
+    ) -> Result<(I::Caller, TokenKey), CertificateRefusal> {
         let now = reviewer.now();
         let trust = self.trust.current();
         let key = hash(trust.version);
-        let authenticated = |caller: VerifiedCaller| Authentication {
-            caller,
-            key,
-            stale: false,
-        };
         let cached = self.cached.get(&key);
         let is_known = match &cached {
             Some(CachedCheck::Accepted { caller, fresh, .. }) if !fresh.passed(now) => {
-                return Ok(authenticated(caller.clone()));
+                return Ok((caller.clone(), key));
             }
             Some(CachedCheck::Accepted { known, .. }) => !known.passed(now),
             _ => false,
@@ -121,18 +168,18 @@ impl CertificateChecks {
             _ => {}
         }
         let verified = if is_known {
-            verify(&trust, chain, now)
+            I::rules(&trust).identify(chain, now.wall)
         } else {
-            verify_apart(trust, Arc::clone(chain), now, reviewer).await?
+            verify_apart::<I>(trust, Arc::clone(chain), now, reviewer).await?
         };
         match verified {
-            Ok(caller) => {
-                if !is_known {
-                    let namespace = &caller.identity().account.namespace;
+            Ok(certified) => {
+                if let (false, Some(namespace)) = (is_known, certified.identity().namespace()) {
                     reviewer.new_callers.of_namespace(namespace, now.mono)?;
                 }
-                self.accepted(key, &caller, now);
-                Ok(authenticated(caller))
+                let caller = I::accept(&certified);
+                self.accepted(key, &caller, certified.not_after(), now);
+                Ok((caller, key))
             }
             Err(fault) => {
                 let until = Deadline::after(REFUSED_LIFETIME, now);
@@ -143,8 +190,8 @@ impl CertificateChecks {
         }
     }
 
-    fn accepted(&self, key: TokenKey, caller: &VerifiedCaller, now: Moment) {
-        let expiry = Deadline::at(caller.expires_at(), now);
+    fn accepted(&self, key: TokenKey, caller: &I::Caller, not_after: Timestamp, now: Moment) {
+        let expiry = Deadline::at(not_after, now);
         let until = |life| {
             let end = Deadline::after(life, now);
             if expiry.left(now) < end.left(now) {
@@ -164,27 +211,18 @@ impl CertificateChecks {
     }
 }
 
-fn verify(
-    trust: &Trust,
-    chain: &PresentedChain,
-    now: Moment,
-) -> Result<VerifiedCaller, CallerCertificateError> {
-    caller_certificate::identify(&trust.rules, chain, now.wall)
-        .map(|certified| caller::accept_certificate(&certified))
-}
-
 /// Verifies on other threads than known callers' requests, so that the signatures of unknown
 /// callers take none of their time.
-async fn verify_apart(
+async fn verify_apart<I: CertificateIdentity>(
     trust: Arc<Trust>,
     chain: Arc<PresentedChain>,
     now: Moment,
     reviewer: &Reviewer,
-) -> Result<Result<VerifiedCaller, CallerCertificateError>, Reason> {
+) -> Result<Result<CertifiedCaller<I>, CallerCertificateError>, Reason> {
     let outcome = Arc::new(Mutex::new(None));
     let slot = Arc::clone(&outcome);
     let check = move || {
-        *slot.lock() = Some(verify(&trust, &chain, now));
+        *slot.lock() = Some(I::rules(&trust).identify(&chain, now.wall));
         Ok(())
     };
     reviewer.new_callers.check(check).await?;

@@ -21,8 +21,11 @@ pub(super) enum SourceState {
     Wrong,
     /// It does not exist.
     Absent,
+    /// The hub refuses Keyferry the Secret or the ConfigMap with its own client CA (401 or 403). This
+    /// is an answer, and can be how an admin withdraws the CA.
+    Refused,
     /// Nothing is known: the Secret or the hub's own client CA could not be read.
-    Unread,
+    Unknown,
 }
 
 /// What to do where the hub's own client CA is not known.
@@ -72,8 +75,8 @@ impl CallerTrustError {
                     "create it in Keyferry's namespace, with the CA of the callers as ca.crt",
                 )
             },
-            HubError::Forbidden(_) => Self {
-                state: SourceState::Unread,
+            HubError::Forbidden(_) | HubError::Unauthenticated(_) => Self {
+                state: SourceState::Refused,
                 ..Self::new(
                     place,
                     error.to_string(),
@@ -81,7 +84,7 @@ impl CallerTrustError {
                 )
             },
             _ => Self {
-                state: SourceState::Unread,
+                state: SourceState::Unknown,
                 ..Self::new(
                     place,
                     format!("it could not be read: {error}"),
@@ -93,21 +96,25 @@ impl CallerTrustError {
 
     pub(super) fn hub_says_nothing() -> Self {
         Self {
-            state: SourceState::Unread,
+            state: SourceState::Unknown,
             ..Self::of_hub_ca("it does not exist, so the hub's own client CA is not known")
         }
     }
 
     pub(super) fn unread_hub_ca(error: &HubError) -> Self {
+        let state = match error {
+            HubError::Forbidden(_) | HubError::Unauthenticated(_) => SourceState::Refused,
+            _ => SourceState::Unknown,
+        };
         Self {
-            state: SourceState::Unread,
+            state,
             ..Self::of_hub_ca(format!("it could not be read: {error}"))
         }
     }
 
     pub(super) fn bad_hub_ca() -> Self {
         Self {
-            state: SourceState::Unread,
+            state: SourceState::Unknown,
             ..Self::of_hub_ca("it has something other than certificates")
         }
     }

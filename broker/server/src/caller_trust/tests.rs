@@ -4,29 +4,32 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use keyferry_api::config::{InputProof, InputScope};
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::{ServiceAccountIdentity, Uid};
 use keyferry_hub::ports::{HubError, HubObjects, ServingSecrets};
 use keyferry_hub::random::SystemRandomness;
-use keyferry_hub::testing::{FakeClock, FakeObjects, account_of};
+use keyferry_hub::testing::{Failing, FakeClock, FakeObjects, account_of};
 use keyferry_keys::testing::client_certificates::{TestAuthority, URI, valid};
 use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
 
+const MAX_STALE: Duration = Duration::from_secs(300);
+
 /// Secrets with CAs in memory.
 #[derive(Default)]
 struct Secrets {
     pem: Mutex<BTreeMap<ObjectName, Option<String>>>,
-    away: Mutex<bool>,
+    away: Mutex<Option<HubError>>,
 }
 
 impl ServingSecrets for Secrets {
     fn read<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<ServingSecret, HubError>> {
         Box::pin(async move {
-            if *self.away.lock() {
-                return Err(HubError::Unreachable("away".to_owned()));
+            if let Some(error) = self.away.lock().clone() {
+                return Err(error);
             }
             let pem = self.pem.lock().get(name).cloned();
             let pem = pem.ok_or_else(|| HubError::NotFound("none".to_owned()))?;
@@ -89,14 +92,24 @@ impl Stage {
 
     async fn start(&self, allow_hub_client_ca: bool) -> Result<CallerTrust, CallerTrustError> {
         let rule = CallerCertificate {
-            authority_secret: name(),
-            uri: URI.to_owned(),
+            rule: ClientCertificateRule {
+                authority_secret: name(),
+                uri: URI.to_owned(),
+                allow_hub_client_ca,
+            },
             service_account: ServiceAccountIdentity {
                 account: account_of("tenant-a", "reconciler"),
                 uid: Uid::new("u").unwrap(),
             },
-            allow_hub_client_ca,
         };
+        self.start_with(CertificateRules {
+            callers: vec![rule],
+            inputs: Arc::default(),
+        })
+        .await
+    }
+
+    async fn start_with(&self, rules: CertificateRules) -> Result<CallerTrust, CallerTrustError> {
         let access = CertificateSecrets {
             namespace: Namespace::new("keyferry-system").unwrap(),
             secrets: Arc::<Secrets>::clone(&self.secrets),
@@ -104,7 +117,7 @@ impl Stage {
             random: Arc::new(SystemRandomness::default()),
         };
         let clock = Arc::<FakeClock>::clone(&self.clock);
-        CallerTrust::start(vec![rule], access, clock, self.metrics.clone()).await
+        CallerTrust::start(rules, access, MAX_STALE, clock, self.metrics.clone()).await
     }
 
     async fn refused(&self) -> String {
@@ -121,7 +134,7 @@ impl Stage {
 
 fn authority(trust: &CallerTrust) -> Option<i64> {
     let current = trust.reader().current();
-    let authority = current.rules[0].authority.as_ref();
+    let authority = current.callers.rules()[0].authority.as_ref();
     authority.map(|authority| authority.earliest_expiry())
 }
 
@@ -205,10 +218,118 @@ async fn a_new_ca_is_used_and_a_bad_one_keeps_the_old() {
     ] {
         assert!(exposition.contains(&sample), "{sample}:\n{exposition}");
     }
+}
 
-    *stage.secrets.away.lock() = true;
-    assert_eq!(trust.reload(&name()).await, AFTER_UNREAD);
-    assert_eq!(authority(&trust), Some(end), "nothing is known");
+#[tokio::test]
+async fn a_refused_read_withdraws_the_ca_at_once() {
+    let refusals = [
+        HubError::Forbidden("no right".into()),
+        HubError::Unauthenticated("expired".to_owned()),
+    ];
+    for refusal in refusals {
+        let stage = Stage::new();
+        let trust = stage.start(false).await.unwrap();
+        let first = authority(&trust);
+        *stage.secrets.away.lock() = Some(refusal);
+        trust.reload(&name()).await;
+        trust.reload(&name()).await;
+        assert_eq!((authority(&trust), stage.events()), (None, 1));
+        let failures = "keyferry_caller_authority_reloads_total{result=\"failure\"} 1";
+        assert!(stage.metrics.exposition().contains(failures));
+        assert!(trust.last(&name()).is_polled());
+        *stage.secrets.away.lock() = None;
+        trust.reload(&name()).await;
+        assert_eq!(authority(&trust), first);
+    }
+
+    let stage = Stage::new();
+    let trust = stage.start(false).await.unwrap();
+    let forbidden = Failing::Forbidden("get", "extension-apiserver-authentication");
+    stage.objects.fail(Some(forbidden));
+    trust.reload(&name()).await;
+    assert_eq!((authority(&trust), stage.events()), (None, 1));
+}
+
+#[tokio::test]
+async fn a_ca_of_which_nothing_is_known_stays_for_a_limited_time() {
+    let silent: [fn(&Stage); 4] = [
+        |stage| *stage.secrets.away.lock() = Some(HubError::Unreachable("away".to_owned())),
+        |stage| *stage.secrets.away.lock() = Some(HubError::TooLarge),
+        |stage| stage.objects.delete_foreign(HUB_CLIENT_CA),
+        |stage| {
+            // The content is bad besides, which alone would keep the CA without a limit.
+            stage.holds(Some("text"));
+            stage.hub_accepts(Some(
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            ));
+        },
+    ];
+    for silent in silent {
+        let stage = Stage::new();
+        let trust = stage.start(false).await.unwrap();
+        let first = authority(&trust);
+        silent(&stage);
+        trust.reload(&name()).await;
+        stage.clock.advance(MAX_STALE - Duration::from_secs(1));
+        trust.reload(&name()).await;
+        assert_eq!((authority(&trust), stage.events()), (first, 0));
+        assert!(trust.last(&name()).is_polled());
+        stage.clock.advance(Duration::from_secs(1));
+        trust.reload(&name()).await;
+        trust.reload(&name()).await;
+        assert_eq!((authority(&trust), stage.events()), (None, 1));
+
+        *stage.secrets.away.lock() = None;
+        stage.holds(Some(stage.callers.pem()));
+        stage.hub_accepts(Some(stage.hub.pem()));
+        trust.reload(&name()).await;
+        assert_eq!(authority(&trust), first);
+        assert!(!trust.last(&name()).is_polled());
+    }
+}
+
+#[tokio::test]
+async fn a_ca_that_left_the_secret_is_withdrawn_without_the_hubs_client_ca() {
+    let stage = Stage::new();
+    let now = stage.clock.now().wall;
+    let next = TestAuthority::new("next", now, |params| valid(params, now, -60, 3600));
+    let end = now.as_second() + 3600;
+    let both = format!("{}{}", stage.callers.pem(), next.pem());
+    stage.holds(Some(&both));
+    let trust = stage.start(false).await.unwrap();
+    let all = trust.reader().current();
+    stage.objects.delete_foreign(HUB_CLIENT_CA);
+
+    trust.reload(&name()).await;
+    assert_eq!(
+        trust.reader().current().version,
+        all.version,
+        "both are there"
+    );
+    stage.holds(Some(stage.callers.pem()));
+    trust.reload(&name()).await;
+    let kept = authority(&trust);
+    assert!(kept.is_some_and(|kept| kept > end), "only one has left");
+    stage.holds(Some(next.pem()));
+    trust.reload(&name()).await;
+    assert_eq!(
+        authority(&trust),
+        None,
+        "the new one is not compared, and so not used"
+    );
+    stage.hub_accepts(Some(stage.hub.pem()));
+    trust.reload(&name()).await;
+    assert_eq!(authority(&trust), Some(end));
+}
+
+#[tokio::test]
+async fn a_ca_that_becomes_the_hubs_is_withdrawn_behind_a_bad_secret() {
+    let stage = Stage::new();
+    let trust = stage.start(false).await.unwrap();
+    stage.holds(Some("text"));
+    stage.hub_accepts(Some(stage.callers.pem()));
+    trust.reload(&name()).await;
+    assert_eq!(authority(&trust), None);
 }
 
 #[tokio::test]
@@ -251,15 +372,126 @@ async fn the_reload_signal_reads_again() {
     let trust = stage.start(false).await.unwrap();
     let reader = trust.reader();
     let (order, signal) = keyferry_hub::reload_signal::channel();
-    let task = tokio::spawn(trust.follow(signal));
+    let (_list, inputs) = watch::channel(InputCredentials::default());
+    let task = tokio::spawn(trust.follow(inputs, signal));
     stage.secrets.pem.lock().clear();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(
-        reader.current().rules[0].authority.is_some(),
-        "not read yet"
-    );
+    let is_used = || reader.current().callers.rules()[0].authority.is_some();
+    assert!(is_used(), "not read yet");
     order.give();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(reader.current().rules[0].authority.is_none());
+    assert!(!is_used());
     task.abort();
+}
+
+/// A credential for inputs with a certificate under the CA of the stage.
+fn credential(uri: &str, allow_hub_client_ca: bool) -> Arc<InputCredential> {
+    Arc::new(InputCredential {
+        name: ObjectName::new("prod").unwrap(),
+        scope: InputScope::Admin,
+        proof: InputProof::Certificate(ClientCertificateRule {
+            authority_secret: name(),
+            uri: uri.to_owned(),
+            allow_hub_client_ca,
+        }),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_list_of_credentials_is_used_without_a_restart() {
+    let stage = Stage::new();
+    let first: InputCredentials = [credential("a:first", false)].into();
+    let trust = stage
+        .start_with(CertificateRules {
+            callers: Vec::new(),
+            inputs: Arc::clone(&first),
+        })
+        .await
+        .unwrap();
+    let reader = trust.reader();
+    let uris = || -> Vec<(String, bool)> {
+        let current = reader.current();
+        let rules = current.inputs.rules().iter();
+        rules
+            .map(|rule| (rule.uri.clone(), rule.authority.is_some()))
+            .collect()
+    };
+    assert_eq!(uris(), [("a:first".to_owned(), true)]);
+    assert!(reader.current().callers.rules().is_empty());
+    let (list, inputs) = watch::channel(first);
+    let task = tokio::spawn(trust.follow(inputs, ReloadSignal::never()));
+    list.send([credential("a:second", false)].into()).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(uris(), [("a:second".to_owned(), true)]);
+    // A Secret that was not named at the start is not watched.
+    let mut elsewhere = credential("a:third", false);
+    if let InputProof::Certificate(rule) = &mut Arc::make_mut(&mut elsewhere).proof {
+        rule.authority_secret = ObjectName::new("another-ca").unwrap();
+    }
+    list.send([elsewhere].into()).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(uris(), [("a:third".to_owned(), false)]);
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_credential_may_forbid_the_ca_that_another_allowed() {
+    let stage = Stage::new();
+    stage.hub_accepts(Some(stage.callers.pem()));
+    let first: InputCredentials = [credential("a:first", true)].into();
+    let rules = |inputs: &InputCredentials| CertificateRules {
+        callers: Vec::new(),
+        inputs: Arc::clone(inputs),
+    };
+    let trust = stage.start_with(rules(&first)).await.unwrap();
+    let reader = trust.reader();
+    let used = || reader.current().inputs.rules()[0].authority.is_some();
+    assert!(used());
+    let (list, inputs) = watch::channel(first);
+    let task = tokio::spawn(trust.follow(inputs, ReloadSignal::never()));
+    let strict: InputCredentials = [credential("a:first", false)].into();
+    list.send(Arc::clone(&strict)).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!used());
+    // Once the CA is no longer the hub's, the next look accepts it.
+    stage.hub_accepts(Some(stage.hub.pem()));
+    list.send(strict).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(used());
+    task.abort();
+    stage.hub_accepts(Some(stage.callers.pem()));
+    let error = stage.start_with(rules(&[credential("a:first", false)].into()));
+    assert!(error.await.is_err());
+}
+
+#[tokio::test]
+async fn the_rules_refuse_chains_over_the_hubs_client_ca() {
+    let stage = Stage::new();
+    let keys = |authority: &TestAuthority| AuthorityKeys::from_pem(authority.pem().as_bytes());
+    let trust = stage.start(false).await.unwrap();
+    let refused = || {
+        trust.reader().current().callers.rules()[0]
+            .refused_keys
+            .clone()
+    };
+    assert_eq!(refused().as_deref(), keys(&stage.hub).as_ref());
+    let now = stage.clock.now().wall;
+    for content in [Some(stage.callers.pem()), Some("text")] {
+        // Also behind bad content, which keeps the CA that was read before.
+        stage.holds(content);
+        let next = TestAuthority::new("next hub clients", now, |_| {});
+        stage.hub_accepts(Some(next.pem()));
+        trust.reload(&name()).await;
+        assert_eq!(refused().as_deref(), keys(&next).as_ref());
+    }
+    stage.objects.delete_foreign(HUB_CLIENT_CA);
+    trust.reload(&name()).await;
+    assert!(refused().is_some(), "the last that was read");
+
+    stage.holds(Some(stage.callers.pem()));
+    let allowed = stage.start(true).await.unwrap();
+    assert_eq!(
+        allowed.reader().current().callers.rules()[0].refused_keys,
+        None
+    );
 }

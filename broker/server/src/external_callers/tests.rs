@@ -98,6 +98,7 @@ impl Stage {
             source: Arc::clone(&server) as Arc<dyn ExternalIssuerKeys>,
             live: Arc::clone(&world.live),
             clock: Arc::clone(&clock),
+            hash_key: [7; 32],
         }));
         let authenticator = Authenticator::new(
             Arc::clone(&world.port),
@@ -121,7 +122,7 @@ impl Stage {
         json!({
             "iss": "https://ci.example.com", "aud": "https://keys.example.com", "jti": "one",
             "sub": "repo:example/app:ref:refs/heads/main", "iat": now, "exp": now + 300,
-            "repository_id": "42", "ref": "refs/heads/main", "run_id": "99",
+            "repository_id": "42", "ref": "refs/heads/main", "event_name": "push", "run_id": "99",
         })
     }
 
@@ -231,6 +232,18 @@ async fn a_key_of_one_issuer_does_not_sign_for_another() {
     let forged =
         key(SigningAlgorithm::Es384).sign(header.as_bytes(), claims.to_string().as_bytes());
     assert_eq!(stage.ask(&forged).await.err(), Some(Reason::CallerRejected));
+    // A stranger does not learn which claims the rules want.
+    let mut elsewhere = claims.clone();
+    elsewhere["repository_id"] = json!("43");
+    let header = json!({"alg": "ES256", "kid": "ES256"}).to_string();
+    for claims in [&claims, &elsewhere] {
+        let other = signer().sign(header.as_bytes(), b"{}");
+        let (_, signature) = other.rsplit_once('.').unwrap();
+        let signed = signer().sign(header.as_bytes(), claims.to_string().as_bytes());
+        let (unsigned, _) = signed.rsplit_once('.').unwrap();
+        let forged = stage.ask(&format!("{unsigned}.{signature}")).await;
+        assert_eq!(forged.err(), Some(Reason::CallerRejected));
+    }
     let (unsigned, _) = signer()
         .token(&claims)
         .rsplit_once('.')

@@ -5,66 +5,97 @@
 
 use std::collections::HashMap;
 
+use aws_lc_rs::hmac;
 use jiff::Timestamp;
 use keyferry_api::reason::Reason;
 use keyferry_core::caller::ExternalIdentity;
 use parking_lot::Mutex;
 
-/// The most tokens that are remembered at once, about 20 MiB. Only granted requests add one.
-const MOST: usize = 100_000;
+/// The most tokens that are remembered at once, about 15 MiB. Each entry of `externalIssuers` has an
+/// equal share, so that the jobs of one cannot lock out those of another. Only granted requests add
+/// one.
+const MOST: usize = 400_000;
 /// Expired tokens are removed when this many were added since the last time.
 const BATCH: usize = 1024;
 
 /// The tokens for one use that were exchanged and have not expired.
-#[derive(Default)]
-pub(super) struct UsedTokens(Mutex<State>);
+pub(super) struct UsedTokens {
+    hash_key: hmac::Key,
+    /// The most tokens of one entry.
+    share: usize,
+    /// By the index of the entry.
+    entries: Vec<Mutex<UsedOfEntry>>,
+}
+
+/// The start of the keyed hash of a `jti`. Its own text could be long, and the key keeps a caller
+/// from choosing two that collide.
+type TokenHash = [u8; 16];
 
 #[derive(Default)]
-struct State {
-    /// The expiry by issuer and `jti`.
-    used: HashMap<(String, String), Timestamp>,
+struct UsedOfEntry {
+    /// The expiry, in seconds since 1970.
+    used: HashMap<TokenHash, i64>,
     added: usize,
+    /// The second in which expired tokens were removed last: the removal visits all tokens, and a
+    /// full memory must not cost that for each request.
+    cleaned: Option<i64>,
 }
 
 impl UsedTokens {
+    /// Creates an empty memory for this many entries; `hash_key` must be random and private to this
+    /// process.
+    pub(super) fn new(entries: usize, hash_key: &[u8; 32]) -> Self {
+        Self {
+            hash_key: hmac::Key::new(hmac::HMAC_SHA256, hash_key),
+            share: MOST / entries.max(1),
+            entries: (0..entries).map(|_| Mutex::default()).collect(),
+        }
+    }
+
     pub(super) fn has(&self, identity: &ExternalIdentity) -> bool {
-        id(identity).is_some_and(|id| self.0.lock().used.contains_key(&id))
+        self.of(identity)
+            .is_some_and(|(entry, hash)| entry.lock().used.contains_key(&hash))
     }
 
     /// Adds a token. Of two concurrent requests with one token, only one succeeds.
     pub(super) fn add(&self, identity: &ExternalIdentity, now: Timestamp) -> Result<(), Reason> {
-        self.add_within(MOST, identity, now)
+        let Some((entry, hash)) = self.of(identity) else {
+            return match identity.single_use() {
+                None => Ok(()),
+                // An entry that this memory does not have; no configuration leads here.
+                Some(_) => Err(Reason::RateLimited),
+            };
+        };
+        let expires = identity.expires_at().as_second();
+        entry.lock().add(hash, expires, now.as_second(), self.share)
     }
 
-    fn add_within(
-        &self,
-        most: usize,
-        identity: &ExternalIdentity,
-        now: Timestamp,
-    ) -> Result<(), Reason> {
-        let Some(id) = id(identity) else {
-            return Ok(());
-        };
-        let mut state = self.0.lock();
-        if state.used.contains_key(&id) {
-            return Err(Reason::CallerTokenReused);
-        }
-        if state.added >= BATCH || state.used.len() >= most {
-            state.used.retain(|_, expires| *expires > now);
-            state.added = 0;
-        }
-        if state.used.len() >= most {
-            return Err(Reason::RateLimited);
-        }
-        state.added += 1;
-        state.used.insert(id, identity.expires_at());
-        Ok(())
+    fn of(&self, identity: &ExternalIdentity) -> Option<(&Mutex<UsedOfEntry>, TokenHash)> {
+        let id = identity.single_use()?;
+        let tag = hmac::sign(&self.hash_key, id.as_bytes());
+        let hash = tag.as_ref().first_chunk::<16>()?;
+        Some((self.entries.get(identity.entry())?, *hash))
     }
 }
 
-fn id(identity: &ExternalIdentity) -> Option<(String, String)> {
-    let id = identity.single_use()?;
-    Some((identity.issuer().to_string(), id.to_owned()))
+impl UsedOfEntry {
+    fn add(&mut self, hash: TokenHash, expires: i64, now: i64, share: usize) -> Result<(), Reason> {
+        if self.used.contains_key(&hash) {
+            return Err(Reason::CallerTokenReused);
+        }
+        let is_due = self.added >= BATCH || self.used.len() >= share;
+        if is_due && self.cleaned != Some(now) {
+            self.used.retain(|_, expires| *expires > now);
+            self.added = 0;
+            self.cleaned = Some(now);
+        }
+        if self.used.len() >= share {
+            return Err(Reason::RateLimited);
+        }
+        self.added += 1;
+        self.used.insert(hash, expires);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -9,15 +9,17 @@ use axum::extract::{Path, Request};
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use keyferry_api::name::{ClusterDns, Namespace};
 use keyferry_api::reason::Reason;
-use keyferry_core::inputs::collection::Collection;
 use keyferry_core::inputs::presented::PresentedCredential;
 use keyferry_core::request_id::RequestId;
+use keyferry_keys::caller_certificate::PresentedChain;
 
 use super::discovery;
-use super::exchange::source_of;
+use super::exchange::{certificate_of, source_of};
 use super::refusal::{self, Surface};
-use crate::broker::Broker;
-use crate::inputs::{InputResource, Inputs, InputsRefusal, ROUTE};
+use crate::broker::{Broker, Refusal};
+use crate::inputs::{
+    InputResource, Inputs, InputsAnswer, InputsRefusal, ROUTE, ShownCredential, Turn,
+};
 use crate::source::Source;
 
 /// The first segment of every path of this API, as it is in a request.
@@ -65,12 +67,28 @@ pub(super) async fn answer(
     if request.uri().query().is_some() {
         return with_query(&broker, id, source).await;
     }
-    let presented = presented(request.headers());
+    let certificate = certificate_of(&request);
+    let shown = shown(request.headers(), certificate, &broker, source).await;
     let resource = view.resource(segment, request.uri().path());
-    let answered = inputs.answer(presented.as_ref(), resource.as_ref(), id);
+    let answered = inputs.answer(shown, resource, id);
     match answered.await {
-        Ok(collection) => respond(&collection, request.headers(), id),
-        Err(InputsRefusal::Credential) => unauthorized(&broker, id, source).await,
+        Ok(answer) => respond(answer, request.headers(), id),
+        Err(InputsRefusal::TooMany) => {
+            let limited = broker.rate_limited(source).await;
+            refusal::answer(&limited, Surface::Inputs, Some(id))
+        }
+        Err(InputsRefusal::Credential) => {
+            let reason = Reason::InputCredentialRejected;
+            unauthorized(broker.refuse(ROUTE, reason, id, source).await, id)
+        }
+        Err(InputsRefusal::Ambiguous) => {
+            let reason = Reason::CallerAmbiguous;
+            unauthorized(broker.refuse(ROUTE, reason, id, source).await, id)
+        }
+        Err(InputsRefusal::Certificate(refused)) => {
+            let recorded = broker.refuse_input_certificate(ROUTE, &refused, id, source);
+            unauthorized(recorded.await, id)
+        }
         Err(InputsRefusal::NotFound) => not_found(id),
         Err(InputsRefusal::NotAvailable(error)) => {
             refusal::answer(&error.into(), Surface::Inputs, Some(id))
@@ -81,12 +99,41 @@ pub(super) async fn answer(
     }
 }
 
-fn presented(headers: &HeaderMap) -> Option<PresentedCredential> {
-    let values = headers.get_all(header::AUTHORIZATION).iter();
-    PresentedCredential::read(values.map(HeaderValue::as_bytes))
+/// Reads the credential in the headers, or verifies that of the connection.
+async fn shown(
+    headers: &HeaderMap,
+    certificate: Option<Arc<PresentedChain>>,
+    broker: &Broker,
+    source: Source,
+) -> ShownCredential {
+    match certificate {
+        Some(_) if headers.contains_key(header::AUTHORIZATION) => ShownCredential::Both,
+        Some(chain) => match broker.input_caller(chain, source).await {
+            Ok(caller) => ShownCredential::Certificate(caller),
+            Err(refused) => ShownCredential::RefusedCertificate(refused),
+        },
+        None => {
+            let values = headers.get_all(header::AUTHORIZATION).iter();
+            PresentedCredential::read(values.map(HeaderValue::as_bytes))
+                .map_or(ShownCredential::Nothing, ShownCredential::Token)
+        }
+    }
 }
 
-fn respond(collection: &Collection, headers: &HeaderMap, id: RequestId) -> Response<Body> {
+/// The bytes of an answer, which end its turn when the connection has sent or dropped them.
+struct Sent {
+    bytes: Arc<[u8]>,
+    _turn: Turn,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn respond(answer: InputsAnswer, headers: &HeaderMap, id: RequestId) -> Response<Body> {
+    let InputsAnswer { collection, turn } = answer;
     let unchanged = headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
@@ -96,7 +143,10 @@ fn respond(collection: &Collection, headers: &HeaderMap, id: RequestId) -> Respo
     } else {
         (
             StatusCode::OK,
-            Bytes::from_owner(Arc::clone(collection.bytes())),
+            Bytes::from_owner(Sent {
+                bytes: Arc::clone(collection.bytes()),
+                _turn: turn,
+            }),
         )
     };
     let mut response = refusal::secret_answer(status, "application/json", body, Some(id));
@@ -120,10 +170,10 @@ fn not_found(id: RequestId) -> Response<Body> {
     refusal::answer(&Reason::InputsNotGranted.into(), Surface::Inputs, Some(id))
 }
 
-async fn unauthorized(broker: &Broker, id: RequestId, source: Source) -> Response<Body> {
-    let reason = Reason::InputCredentialRejected;
-    let refused = match broker.refuse(ROUTE, reason, id, source).await {
-        Ok(()) => reason.into(),
+/// One answer to every credential that is not accepted, whatever was recorded of it.
+fn unauthorized(recorded: Result<(), Refusal>, id: RequestId) -> Response<Body> {
+    let refused = match recorded {
+        Ok(()) => Reason::InputCredentialRejected.into(),
         Err(limited) => limited,
     };
     refusal::answer(&refused, Surface::Inputs, Some(id))

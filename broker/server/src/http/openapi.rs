@@ -111,6 +111,11 @@ pub(super) fn document(enabled: Enabled) -> Value {
                     "type": "http", "scheme": "basic",
                     "description": "The name and the token of a credential for fleet inputs.",
                 },
+                "inputCertificate": {
+                    "type": "mutualTLS",
+                    "description": "The client certificate of a credential for fleet inputs, without \
+                        Authorization.",
+                },
             },
         },
     })
@@ -132,7 +137,9 @@ fn operation(route: ApiRoute) -> Value {
     }
     operation["security"] = match route {
         ApiRoute::Kubeconfig => json!([{ "callerToken": [] }]),
-        route if route.view().is_some() => json!([{ "inputBearer": [] }, { "inputBasic": [] }]),
+        route if route.view().is_some() => json!([
+            { "inputBearer": [] }, { "inputBasic": [] }, { "inputCertificate": [] },
+        ]),
         _ => json!([]),
     };
     operation

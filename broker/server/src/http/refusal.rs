@@ -103,7 +103,7 @@ pub fn answer(
             "try again shortly".to_owned(),
         ),
         Outside::Limited => {
-            let text = "too many requests from unknown callers; try again shortly".to_owned();
+            let text = "too many requests; try again shortly".to_owned();
             (
                 StatusCode::TOO_MANY_REQUESTS,
                 "temporarily_unavailable",

@@ -1,10 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
-use keyferry_api::config::{self, InputCredential, InputScope, Policy};
+use keyferry_api::config::{self, InputCredential, InputProof, InputScope, Policy};
 use keyferry_api::name::{ClusterDns, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_core::audit::AuditRecord;
@@ -22,7 +23,7 @@ use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::{InputResource, Inputs, InputsParts, InputsRefusal};
+use super::{InputResource, Inputs, InputsParts, InputsRefusal, ShownCredential};
 
 const STALE: Duration = Duration::from_secs(300);
 
@@ -39,7 +40,7 @@ impl AuditSink for Records {
 }
 
 struct World {
-    inputs: Inputs,
+    inputs: Arc<Inputs>,
     clock: Arc<FakeClock>,
     live: Arc<LiveObjects>,
     policy: PolicyWriter,
@@ -75,11 +76,28 @@ fn world() -> World {
     for watched in [Watched::ServiceAccounts, Watched::Namespaces] {
         live.watch_listed(watched);
     }
+    let records = Arc::new(Records::default());
+    let (inputs, policy) = service(&clock, &live, Arc::<Records>::clone(&records));
+    World {
+        inputs,
+        clock,
+        live,
+        policy,
+        records,
+    }
+}
+
+/// The inputs of a.example.com and b.example.com. The first one has a platform component.
+pub(crate) fn service(
+    clock: &Arc<FakeClock>,
+    live: &Arc<LiveObjects>,
+    audit: Arc<dyn AuditSink>,
+) -> (Arc<Inputs>, PolicyWriter) {
     let credentials = CredentialWriter::default();
     let credential = |byte: u8, name: &str, scope| {
         let name = ObjectName::new(name).unwrap();
         let credential = InputCredential {
-            secret: name.clone(),
+            proof: InputProof::Token(name.clone()),
             name,
             scope,
         };
@@ -95,25 +113,19 @@ fn world() -> World {
     ];
     credentials.replace(CredentialBook::new(&[9; 32], all).0);
     let policy = PolicyWriter::new(policy(["a.example.com", "b.example.com"]));
-    let records = Arc::new(Records::default());
-    let inputs = Inputs::new(InputsParts {
+    let inputs = Arc::new(Inputs::new(InputsParts {
         fleet: FleetIndexReader::new(policy.reader()),
-        live: Arc::clone(&live),
+        live: Arc::clone(live),
         components: input_components(&[("a", "one", "x: 1")]),
         credentials: credentials.reader(),
         hub_name: "hub".to_owned(),
+        requests_per_second: NonZeroU32::new(5),
         max_stale: STALE,
-        clock: Arc::<FakeClock>::clone(&clock),
-        audit: Arc::<Records>::clone(&records),
+        clock: Arc::<FakeClock>::clone(clock),
+        audit,
         metrics: Metrics::default(),
-    });
-    World {
-        inputs,
-        clock,
-        live,
-        policy,
-        records,
-    }
+    }));
+    (inputs, policy)
 }
 
 fn presented(byte: u8, user: Option<&str>) -> PresentedCredential {
@@ -132,10 +144,15 @@ fn presented(byte: u8, user: Option<&str>) -> PresentedCredential {
 impl World {
     async fn ask(&self, byte: u8, resource: &InputResource) -> String {
         let presented = presented(byte, None);
-        let answer = self
-            .inputs
-            .answer(Some(&presented), Some(resource), 7.into());
-        described(answer.await.map(|collection| collection.bytes().to_vec()))
+        let answer = Arc::clone(&self.inputs).answer(
+            ShownCredential::Token(presented),
+            Some(resource.clone()),
+            7.into(),
+        );
+        let answer = answer
+            .await
+            .map(|answer| answer.collection.bytes().to_vec());
+        described(answer)
     }
 }
 
@@ -143,7 +160,10 @@ fn described(answer: Result<Vec<u8>, InputsRefusal>) -> String {
     match answer {
         Ok(bytes) => String::from_utf8(bytes).unwrap(),
         Err(InputsRefusal::Credential) => "credential".to_owned(),
+        Err(InputsRefusal::Certificate(_)) => "certificate".to_owned(),
+        Err(InputsRefusal::Ambiguous) => "ambiguous".to_owned(),
         Err(InputsRefusal::NotFound) => "not found".to_owned(),
+        Err(InputsRefusal::TooMany) => "too many".to_owned(),
         Err(InputsRefusal::NotAvailable(error)) => error.reason().to_string(),
         Err(InputsRefusal::Unrecorded) => "unrecorded".to_owned(),
     }
@@ -176,13 +196,13 @@ async fn a_credential_reads_its_own_cluster_and_learns_of_no_other() {
     assert_eq!(world.ask(1, &namespace).await, "not found");
     assert_eq!(world.ask(3, &namespace).await, r#"{"inputs":[]}"#);
     let own = components("a.example.com");
-    let none = world.inputs.answer(None, Some(&own), 7.into()).await;
-    assert_eq!(described(none.map(|_| Vec::new())), "credential");
-    let wrong = presented(1, Some("b"));
-    let wrong = world
-        .inputs
-        .answer(Some(&wrong), Some(&own), 7.into())
+    let inputs = || Arc::clone(&world.inputs);
+    let none = inputs()
+        .answer(ShownCredential::Nothing, Some(own.clone()), 7.into())
         .await;
+    assert_eq!(described(none.map(|_| Vec::new())), "credential");
+    let wrong = ShownCredential::Token(presented(1, Some("b")));
+    let wrong = inputs().answer(wrong, Some(own), 7.into()).await;
     assert_eq!(described(wrong.map(|_| Vec::new())), "credential");
     let records = world.records.0.lock();
     assert_eq!(
@@ -237,5 +257,47 @@ async fn two_targets_with_one_name_serve_nothing_until_one_is_gone() {
     world
         .policy
         .replace(policy(["a.example.com", "b.example.com"]));
+    assert!(world.ask(1, &cluster).await.contains("a.example.com"));
+}
+
+#[tokio::test]
+async fn a_credential_gets_a_burst_then_a_rate_and_leaves_others_theirs() {
+    let world = world();
+    world.clock.advance(Duration::from_secs(1));
+    let cluster = InputResource::Cluster(dns("a.example.com"));
+    let other = InputResource::Cluster(dns("b.example.com"));
+    let mut served = 0;
+    for resource in [&cluster, &other].into_iter().cycle().take(100) {
+        served += u32::from(world.ask(1, resource).await != "too many");
+    }
+    assert_eq!(served, 15, "404 counts too");
+    assert_eq!(world.records.0.lock().len(), 15, "no record of the others");
+    assert!(world.ask(2, &other).await.contains("b.example.com"));
+    world.clock.advance(Duration::from_millis(200));
+    assert!(world.ask(1, &cluster).await.contains("a.example.com"));
+    assert_eq!(world.ask(1, &cluster).await, "too many");
+    for _ in 0..150 {
+        assert!(world.ask(3, &cluster).await.contains("a.example.com"));
+    }
+    assert_eq!(world.ask(3, &cluster).await, "too many");
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_are_limited() {
+    let world = world();
+    world.clock.advance(Duration::from_secs(1));
+    let cluster = InputResource::Cluster(dns("a.example.com"));
+    let mut unread = Vec::new();
+    loop {
+        let shown = ShownCredential::Token(presented(1, None));
+        let answer = Arc::clone(&world.inputs).answer(shown, Some(cluster.clone()), 7.into());
+        match answer.await {
+            Ok(answer) => unread.push(answer),
+            Err(refused) => break assert!(matches!(refused, InputsRefusal::TooMany)),
+        }
+    }
+    assert_eq!(unread.len(), 4);
+    assert!(world.ask(3, &cluster).await.contains("a.example.com"));
+    unread.pop();
     assert!(world.ask(1, &cluster).await.contains("a.example.com"));
 }

@@ -149,3 +149,39 @@ async fn unknown_tokens_cost_the_hub_few_reviews() {
     world.clock.advance(Duration::from_secs(10));
     assert_eq!(check(&readers, &scraper).await, Ok(()), "when it is due");
 }
+
+#[tokio::test]
+async fn a_flood_of_unknown_tokens_leaves_known_readers_a_review() {
+    let world = SmallWorld::start().await;
+    world.hub.grant(may_read("deployer"));
+    let readers = readers(&world);
+    let scraper = token(&world, "deployer", ISSUER, HOUR);
+    assert_eq!(check(&readers, &scraper).await, Ok(()));
+    world.clock.advance(Duration::from_secs(10));
+    // A forged token whose review takes long has the only place of unknown readers.
+    let of_unknown = readers.reviewer.reviews_of_unknown.try_acquire();
+    let one = readers.reviewer.reviews.try_acquire();
+    assert!(of_unknown.is_ok() && one.is_ok());
+    let forged = SecretString::from("forged.token.1");
+    let (forged, known) = tokio::join!(check(&readers, &forged), async {
+        let known = check(&readers, &scraper).await;
+        (known, world.hub.token_reviews())
+    });
+    assert_eq!(forged, Err(Reason::HubUnreachable));
+    assert_eq!(known, (Ok(()), 2), "reviewed, without waiting");
+}
+
+#[tokio::test]
+async fn a_known_reader_without_a_review_keeps_its_permission_for_a_while() {
+    let world = SmallWorld::start().await;
+    world.hub.grant(may_read("deployer"));
+    let readers = readers(&world);
+    let scraper = token(&world, "deployer", ISSUER, HOUR);
+    assert_eq!(check(&readers, &scraper).await, Ok(()));
+    let all = readers.reviewer.reviews.try_acquire_many(2);
+    assert!(all.is_ok());
+    world.clock.advance(Duration::from_secs(59));
+    assert_eq!(check(&readers, &scraper).await, Ok(()));
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(check(&readers, &scraper).await, Err(Reason::HubUnreachable));
+}

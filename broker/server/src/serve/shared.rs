@@ -16,7 +16,7 @@ use keyferry_core::target_address::AddressRules;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::config_file::{self, FileUse};
+use keyferry_hub::config_file::{self, FileUse, InputCredentials};
 use keyferry_hub::external_issuer_documents::{HttpsIssuerKeys, check_authority};
 use keyferry_hub::fleet_index::FleetIndexReader;
 use keyferry_hub::forbidden::HubCaller;
@@ -82,6 +82,8 @@ pub(super) struct Shared {
     policy: PolicyReader,
     fleet: FleetIndexReader,
     input_sources: Option<InputSources>,
+    /// The credentials for fleet inputs, as the file last stated them.
+    pub(super) input_credentials: watch_channel::Receiver<InputCredentials>,
     targets: TargetReader,
     target_addresses: AddressRules,
     /// `ca.crt` beside the discovery listener's certificate.
@@ -238,7 +240,7 @@ impl Shared {
                 server,
                 client: &client,
                 components,
-                credentials: input_credentials,
+                credentials: input_credentials.clone(),
                 clock: &clock,
                 reload_signal: reload_signal(),
                 background: &mut background,
@@ -305,6 +307,7 @@ impl Shared {
             hub,
             fleet: FleetIndexReader::new(policy_reader.clone()),
             input_sources,
+            input_credentials,
             policy: policy_reader,
             target_addresses: options.target_addresses.clone(),
             targets: target_reader,
@@ -359,7 +362,7 @@ impl Shared {
             max_stale: self.server.max_stale_authorization,
             new_callers: self.server.new_callers,
         };
-        let external = external_callers(self)?;
+        let external = external_callers(self, hash_key)?;
         let signer = LocalSigner::new(self.managed_issuers.clone(), clock(), Arc::clone(&random));
         let mint = Mint::new(MintParts {
             hub: hub(),
@@ -420,7 +423,10 @@ fn random_key(random: &dyn Random) -> Result<[u8; 32], ServeError> {
 }
 
 /// Creates the authentication by external issuers, if the configuration has any.
-fn external_callers(shared: &Shared) -> Result<Option<Arc<ExternalCallers>>, ServeError> {
+fn external_callers(
+    shared: &Shared,
+    hash_key: [u8; 32],
+) -> Result<Option<Arc<ExternalCallers>>, ServeError> {
     let issuers = shared.server.external_issuers.clone();
     if issuers.is_empty() {
         return Ok(None);
@@ -445,5 +451,6 @@ fn external_callers(shared: &Shared) -> Result<Option<Arc<ExternalCallers>>, Ser
         source: Arc::new(HttpsIssuerKeys::within(rules, Arc::new(networks), resolver)),
         live: Arc::clone(&shared.live),
         clock: Arc::clone(&shared.clock),
+        hash_key,
     }))))
 }

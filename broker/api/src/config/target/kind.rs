@@ -32,10 +32,6 @@ pub(super) fn read(spec: &TargetClusterSpec, check: &mut Check<'_>) -> TargetKin
         ("caBundle", spec.ca_bundle.is_some()),
         ("targetIssuer", spec.target_issuer.is_some()),
         ("hub", spec.hub),
-        (
-            "probe",
-            spec.probe.as_deref().is_some_and(|probe| probe != "Off"),
-        ),
     ] {
         if is_set {
             check.wrong(

@@ -56,7 +56,6 @@ fn fields_and_deliveries_of_a_cluster_are_refused() {
         ("certSecretRef: {name: ca}", "spec.certSecretRef"),
         ("caBundle: '-----BEGIN CERTIFICATE-----'", "spec.caBundle"),
         ("targetIssuer: https://i.example.com", "spec.targetIssuer"),
-        ("probe: Report", "spec.probe"),
     ] {
         let text = with(
             "  kind: Audience\n",
@@ -83,6 +82,13 @@ fn fields_and_deliveries_of_a_cluster_are_refused() {
         1,
         "the default leads to clusters: {unstated:?}"
     );
-    let off = with("  kind: Audience\n", "  kind: Audience\n  probe: \"Off\"\n");
-    assert!(read(&off).is_ok());
+    // The hub's apiserver adds the default, Report.
+    for probe in ["\"Off\"", "Report"] {
+        let with_probe = with(
+            "  kind: Audience\n",
+            &format!("  kind: Audience\n  probe: {probe}\n"),
+        );
+        let policy = read(&with_probe).unwrap().policy;
+        assert_eq!(target(&policy, "vault").probe, Probe::Off);
+    }
 }

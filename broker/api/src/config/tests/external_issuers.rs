@@ -16,11 +16,14 @@ const GITHUB: &str = "  - url: https://token.actions.githubusercontent.com
 const GITLAB: &str = "  - url: https://gitlab.example.com
     audience: https://keys.example.com
     rules:
-      - claims: {project_id: \"7\", ref: main, ref_type: branch}
+      - claims: {project_id: \"7\", ref: main, ref_type: branch, ref_protected: \"true\"}
     serviceAccount: {namespace: tenant-b, name: deployer, uid: uid-1}
     maxTokenLifetime: 2h
     tokenUse: UntilExpiry
 ";
+
+const GITLAB_RULE: &str =
+    "{project_id: \"7\", ref: main, ref_type: branch, ref_protected: \"true\"}";
 
 fn with(list: &str) -> String {
     edited(
@@ -79,25 +82,39 @@ fn a_rule_names_one_project_and_what_may_run_there() {
             "has neither ref nor environment",
         ),
         (
-            "{project_id: \"7\", ref: main}",
+            "{project_id: \"7\", ref: main, ref_protected: \"true\"}",
             "has a short ref, and a branch and a tag can have the same name",
+        ),
+        (
+            "{project_id: \"7\", ref: main, ref_type: branch}",
+            "has a ref of GitLab that need not be protected",
+        ),
+        (
+            "{project_id: \"7\", ref: main, ref_type: branch, ref_protected: \"false\"}",
+            "has a ref of GitLab that need not be protected",
+        ),
+        (
+            "{project_id: \"7\", ref: refs/heads/main, environment_protected: \"true\"}",
+            "has a ref of GitLab that need not be protected",
         ),
         (
             "{project_id: \"7\", environment: production}",
             "has an environment of GitLab that any branch may name",
         ),
     ] {
-        let list = GITLAB.replace("{project_id: \"7\", ref: main, ref_type: branch}", rule);
+        let list = GITLAB.replace(GITLAB_RULE, rule);
         let (path, found) = mistake(&list);
         assert_eq!(path, "externalIssuers[0].rules[0].claims", "{rule}");
         assert!(found.starts_with(problem), "{rule}: {found}");
     }
-    let protected = "{project_id: \"7\", environment: production, environment_protected: \"true\"}";
-    let list = GITLAB.replace(
-        "{project_id: \"7\", ref: main, ref_type: branch}",
-        protected,
-    );
-    assert_eq!(issuers(&list).len(), 1);
+    for scope in [
+        "environment: production, environment_protected: \"true\"",
+        "ref: refs/heads/main, environment: production, environment_protected: \"true\"",
+        "environment: production, ref_protected: \"true\"",
+    ] {
+        let list = GITLAB.replace(GITLAB_RULE, &format!("{{project_id: \"7\", {scope}}}"));
+        assert_eq!(issuers(&list).len(), 1, "{scope}");
+    }
 }
 
 #[test]
@@ -175,7 +192,7 @@ fn two_entries_that_could_accept_one_token_are_refused() {
         "{repository_id: \"42\", ref: refs/heads/main}",
         "{repository_id: \"42\", ref: refs/heads/main, event_name: push}",
         "{repository_id: \"42\", environment: staging}",
-        "{project_id: \"7\", ref: refs/heads/main}",
+        "{project_id: \"7\", ref: refs/heads/main, ref_protected: \"true\"}",
     ] {
         let (path, problem) = mistake(&other(rule));
         assert_eq!(path, "externalIssuers[1].rules[0].claims", "{rule}");

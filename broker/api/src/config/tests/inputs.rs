@@ -1,5 +1,7 @@
 //! The fleet inputs of a ServerConfiguration, and the identity of a TargetCluster.
 
+use std::num::NonZeroU32;
+
 use super::{GOOD, edited, mistakes_of, target};
 use crate::config::{InputScope, read};
 use crate::name::{ClusterDns, Namespace};
@@ -22,6 +24,17 @@ fn inputs_are_off_by_default_and_credentials_have_one_scope() {
     );
     let inputs = read(&written).unwrap().server.inputs;
     assert!(inputs.enabled);
+    assert_eq!(inputs.requests_per_second, NonZeroU32::new(5));
+    let limited = |line: &str| {
+        edited(
+            HUB,
+            &format!("{HUB}\ninputs: {{requestsPerSecond: {line}}}"),
+        )
+    };
+    let unlimited = read(&limited("0")).unwrap().server.inputs;
+    assert_eq!(unlimited.requests_per_second, None);
+    let mistakes = mistakes_of(&limited("100001"));
+    assert!(matches!(mistakes.as_slice(), [only] if only.path == "inputs.requestsPerSecond"));
     let scopes: Vec<InputScope> = inputs
         .credentials
         .into_iter()
@@ -92,6 +105,39 @@ fn a_bad_credential_is_a_mistake_at_its_place() {
             "{credentials}"
         );
     }
+    let of = |name: &str, uri: &str| {
+        format!(
+            "{{name: {name}, scope: Admin, clientCertificate: {{caSecretRef: {{name: ca}}, uriSAN: '{uri}'}}}}"
+        )
+    };
+    for (credentials, path) in [
+        ("{name: a, scope: Admin}".to_owned(), "[0].secretRef"),
+        (
+            of("a", "a:b").replace("scope", "secretRef: {name: one}, scope"),
+            "[0].secretRef",
+        ),
+        (of("a", "no uri"), "[0].clientCertificate.uriSAN"),
+        (of("a", "a:*"), "[0].clientCertificate.uriSAN"),
+        (
+            of("a", "a:b").replace("name: ca", "name: c/a"),
+            "[0].clientCertificate.caSecretRef.name",
+        ),
+        (
+            format!("{}, {}", of("a", "a:b"), of("b", "a:b")),
+            "[1].clientCertificate.uriSAN",
+        ),
+        (
+            of("a", "a:b").replace("uriSAN", "uriSan"),
+            "[0].clientCertificate.uriSan",
+        ),
+    ] {
+        let mistakes = mistakes_of(&with(&credentials));
+        let paths: Vec<&str> = mistakes.iter().map(|one| one.path.as_str()).collect();
+        assert!(
+            paths.contains(&format!("inputs.credentials{path}").as_str()),
+            "{credentials}: {paths:?}"
+        );
+    }
     let off = edited(
         HUB,
         &format!(
@@ -99,6 +145,47 @@ fn a_bad_credential_is_a_mistake_at_its_place() {
         ),
     );
     assert_eq!(mistakes_of(&off)[0].path, "inputs.credentials");
+}
+
+#[test]
+fn a_certificate_of_a_credential_is_no_caller_of_tokens() {
+    let credential = "{name: a, scope: Read, cluster: a.example.com, \
+                      clientCertificate: {caSecretRef: {name: ca}, uriSAN: 'a:b'}}";
+    let server = read(&with(credential)).unwrap().server;
+    let rule = server.inputs.credentials[0].certificate().unwrap();
+    assert_eq!(
+        (rule.authority_secret.as_str(), rule.uri.as_str()),
+        ("ca", "a:b")
+    );
+    assert!(!rule.allow_hub_client_ca && server.inputs.credentials[0].token_secret().is_none());
+    let secrets: Vec<&str> = server
+        .caller_authority_secrets()
+        .into_iter()
+        .map(|secret| secret.as_str())
+        .collect();
+    assert_eq!(secrets, ["ca"]);
+    let caller = |uri: &str| {
+        format!(
+            "api:\n  clientCertificates:\n    - {{caSecretRef: {{name: other}}, uriSAN: '{uri}', \
+             serviceAccount: {{namespace: a, name: b, uid: c}}}}\n"
+        )
+    };
+    // Under another CA too: the URI alone decides.
+    let both = with(credential).replace("api:\n", &caller("a:b"));
+    let mistakes = mistakes_of(&both);
+    assert_eq!(
+        mistakes[0].path,
+        "inputs.credentials[0].clientCertificate.uriSAN"
+    );
+    assert_eq!(mistakes[0].problem, "stands in api.clientCertificates");
+    let apart = read(&with(credential).replace("api:\n", &caller("a:c")))
+        .unwrap()
+        .server;
+    assert_eq!(apart.caller_authority_secrets().len(), 2);
+    assert_eq!(
+        apart.inputs.uri_of_a_caller(&apart.client_certificates),
+        None
+    );
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Bench {
     }
 
     /// Resets the state to before the first write, on the same hub.
-    pub(super) fn begin_anew(&mut self, spec: Value) {
+    pub(super) fn begin_with(&mut self, spec: Value) {
         self.objects = Arc::default();
         self.audit = Arc::default();
         self.put_target(&json!({}));

@@ -21,7 +21,7 @@ const USER: &str = "keyferry:tenant-a:reconciler";
 
 async fn begun(rules: Value) -> (Bench, Deliveries) {
     let mut bench = Bench::start().await;
-    bench.begin_anew(
+    bench.begin_with(
         json!({ "deliveries": [{ "name": "tls", "type": "ClientCertificateSecret" }] }),
     );
     bench.put_target(&target(rules));

@@ -13,7 +13,7 @@ async fn what_cannot_be_read_is_not_written_over() {
         (Failing::Unreachable("get", "/secrets/"), "HubUnreachable"),
         (Failing::Forbidden("get", "/secrets/"), "DeliveryForbidden"),
     ] {
-        bench.begin_anew(secret());
+        bench.begin_with(secret());
         bench.objects.fail(Some(failing));
         let minted = bench.world.hub.token_requests();
         bench.reconcile_all(&bench.process()).await;
@@ -42,7 +42,7 @@ async fn what_cannot_be_read_is_not_written_over() {
 async fn without_the_author_admission_policy_only_what_holds_no_token() {
     let mut bench = Bench::start().await;
     let both = json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }] });
-    bench.begin_anew(both);
+    bench.begin_with(both);
     bench
         .admission_policy
         .set(Standing::Gap("it is not there".to_owned()));
@@ -69,7 +69,7 @@ async fn without_the_author_admission_policy_only_what_holds_no_token() {
 #[tokio::test]
 async fn what_is_not_ours_stays() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     let theirs = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "apps-kubeconfig" }, "data": { "value": "bWluZQ==" } });
     bench.objects.put_foreign(SECRET, theirs);
     let before = bench.objects.object(SECRET);
@@ -80,7 +80,7 @@ async fn what_is_not_ours_stays() {
         (before, 0)
     );
 
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     bench.reconcile_all(&bench.process()).await;
     bench.objects.edit(SECRET, |secret| {
         secret["metadata"]["ownerReferences"][0]["uid"] = json!("another")
@@ -97,7 +97,7 @@ async fn what_is_not_ours_stays() {
 #[tokio::test]
 async fn steady_state_costs_nothing() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     let process = bench.process();
     bench.reconcile_all(&process).await;
     bench.objects.fail(None);
@@ -124,7 +124,7 @@ async fn steady_state_costs_nothing() {
 #[tokio::test]
 async fn a_mistake_takes_nothing_back_that_policy_would_grant() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     let process = bench.process();
     bench.reconcile_all(&process).await;
     bench.assert_ready("before");
@@ -174,7 +174,7 @@ async fn a_status_is_for_the_object_that_was_written_and_for_no_other() {
         "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/tenant-a/clusterprofiles/apps";
     let mut bench = Bench::start().await;
     let spec = json!({ "deliveries": [{ "name": "p", "type": "ClusterProfile", "objectName": "apps" }], "probe": "Off" });
-    bench.begin_anew(spec);
+    bench.begin_with(spec);
     bench.put_target(&json!({
         "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"], "deliveries": ["ClusterProfile"] }],
     }));

@@ -47,7 +47,7 @@ fn each_end(calls: usize) -> impl Iterator<Item = Failing> {
 #[tokio::test]
 async fn ended_at_any_call_of_the_first_delivery() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     bench.reconcile_all(&bench.process()).await;
     assert_whole(&bench, "undisturbed");
     let calls = bench.objects.calls();
@@ -63,7 +63,7 @@ async fn ended_at_any_call_of_the_first_delivery() {
         );
     }
     for failing in each_end(calls.len()) {
-        bench.begin_anew(secret());
+        bench.begin_with(secret());
         bench.objects.fail(Some(failing));
         let process = bench.process();
         for _ in 0..3 {
@@ -80,7 +80,7 @@ async fn ended_at_any_call_of_the_first_delivery() {
 async fn ended_at_any_call_of_a_renewal() {
     let mut bench = Bench::start().await;
     let ready = async |bench: &mut Bench| {
-        bench.begin_anew(secret());
+        bench.begin_with(secret());
         bench.reconcile_all(&bench.process()).await;
         let before = bench.objects.object(SECRET).unwrap();
         bench
@@ -129,10 +129,10 @@ async fn ended_at_any_call_of_a_renewal() {
 #[tokio::test]
 async fn another_writer_is_first_at_any_write() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     bench.reconcile_all(&bench.process()).await;
     for call in 0..bench.objects.calls().len() {
-        bench.begin_anew(secret());
+        bench.begin_with(secret());
         bench.objects.fail(Some(Failing::ConflictAt(call)));
         bench.reconcile_all(&bench.process()).await;
         assert_whole(&bench, &format!("conflict at call {call}"));
@@ -144,7 +144,7 @@ async fn another_writer_is_first_at_any_write() {
 #[tokio::test]
 async fn a_token_that_is_replaced_before_its_status_stays_accounted_for() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     bench
         .objects
         .fail(Some(Failing::Unreachable("patch", "/status")));
@@ -167,7 +167,7 @@ async fn a_token_that_is_replaced_before_its_status_stays_accounted_for() {
 #[tokio::test]
 async fn a_token_that_is_taken_back_before_its_status_stays_accounted_for() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     bench
         .objects
         .fail(Some(Failing::Unreachable("patch", "/status")));
@@ -184,7 +184,7 @@ async fn a_token_that_is_taken_back_before_its_status_stays_accounted_for() {
 #[tokio::test]
 async fn a_drain_counts_what_no_status_tells_of() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     bench
         .objects
         .fail(Some(Failing::Unreachable("patch", "/status")));
@@ -219,7 +219,7 @@ async fn a_drain_counts_what_no_status_tells_of() {
 async fn ended_at_any_call_of_a_drain() {
     let mut bench = Bench::start().await;
     for failing in each_end(3) {
-        bench.begin_anew(secret());
+        bench.begin_with(secret());
         bench.reconcile_all(&bench.process()).await;
         let secrets = |bench: &Bench| {
             bench

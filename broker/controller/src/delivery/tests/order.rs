@@ -14,7 +14,7 @@ use super::bench::{ACCESS, Bench, SECRET, secret};
 #[tokio::test]
 async fn no_token_before_the_finalizer() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     bench.reconcile_all(&bench.process()).await;
     let calls = bench.objects.calls();
     let first = |part: &str| {
@@ -32,7 +32,7 @@ async fn no_token_before_the_finalizer() {
         json!(["keyferry.dev/drain"])
     );
 
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     bench
         .objects
         .fail(Some(Failing::Forbidden("patch", "/targetaccesses/apps")));
@@ -49,7 +49,7 @@ async fn no_token_before_the_finalizer() {
 #[tokio::test]
 async fn the_finalizers_of_others_stay() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     bench.objects.edit(ACCESS, |access| {
         access["metadata"]["finalizers"] = json!(["theirs.example/x"])
     });
@@ -74,7 +74,7 @@ async fn the_finalizers_of_others_stay() {
 async fn no_token_without_its_record() {
     let mut bench = Bench::start().await;
     let both = json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }], "probe": "Off" });
-    bench.begin_anew(both);
+    bench.begin_with(both);
     bench.audit.be_away(true);
     bench.reconcile_all(&bench.process()).await;
     assert_eq!(
@@ -99,7 +99,7 @@ async fn no_token_without_its_record() {
 #[tokio::test]
 async fn no_token_that_is_no_longer_granted() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     let policy = Arc::clone(&bench.policy);
     bench
         .audit
@@ -122,7 +122,7 @@ async fn no_token_that_is_no_longer_granted() {
 async fn no_write_after_the_lease_is_lost() {
     for at in ["get /api/v1/namespaces/tenant-a/secrets", "record"] {
         let mut bench = Bench::start().await;
-        bench.begin_anew(secret());
+        bench.begin_with(secret());
         let (by_call, by_record) = (Arc::clone(&bench.leadership), Arc::clone(&bench.leadership));
         bench.objects.on_call(Some(Box::new(move |call| {
             if call.starts_with(at) {
@@ -166,7 +166,7 @@ async fn a_target_that_must_take_a_token_first() {
     let mut bench = Bench::start().await;
     let mut required = secret();
     required["probe"] = json!("Require");
-    bench.begin_anew(required);
+    bench.begin_with(required);
     let process = bench.process();
     bench.reconcile_all(&process).await;
     assert_eq!(
@@ -200,7 +200,7 @@ async fn a_target_that_must_take_a_token_first() {
     bench.assert_ready("the target takes it");
     assert!(bench.objects.object(SECRET).is_some());
 
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     let asked = bench.probe.asked();
     bench.reconcile_all(&bench.process()).await;
     assert_eq!(bench.probe.asked(), asked, "with probe Off nobody is asked");

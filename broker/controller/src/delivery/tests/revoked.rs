@@ -23,7 +23,7 @@ fn key_ids(bench: &Bench) -> (Option<String>, Option<String>) {
 /// Delivers a Secret with a token of the hub's first key, then makes a second key active.
 async fn delivered() -> (Bench, Deliveries, String, String) {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     let process = bench.process();
     bench.reconcile_all(&process).await;
     bench.assert_ready("delivered");
@@ -219,7 +219,7 @@ async fn a_drain_ends_after_a_day_though_nothing_can_be_read() {
 #[tokio::test]
 async fn the_access_is_not_ready_while_the_hub_signs_with_it() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     let process = bench.process();
     bench.reconcile_all(&process).await;
     let old = bench.world.hub.signing_kid();

@@ -43,7 +43,7 @@ async fn ready_beside_a_401_is_not_all_well() {
         ),
     ];
     for (answer, authenticates, line) in answers {
-        bench.begin_anew(probed());
+        bench.begin_with(probed());
         bench.probe.answer(answer);
         bench.reconcile_all(&bench.process()).await;
         bench.assert_ready("Ready is Keyferry's own work");
@@ -55,7 +55,7 @@ async fn ready_beside_a_401_is_not_all_well() {
 #[tokio::test]
 async fn what_the_hub_says_at_length_is_in_the_condition_alone() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(probed());
+    bench.begin_with(probed());
     let long = format!("theirs\n{}", "x".repeat(5000));
     bench.put_access(json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret", "tokenLifetime": long }] }));
     bench.reconcile_all(&bench.process()).await;
@@ -73,7 +73,7 @@ async fn what_the_hub_says_at_length_is_in_the_condition_alone() {
 #[tokio::test]
 async fn a_drain_says_how_it_is_ended() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(probed());
+    bench.begin_with(probed());
     bench.reconcile_all(&bench.process()).await;
     bench.delete_access();
     bench.look(&bench.process()).await;

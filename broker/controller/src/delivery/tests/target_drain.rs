@@ -19,7 +19,7 @@ fn both() -> Value {
 }
 
 async fn delivered(bench: &mut Bench, spec: Value) {
-    bench.begin_anew(spec);
+    bench.begin_with(spec);
     bench.reconcile_all(&bench.process()).await;
     bench.assert_ready("delivered");
 }

@@ -62,7 +62,12 @@ fn issuers() -> Vec<ExternalIssuer> {
         entry(
             "https://keys.example.com",
             "gitlab",
-            &[&[("project_id", "7"), ("ref", "main"), ("ref_type", "branch")]],
+            &[&[
+                ("project_id", "7"),
+                ("ref", "main"),
+                ("ref_type", "branch"),
+                ("ref_protected", "true"),
+            ]],
         ),
         entry(
             "https://other.example.com",
@@ -78,6 +83,15 @@ fn claims() -> Value {
         "sub": "repo:example/app:ref:refs/heads/main", "iat": NOW, "nbf": NOW - 600,
         "exp": NOW + 300, "repository_id": "42", "repository": "example/app",
         "ref": "refs/heads/main", "event_name": "push", "run_id": "99",
+    })
+}
+
+fn gitlab_claims(source: &str) -> Value {
+    json!({
+        "iss": "https://ci.example.com", "aud": "https://keys.example.com", "jti": "one",
+        "sub": "project_path:a/b:ref_type:branch:ref:main", "iat": NOW, "exp": NOW + 3600,
+        "project_id": "7", "ref": "main", "ref_type": "branch", "ref_protected": "true",
+        "job_id": "5", "pipeline_id": "4", "pipeline_source": source,
     })
 }
 
@@ -98,11 +112,9 @@ fn judged(issuers: &[ExternalIssuer], claims: &Value) -> Result<ExternalIdentity
     let jwt = UnverifiedJwt::parse_id_token(&key.token(claims)).unwrap();
     let early = read(&jwt, issuers, now());
     let late = accept(&verify::verify(&jwt, &key.set()).unwrap(), issuers, now());
-    assert_eq!(
-        early.err(),
-        late.as_ref().err().copied(),
-        "both decide alike"
-    );
+    if let Err(reason) = early {
+        assert_eq!(late.as_ref().err(), Some(&reason), "the same reason later");
+    }
     late
 }
 
@@ -121,15 +133,7 @@ fn a_job_stands_for_the_service_account_of_its_rule() {
     assert_eq!(identity.single_use(), Some("one"));
     let other = with(|claims| claims["aud"] = json!(["https://other.example.com"])).unwrap();
     assert_eq!(other.account().to_string(), "tenant-a/other");
-    let gitlab = with(|claims| {
-        *claims = json!({
-            "iss": "https://ci.example.com", "aud": "https://keys.example.com", "jti": "one",
-            "sub": "project_path:a/b:ref_type:branch:ref:main", "iat": NOW, "exp": NOW + 3600,
-            "project_id": "7", "ref": "main", "ref_type": "branch", "job_id": "5",
-            "pipeline_id": "4", "pipeline_source": "push",
-        });
-    })
-    .unwrap();
+    let gitlab = with(|claims| *claims = gitlab_claims("push")).unwrap();
     assert_eq!(
         (gitlab.account().to_string().as_str(), gitlab.run()),
         ("tenant-a/gitlab", Some("5"))
@@ -150,10 +154,6 @@ fn a_claim_that_differs_is_refused() {
         ("ref", json!("refs/tags/main")),
         ("ref", json!("main")),
         ("ref", json!("refs/pull/1/merge")),
-        ("event_name", json!("pull_request")),
-        ("event_name", json!("pull_request_target")),
-        ("event_name", json!("workflow_run")),
-        ("event_name", json!("issue_comment")),
         ("pipeline_source", json!("merge_request_event")),
     ] {
         let refused = with(|claims| claims[name] = value.clone()).err();
@@ -177,6 +177,121 @@ fn an_event_of_outsiders_needs_a_rule_that_names_it() {
     let named = release("pull_request_target").unwrap();
     assert_eq!(named.account().to_string(), "tenant-a/releaser");
     assert!(release("push").is_err());
+}
+
+#[test]
+fn only_events_of_members_need_no_rule_that_names_them() {
+    for event in [
+        "push",
+        "release",
+        "repository_dispatch",
+        "schedule",
+        "workflow_dispatch",
+    ] {
+        assert!(
+            with(|claims| claims["event_name"] = json!(event)).is_ok(),
+            "{event}"
+        );
+    }
+    for event in [
+        json!("pull_request"),
+        json!("pull_request_target"),
+        json!("workflow_run"),
+        json!("issue_comment"),
+        json!("gollum"),
+        json!("check_run"),
+        json!("check_suite"),
+        json!("deployment"),
+        json!("deployment_status"),
+        json!("status"),
+        json!("merge_group"),
+        json!("an_event_of_the_future"),
+        json!("Push"),
+        json!(""),
+        json!(["push"]),
+        Value::Null,
+    ] {
+        let refused = with(|claims| claims["event_name"] = event.clone()).err();
+        assert_eq!(refused, Some(Reason::CallerClaimsMismatch), "{event}");
+    }
+    let silent = with(|claims| drop(claims.as_object_mut().unwrap().remove("event_name")));
+    assert_eq!(silent.err(), Some(Reason::CallerClaimsMismatch));
+
+    for source in ["api", "push", "schedule", "trigger", "web"] {
+        assert!(
+            judged(&issuers(), &gitlab_claims(source)).is_ok(),
+            "{source}"
+        );
+    }
+    let mut silent = gitlab_claims("push");
+    silent.as_object_mut().unwrap().remove("pipeline_source");
+    assert!(judged(&issuers(), &silent).is_err());
+}
+
+#[test]
+fn a_pipeline_of_others_needs_a_rule_that_names_it() {
+    for source in [
+        "chat",
+        "external_pull_request_event",
+        "merge_request_event",
+        "parent_pipeline",
+        "pipeline",
+    ] {
+        let claims = gitlab_claims(source);
+        let refused = judged(&issuers(), &claims).err();
+        assert_eq!(refused, Some(Reason::CallerClaimsMismatch), "{source}");
+        let mut named = issuers();
+        for rule in named.iter_mut().flat_map(|entry| &mut entry.rules) {
+            let claim = ("pipeline_source".to_owned(), source.to_owned());
+            rule.claims.extend([claim]);
+        }
+        assert!(judged(&named, &claims).is_ok(), "{source}");
+    }
+}
+
+/// What is decided before the signature is what a stranger can measure.
+#[test]
+fn only_issuer_audience_and_times_decide_before_the_signature() {
+    let early = |change: &dyn Fn(&mut Value)| {
+        let mut claims = claims();
+        change(&mut claims);
+        let token = key(SigningAlgorithm::Es256).token(&claims);
+        read(
+            &UnverifiedJwt::parse_id_token(&token).unwrap(),
+            &issuers(),
+            now(),
+        )
+    };
+    for (name, value) in [
+        ("repository_id", json!("420")),
+        ("ref", json!("refs/heads/next")),
+        ("event_name", json!("issue_comment")),
+        ("exp", json!(NOW + 3601)),
+    ] {
+        assert_eq!(early(&|claims| claims[name] = value.clone()), Ok(()));
+        assert!(with(|claims| claims[name] = value.clone()).is_err());
+    }
+    let without_jti = early(&|claims| drop(claims.as_object_mut().unwrap().remove("jti")));
+    assert_eq!(without_jti, Ok(()));
+    for (name, value, reason) in [
+        (
+            "iss",
+            json!("https://c.example.com"),
+            Reason::CallerIssuerMismatch,
+        ),
+        (
+            "aud",
+            json!("https://c.example.com"),
+            Reason::CallerAudienceMismatch,
+        ),
+        ("exp", json!(NOW), Reason::CallerExpired),
+    ] {
+        let refused = early(&|claims| {
+            claims["iat"] = json!(NOW - 300);
+            claims[name] = value.clone();
+        });
+        assert_eq!(refused, Err(reason));
+    }
 }
 
 #[test]

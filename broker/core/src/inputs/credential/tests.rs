@@ -4,7 +4,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
-use keyferry_api::config::{InputCredential, InputScope};
+use keyferry_api::config::{InputCredential, InputProof, InputScope};
 use keyferry_api::name::{ClusterDns, Namespace, ObjectName};
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
@@ -29,7 +29,7 @@ fn dns(text: &str) -> ClusterDns {
 fn credential(name: &str, scope: InputScope) -> Arc<InputCredential> {
     let name = ObjectName::new(name).unwrap();
     Arc::new(InputCredential {
-        secret: name.clone(),
+        proof: InputProof::Token(name.clone()),
         name,
         scope,
     })

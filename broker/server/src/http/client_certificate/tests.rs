@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod connection;
+mod inputs;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use self::connection::{Answer, Server};
 use crate::broker::tests::{Records, certified};
 use crate::caller_trust::TrustReader;
 use crate::http::health::HealthParts;
+use crate::inputs::tests::service;
 
 const EXCHANGE: &str = "grant_type=client_credentials&audience=tenant-a%2Fprod";
 const KUBECONFIG: &str = "/v1/namespaces/tenant-a/accesses/prod/kubeconfig";
@@ -53,11 +55,22 @@ impl Stage {
     }
 
     async fn limited(per_second: Option<u32>) -> Self {
+        Self::with_inputs(per_second, false).await
+    }
+
+    async fn with_inputs(per_second: Option<u32>, has_inputs: bool) -> Self {
         let world = SmallWorld::start().await;
         let authorities = Authorities::new(now(&world));
-        let trust = TrustReader::fixed(rules(&world, &authorities));
+        let trust = TrustReader::default();
+        trust.replace(rules(&world, &authorities));
         let records = Arc::new(Records::default());
         let audit: Arc<dyn AuditSink> = Arc::<Records>::clone(&records);
+        let inputs = has_inputs.then(|| {
+            let (inputs, _) = service(&world.clock, &world.live, Arc::clone(&audit));
+            // The policy counts as complete a second after the start.
+            world.clock.advance(Duration::from_secs(1));
+            inputs
+        });
         let broker = certified(&world, trust.clone(), audit, limits(per_second));
         let health = HealthParts {
             serving: Arc::default(),
@@ -66,7 +79,7 @@ impl Stage {
             live: Arc::clone(&world.live),
             metrics: None,
         };
-        let server = Server::start(broker, health).await;
+        let server = Server::start(broker, health, inputs).await;
         Self {
             world,
             authorities,

@@ -110,7 +110,7 @@ fn description(status: u16) -> &'static str {
         408 => "The body did not arrive in time.",
         413 => "The body is too large.",
         415 => "The body has another media type than a form.",
-        429 => "Too many requests of unknown callers; Retry-After says when to try again.",
+        429 => "Too many requests; Retry-After says when to try again.",
         503 => "Not available now; Retry-After says when to try again.",
         _ => "An internal error of Keyferry.",
     }

@@ -73,6 +73,7 @@ impl Shared {
             components: Arc::clone(&sources.components),
             credentials: sources.credentials.clone(),
             hub_name: self.server.hub_name.clone(),
+            requests_per_second: self.server.inputs.requests_per_second,
             max_stale: self.server.max_stale_authorization,
             clock: Arc::clone(&self.clock),
             audit: Arc::clone(audit),

@@ -27,12 +27,12 @@ fn a_certificate_is_one_caller_and_is_bound_to_no_pod() {
     let with = |rules: &str| GOOD.replace("api:\n", &format!("api:{rules}"));
     let server = crate::config::read(&with(CERTIFICATE)).unwrap().server;
     let rule = &server.client_certificates[0];
-    assert_eq!(rule.uri, "a:b");
+    assert_eq!(rule.rule.uri, "a:b");
     assert_eq!(
         rule.service_account.account.to_string(),
         "tenant-a/reconciler"
     );
-    assert!(!rule.allow_hub_client_ca);
+    assert!(!rule.rule.allow_hub_client_ca);
     let (_, entry) = CERTIFICATE.split_once("    - ").unwrap();
     let twice = with(&format!("{CERTIFICATE}    - {entry}"));
     assert_eq!(

@@ -22,6 +22,7 @@ use crate::broker::Broker;
 use crate::http::health::HealthParts;
 use crate::http::listener::{Bounds, CertificateAccess, ClientCertificates, TlsListener};
 use crate::http::token_api::{self, ApiParts, PublicParts};
+use crate::inputs::Inputs;
 
 /// A token API that asks for client certificates.
 pub(super) struct Server {
@@ -31,7 +32,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) async fn start(broker: Broker, health: HealthParts) -> Self {
+    pub(super) async fn start(
+        broker: Broker,
+        health: HealthParts,
+        inputs: Option<Arc<Inputs>>,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new("test CA").unwrap();
         let identity = authority.server_identity(&["127.0.0.1"]).unwrap();
@@ -56,12 +61,12 @@ impl Server {
         let public = PublicParts {
             health,
             metadata: None,
-            has_inputs: false,
+            has_inputs: inputs.is_some(),
         };
         let routes = token_api::routes(ApiParts {
             broker: Arc::new(broker),
             counts_sources: false,
-            inputs: None,
+            inputs,
             public,
         });
         tokio::spawn(listener.serve(routes, ReloadSignal::never()));

@@ -1,0 +1,112 @@
+//! What `.ci/release` refuses. Each message names the field, its value and the fix.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_integration::runner::{TestError, TestResult};
+
+use super::stage::{Stage, run};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn refused(
+    stage: &Stage,
+    clone: &Path,
+    arguments: &[&str],
+    parts: &[&str],
+) -> Result<(), TestError> {
+    let mut command = stage.release_command(clone);
+    command.args(arguments);
+    let output = run(command, LIMIT).await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{arguments:?} is not refused");
+    for part in parts.iter().chain(&["fix: "]) {
+        assert!(said.contains(part), "not {part:?}, but: {said}");
+    }
+    Ok(())
+}
+
+/// Replaces a text of a file of the clone, and commits it.
+async fn change(
+    stage: &Stage,
+    clone: &Path,
+    file: &str,
+    from: &str,
+    to: &str,
+) -> Result<(), TestError> {
+    let path = clone.join(file);
+    let text = std::fs::read_to_string(&path)?;
+    assert!(text.contains(from), "{file} has {from:?}");
+    std::fs::write(&path, text.replacen(from, to, 1))?;
+    stage.commit_all(clone).await
+}
+
+pub(super) async fn what_cannot_be_released_is_refused(stage: Arc<Stage>) -> TestResult {
+    let clone = stage.clone_as("refused").await?;
+    let check: &[&str] = &["--check"];
+    let mut good = stage.release_command(&clone);
+    good.args(check);
+    let output = run(good, LIMIT).await?;
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+
+    refused(&stage, &clone, &[], &["no output folder"]).await?;
+    refused(&stage, &clone, &["--sing"], &["--sing"]).await?;
+    refused(
+        &stage,
+        &clone,
+        &["--key", "none.key", "../out"],
+        &["none.key"],
+    )
+    .await?;
+    let full = stage.path("full");
+    std::fs::create_dir(&full)?;
+    std::fs::write(full.join("precious"), "kept")?;
+    let folder = full.display().to_string();
+    refused(&stage, &clone, &[&folder], &[&folder, "precious"]).await?;
+    assert_eq!(std::fs::read_to_string(full.join("precious"))?, "kept");
+
+    std::fs::write(clone.join("new-file"), "")?;
+    refused(&stage, &clone, check, &["?? new-file"]).await?;
+    std::fs::remove_file(clone.join("new-file"))?;
+
+    let version = stage.version.as_str();
+    let chart = "examples/helm/keyferry/Chart.yaml";
+    for field in ["version", "appVersion"] {
+        let right = format!("\n{field}: {version}");
+        let wrong = format!("\n{field}: 99.0.0");
+        change(&stage, &clone, chart, &right, &wrong).await?;
+        refused(
+            &stage,
+            &clone,
+            check,
+            &[&format!("{field} of {chart}"), "99.0.0", version],
+        )
+        .await?;
+        change(&stage, &clone, chart, &wrong, &right).await?;
+    }
+    let manifest = "examples/install/base/deployment.yaml";
+    let (right, wrong) = (
+        format!("image: keyferry:{version}"),
+        "image: keyferry:99.0.0",
+    );
+    change(&stage, &clone, manifest, &right, wrong).await?;
+    refused(&stage, &clone, check, &[wrong, version]).await?;
+    change(&stage, &clone, manifest, wrong, &right).await?;
+    let heading = format!("\n## {version}");
+    change(&stage, &clone, "CHANGELOG.md", &heading, "\n## Unreleased").await?;
+    refused(&stage, &clone, check, &["CHANGELOG.md", version]).await?;
+    let own = format!("\nversion = \"{version}\"");
+    change(&stage, &clone, "Cargo.toml", &own, "\nversion = \"next\"").await?;
+    refused(
+        &stage,
+        &clone,
+        check,
+        &["workspace.package.version", "\"next\""],
+    )
+    .await
+}
