@@ -16,7 +16,7 @@ use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 use setup::Cluster;
 
 pub(crate) fn suite() -> BoxedSuite {
-    on_a_node()
+    on_request(Suite::new(Cluster::start))
         .test(
             "a_pod_gets_a_token_from_the_kubelet",
             pod::a_pod_gets_a_token_from_the_kubelet,
@@ -28,9 +28,9 @@ pub(crate) fn suite() -> BoxedSuite {
         .boxed()
 }
 
-/// From an installation to its removal. It runs on request, until it has passed as a whole.
+/// From an installation to its removal. No check runs it, until it has passed as a whole.
 pub(crate) fn installed() -> BoxedSuite {
-    on_a_node()
+    on_request(Suite::new(Cluster::with_image))
         .test(
             "two_builds_have_one_digest",
             image::two_builds_have_one_digest,
@@ -40,8 +40,8 @@ pub(crate) fn installed() -> BoxedSuite {
         .boxed()
 }
 
-fn on_a_node() -> Suite<Cluster> {
-    Suite::new(Cluster::start)
+fn on_request(suite: Suite<Cluster>) -> Suite<Cluster> {
+    suite
         .needs(NodePart::ALL.map(|part| Needed::Part(Part::Node(part))))
         .needs([Needed::Part(Part::Helm)])
         .at_once(1)

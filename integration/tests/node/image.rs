@@ -12,10 +12,10 @@ pub(crate) async fn two_builds_have_one_digest(cluster: Arc<Cluster>) -> TestRes
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("again.tar");
     let again = BuiltImage::build(IMAGE, &file, &folder.path().join("target")).await?;
-    assert_eq!(again.digest, cluster.image.digest);
+    assert_eq!(again.digest, cluster.image()?.digest);
     assert_eq!(
         std::fs::read(&again.file)?,
-        std::fs::read(&cluster.image.file)?
+        std::fs::read(&cluster.image()?.file)?
     );
     Ok(())
 }

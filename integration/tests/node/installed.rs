@@ -106,7 +106,7 @@ async fn images(cluster: &Cluster) -> TestResult {
     both.push(ImageFile::new(
         "usr/bin/keyferry",
         0o755,
-        std::fs::read(&cluster.image.binary)?,
+        std::fs::read(&cluster.image()?.binary)?,
     ));
     let deployer = image(both, "/usr/bin/keyferry");
     cluster.node.import(&deployer, DEPLOYER).await

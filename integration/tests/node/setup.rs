@@ -47,7 +47,7 @@ pub(crate) struct Cluster {
     /// The machine's settings before the node started.
     pub(crate) settings: BTreeMap<&'static str, String>,
     /// Keyferry's image, which the node has.
-    pub(crate) image: BuiltImage,
+    image: Option<BuiltImage>,
     pub(crate) ground: Ground,
     _access: tempfile::TempDir,
 }
@@ -62,18 +62,33 @@ impl Cluster {
     pub(crate) async fn start() -> Result<Self, NotStarted> {
         let settings = settings();
         let ground = Ground::start().await?;
-        Self::build(ground, settings)
+        Self::build(ground, settings, None)
             .await
             .map_err(NotStarted::failed)
+    }
+
+    /// Starts with Keyferry's image, which takes minutes to build the first time.
+    pub(crate) async fn with_image() -> Result<Self, NotStarted> {
+        let settings = settings();
+        let ground = Ground::start().await?;
+        let file = ground.folder().join("keyferry.tar");
+        // Built before anything runs, so that nothing times out beside it.
+        let image = BuiltImage::build(IMAGE, &file, &BuiltImage::kept_build()).await;
+        Self::build(ground, settings, Some(image.map_err(NotStarted::failed)?))
+            .await
+            .map_err(NotStarted::failed)
+    }
+
+    /// Keyferry's image.
+    pub(crate) fn image(&self) -> Result<&BuiltImage, TestError> {
+        Ok(self.image.as_ref().ok_or("the image was not built")?)
     }
 
     async fn build(
         ground: Ground,
         settings: BTreeMap<&'static str, String>,
+        image: Option<BuiltImage>,
     ) -> Result<Self, TestError> {
-        // Built before anything runs, because it takes minutes the first time.
-        let file = ground.folder().join("keyferry.tar");
-        let image = BuiltImage::build(IMAGE, &file, &BuiltImage::kept_build()).await?;
         let folder = tempfile::tempdir()?;
         let access = NodeAccess::create(folder.path())?;
         let hub = access.cluster(ControlPlaneSpec {
@@ -109,7 +124,9 @@ impl Cluster {
                 served_at: target.port(),
             })?;
         }
-        node.import_archive(&image.file).await?;
+        if let Some(image) = &image {
+            node.import_archive(&image.file).await?;
+        }
         Ok(Self {
             node,
             image,
