@@ -310,14 +310,14 @@ mod tests {
         assert_eq!(
             modes,
             [
-                ("etc", 0o755),
+                ("etc/", 0o755),
                 ("etc/group", 0o644),
                 ("etc/passwd", 0o644),
-                ("etc/ssl", 0o755),
-                ("etc/ssl/certs", 0o755),
+                ("etc/ssl/", 0o755),
+                ("etc/ssl/certs/", 0o755),
                 ("etc/ssl/certs/ca-certificates.crt", 0o644),
-                ("usr", 0o755),
-                ("usr/bin", 0o755),
+                ("usr/", 0o755),
+                ("usr/bin/", 0o755),
                 ("usr/bin/keyferry", 0o755),
             ]
         );
