@@ -4,6 +4,7 @@
 mod attempts;
 mod installation;
 mod objects;
+mod operator;
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -15,6 +16,7 @@ pub use attempts::Attempts;
 pub use objects::{
     GitSource, KubeConfigRef, KustomizationSpec, condition, until_ready, until_said,
 };
+pub use operator::{DeployedFlux, FluxOperator};
 
 use crate::control_plane::ControlPlane;
 use crate::http_client::plain_client;
@@ -117,6 +119,7 @@ impl FluxSource {
                 format!("--storage-adv-addr={address}:{storage}"),
             ],
             kubeconfig: &kubeconfig,
+            env: Vec::new(),
         };
         Ok(Self {
             _process: controller.start().await?,
@@ -174,6 +177,7 @@ impl Flux {
             folder: &folder,
             flags,
             kubeconfig: &kubeconfig,
+            env: Vec::new(),
         };
         let kustomize = controller.start().await?;
         Ok(Self {
@@ -205,6 +209,7 @@ impl Flux {
             folder: &self.folder,
             flags,
             kubeconfig: &self.kubeconfig,
+            env: Vec::new(),
         };
         Ok(FluxShard {
             _kustomize: controller.start().await?,
@@ -225,6 +230,8 @@ struct Controller<'a> {
     folder: &'a Path,
     flags: Vec<String>,
     kubeconfig: &'a ServiceAccountKubeconfig,
+    /// Environment variables beside those of every controller.
+    env: Vec<(String, OsString)>,
 }
 
 impl Controller<'_> {
@@ -239,18 +246,20 @@ impl Controller<'_> {
         args.extend(self.flags.into_iter().map(OsString::from));
         let home: PathBuf = self.folder.join(format!("{name}-home"));
         std::fs::create_dir_all(&home)?;
-        let env = |name: &str, value: OsString| (name.to_owned(), value);
+        let entry = |name: &str, value: OsString| (name.to_owned(), value);
+        let mut env = vec![
+            entry("KUBECONFIG", self.kubeconfig.path().into()),
+            entry("RUNTIME_NAMESPACE", FLUX_NAMESPACE.into()),
+            entry("HOME", home.clone().into()),
+            entry("TMPDIR", home.into()),
+            larger_heap(),
+        ];
+        env.extend(self.env);
         let mut process = Process::spawn(&ProcessSpec {
             name: name.to_owned(),
             program: self.parts.locate(self.part).await?,
             args,
-            env: vec![
-                env("KUBECONFIG", self.kubeconfig.path().into()),
-                env("RUNTIME_NAMESPACE", FLUX_NAMESPACE.into()),
-                env("HOME", home.clone().into()),
-                env("TMPDIR", home.into()),
-                larger_heap(),
-            ],
+            env,
             log: self.folder.join(format!("{name}.log")),
         })
         .await?;

@@ -108,6 +108,12 @@ pub enum Part {
     KustomizeController,
     /// Flux's source-controller.
     SourceController,
+    /// Flux's helm-controller.
+    HelmController,
+    /// Flux Operator, which is AGPL: it runs as a process, and nothing of it is linked or copied.
+    FluxOperator,
+    /// The OCI registry of the CNCF's distribution project.
+    Registry,
     /// Our small program on the code with which Argo CD reads its cluster Secrets.
     ArgoCd,
     /// Our small program on the library that reads ClusterProfiles.
@@ -209,6 +215,9 @@ impl Part {
             Self::SpireDiscoveryProvider => "oidc-discovery-provider",
             Self::KustomizeController => "kustomize-controller",
             Self::SourceController => "source-controller",
+            Self::HelmController => "helm-controller",
+            Self::FluxOperator => "flux-operator",
+            Self::Registry => "registry",
             Self::ArgoCd => "argocd",
             Self::ClusterInventory => "cluster-inventory",
             Self::Distribution(distribution) => distribution.binary(),
@@ -232,6 +241,9 @@ impl Part {
             Self::SpireDiscoveryProvider => "1.13.0",
             Self::KustomizeController => "v1.9.5",
             Self::SourceController => "v1.9.3",
+            Self::HelmController => "v1.6.4",
+            Self::FluxOperator => "v0.59.0",
+            Self::Registry => "v3.1.2",
             Self::ArgoCd => "v3.3.0",
             Self::ClusterInventory => "v0.1.3",
             Self::Distribution(distribution) => distribution.version(),
@@ -254,6 +266,9 @@ impl Part {
             Self::SpireDiscoveryProvider => "spire",
             Self::KustomizeController => "kustomize-controller",
             Self::SourceController => "source-controller",
+            Self::HelmController => "helm-controller",
+            Self::FluxOperator => "flux-operator",
+            Self::Registry => "registry",
             Self::ArgoCd => "argocd",
             Self::ClusterInventory => "cluster-inventory",
             Self::Distribution(distribution) => distribution.directory(),
@@ -268,6 +283,7 @@ impl Part {
             Self::Oracle(release) if !OracleRelease::ALL.contains(&release) => "weekly",
             Self::ApiServer(Minor::V1_36) => "weekly",
             Self::Node(part) if !part.is_ours() => "weekly",
+            Self::HelmController | Self::FluxOperator | Self::Registry => "weekly",
             Self::ControllerManager | Self::Kubectl if Minor::newest() == Minor::V1_36 => "weekly",
             Self::Oracle(_) => "parts",
             _ if self.is_ours() => "clients",
@@ -308,6 +324,9 @@ impl Part {
             }
             Self::KustomizeController => "github.com/fluxcd/kustomize-controller",
             Self::SourceController => "github.com/fluxcd/source-controller",
+            Self::HelmController => "github.com/fluxcd/helm-controller",
+            Self::FluxOperator => "github.com/controlplaneio-fluxcd/flux-operator/cmd/operator",
+            Self::Registry => "github.com/distribution/distribution/v3/cmd/registry",
             Self::ClientGo
             | Self::Oracle(_)
             | Self::GoVerifiers
@@ -325,8 +344,16 @@ impl Part {
     fn module(self) -> &'static str {
         match self {
             Self::ClusterInventory => "sigs.k8s.io/cluster-inventory-api",
+            Self::FluxOperator => "github.com/controlplaneio-fluxcd/flux-operator",
             _ => self.package(),
         }
+    }
+
+    /// A file that the program embeds and its module lacks. A placeholder stands for it in the
+    /// build, so the program lacks what the file is for.
+    fn missing_file(self) -> Option<&'static str> {
+        // The web interface, which a build with npm makes. Tests do not start it.
+        (self == Self::FluxOperator).then_some("web/dist/index.html")
     }
 
     /// The seconds of a cold build on two cores. Printed only, never used as a timeout.
@@ -343,6 +370,9 @@ impl Part {
             Self::SpireDiscoveryProvider | Self::ClusterInventory => 60,
             Self::KustomizeController => 180,
             Self::SourceController => 160,
+            Self::HelmController => 100,
+            Self::FluxOperator => 150,
+            Self::Registry => 60,
             Self::ArgoCd => 100,
             Self::Distribution(distribution) => distribution.expected_seconds(),
             Self::Node(part) => part.expected_seconds(),

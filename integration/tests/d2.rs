@@ -1,10 +1,11 @@
-//! Runs the shipped fleet of `examples/d2`: a platform repository, two tenants, two targets, and
-//! Flux locked down.
+//! Runs the shipped fleet of `examples/d2`: Flux Operator, signed artifacts in a registry, fleet
+//! inputs, two tenants on two targets each.
 
 mod admission_policies;
+mod artifacts;
+mod clusters;
 mod fleet;
-mod leaving;
-mod repositories;
+mod signatures;
 mod tenants;
 
 use fleet::D2;
@@ -13,37 +14,57 @@ use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(D2::start)
+        // Its parts take minutes to build.
+        .only_on_request()
         .needs([
             Needed::Part(Part::SourceController),
             Needed::Part(Part::KustomizeController),
+            Needed::Part(Part::HelmController),
+            Needed::Part(Part::FluxOperator),
+            Needed::Part(Part::Registry),
+            Needed::Part(Part::Cosign),
+            Needed::Part(Part::Helm),
         ])
         .test(
-            "each_tenant_is_on_its_own_target",
-            tenants::each_tenant_is_on_its_own_target,
+            "signed_artifacts_run_on_both_targets_for_two_tenants",
+            tenants::run_on_both_targets,
         )
         .test(
-            "the_platform_repository_holds_all_of_the_hub",
-            tenants::the_platform_repository_holds_all_of_the_hub,
+            "flux_has_the_lock_down_of_the_flux_instance",
+            tenants::flux_is_locked_down,
         )
         .test(
-            "doctor_and_can_i_say_of_the_fleet_what_flux_says",
-            tenants::doctor_and_can_i_say_what_flux_says,
+            "a_promotion_moves_a_tag_and_production_follows",
+            tenants::production_follows_its_tag,
         )
         .test(
-            "a_tenant_comes_and_goes_and_its_target_ends_clean",
-            leaving::a_tenant_comes_and_goes,
+            "unsigned_and_wrongly_signed_artifacts_do_not_run",
+            signatures::do_not_run,
         )
         .test(
-            "sources_of_tenants_are_their_own",
-            admission_policies::sources_of_tenants_are_their_own,
+            "charts_follow_the_inputs_of_their_cluster",
+            clusters::charts_follow_the_inputs,
         )
         .test(
-            "kustomizations_of_tenants_lead_to_their_target",
-            admission_policies::kustomizations_of_tenants_lead_to_their_target,
+            "no_cluster_reads_anothers_inputs_by_any_scheme",
+            clusters::none_reads_anothers,
         )
         .test(
-            "no_source_of_another_namespace_and_no_remote_base",
-            admission_policies::no_source_of_another_namespace_and_no_remote_base,
+            "runtime_info_is_what_the_command_prints",
+            clusters::runtime_info_is_printed,
+        )
+        .test(
+            "sources_of_tenants_are_signed_and_on_the_allowlist",
+            admission_policies::sources_are_on_the_allowlist,
+        )
+        .test(
+            "kustomizations_and_releases_of_tenants_lead_to_targets",
+            admission_policies::objects_lead_to_targets,
+        )
+        .test_alone("a_tenant_comes_by_one_commit", tenants::comes_by_one_commit)
+        .test_alone(
+            "without_the_allowlist_all_sources_are_refused",
+            admission_policies::no_allowlist_no_source,
         )
         .boxed()
 }

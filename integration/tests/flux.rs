@@ -4,6 +4,7 @@
 mod by_config_map;
 mod by_secret;
 mod client_certificate;
+mod key_rotation;
 mod lock_down;
 mod new_authority;
 mod onboarding;
@@ -64,6 +65,22 @@ pub(crate) fn suite() -> BoxedSuite {
         .test_alone(
             "a_config_map_with_anothers_address_gets_nowhere",
             by_config_map::with_anothers_address_gets_nowhere,
+        )
+        .boxed()
+}
+
+/// A rotation of the hub's key under `configMapRef`, which takes minutes of waiting.
+pub(crate) fn key_rotation() -> BoxedSuite {
+    Suite::new(Stage::start)
+        .needs([
+            Needed::Part(Part::SourceController),
+            Needed::Part(Part::KustomizeController),
+        ])
+        .limit(Duration::from_secs(600))
+        .only_on_request()
+        .test(
+            "a_rotation_costs_a_bounded_time",
+            key_rotation::costs_a_bounded_time,
         )
         .boxed()
 }

@@ -28,6 +28,7 @@ mod doctor;
 mod exec_clients;
 mod export;
 mod flux;
+mod git_fleet;
 mod hub_failures;
 mod identity;
 mod impersonation;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         .suite("node", node::suite())
         .suite("deliveries", deliveries::suite())
         .suite("rotation", rotation::suite())
+        .suite("flux_rotation", flux::key_rotation())
         .suite("flux", flux::suite())
         .suite("admission_policies", admission_policies::suite())
         .suite("doctor", doctor::suite())
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         .suite("pod_certificates", caller_certificates::of_pods())
         .suite("export", export::suite())
         .suite("control_planes", control_planes::suite())
+        .suite("git_fleet", git_fleet::suite())
         .suite("d2", d2::suite())
         .suite("ci_on_hub", ci::on_hub())
         .suite("ci_by_file", ci::by_file())

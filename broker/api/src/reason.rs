@@ -107,6 +107,9 @@ reasons! {
     /// `ca.crt` beside the certificate of the discovery listener does not verify it, so no target
     /// gets it.
     DiscoveryAuthorityMismatch,
+    /// The ServiceAccount has an annotation with which Flux gets another credential than a token of
+    /// the hub.
+    FluxCredentialDiffers,
     /// What allowed the request changed while the request was processed.
     GrantSuperseded,
     /// The hub denies Keyferry access to its discovery documents.

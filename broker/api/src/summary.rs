@@ -109,6 +109,9 @@ fn hindrance(reason: Reason) -> String {
         Reason::DeliveryForbidden => {
             "Keyferry may not write here: bind keyferry-minter in this namespace"
         }
+        Reason::FluxCredentialDiffers => {
+            "Flux does not use the hub's tokens for this ServiceAccount: see Delivered"
+        }
         Reason::HubDiscoveryForbidden | Reason::HubDiscoveryInvalid => {
             "the hub's keys cannot be read"
         }

@@ -220,6 +220,7 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
                 .service_account(&account)
                 .map(|uid| uid.as_str().to_owned())
                 .hash(&mut hasher);
+            parts.live.flux_credential(&account).hash(&mut hasher);
             if let Some(target) = policy.targets.get(&access.target) {
                 target.generation.hash(&mut hasher);
                 match parts.targets.readiness(target) {

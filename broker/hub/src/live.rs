@@ -11,6 +11,7 @@ use keyferry_api::moment::Moment;
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::{ServiceAccount, Uid};
 use keyferry_core::authorise::HubView;
+use keyferry_core::delivery::OtherFluxCredential;
 use parking_lot::{Mutex, RwLock};
 
 use crate::watch_health::WatchState;
@@ -49,6 +50,8 @@ impl Watched {
 #[derive(Debug)]
 pub struct LiveObjects {
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
+    /// Only of the ServiceAccounts whose annotations name one.
+    flux_credentials: RwLock<HashMap<ServiceAccount, OtherFluxCredential>>,
     namespaces: RwLock<HashMap<Namespace, Labels>>,
     watches: Mutex<BTreeMap<Watched, WatchState>>,
     /// The combined health of the watches, which requests read without a lock.
@@ -76,6 +79,7 @@ impl LiveObjects {
             .collect();
         Self {
             service_accounts: RwLock::default(),
+            flux_credentials: RwLock::default(),
             namespaces: RwLock::default(),
             watches: Mutex::new(watches),
             health: ArcSwap::default(),
@@ -94,6 +98,29 @@ impl LiveObjects {
             Some(uid) => service_accounts.insert(account, uid),
             None => service_accounts.remove(&account),
         };
+    }
+
+    /// Replaces all annotations by which Flux gets another credential, by a complete list.
+    pub fn replace_flux_credentials(&self, all: HashMap<ServiceAccount, OtherFluxCredential>) {
+        *self.flux_credentials.write() = all;
+    }
+
+    /// Stores what the annotations of one ServiceAccount say, or that they say nothing.
+    pub fn set_flux_credential(
+        &self,
+        account: &ServiceAccount,
+        credential: Option<OtherFluxCredential>,
+    ) {
+        let mut credentials = self.flux_credentials.write();
+        match credential {
+            Some(credential) => credentials.insert(account.clone(), credential),
+            None => credentials.remove(account),
+        };
+    }
+
+    /// Why Flux may get another credential for the ServiceAccount than a token of the hub.
+    pub fn flux_credential(&self, account: &ServiceAccount) -> Option<OtherFluxCredential> {
+        self.flux_credentials.read().get(account).cloned()
     }
 
     /// Replaces all Namespaces by a complete list.

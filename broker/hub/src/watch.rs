@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1;
 use keyferry_api::config::selects_by;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::{ServiceAccount, Uid};
+use keyferry_core::delivery::OtherFluxCredential;
 use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -51,7 +52,7 @@ pub fn client(mut config: kube::Config) -> Result<Client, ClientError> {
 /// Keeps the ServiceAccounts of `live` current until the task is dropped.
 pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
     let api: Api<PartialObjectMeta<v1::ServiceAccount>> = Api::all(client);
-    let mut listing = HashMap::new();
+    let (mut listing, mut credentials) = (HashMap::new(), HashMap::new());
     follow(
         &api,
         &LiveWatch {
@@ -60,20 +61,31 @@ pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc
         },
         &*clock,
         |event| match event {
-            Change::Listing => listing.clear(),
+            Change::Listing => {
+                listing.clear();
+                credentials.clear();
+            }
             Change::Listed(object) => {
                 if let Some((account, Some(uid))) = identity(&object) {
+                    if let Some(credential) = flux_credential(&object) {
+                        credentials.insert(account.clone(), credential);
+                    }
                     listing.insert(account, uid);
                 }
             }
-            Change::ListingDone => live.replace_service_accounts(std::mem::take(&mut listing)),
+            Change::ListingDone => {
+                live.replace_flux_credentials(std::mem::take(&mut credentials));
+                live.replace_service_accounts(std::mem::take(&mut listing));
+            }
             Change::Set(object) => {
                 if let Some((account, uid)) = identity(&object) {
+                    live.set_flux_credential(&account, flux_credential(&object));
                     live.set_service_account(account, uid);
                 }
             }
             Change::Gone(object) => {
                 if let Some((account, _)) = identity(&object) {
+                    live.set_flux_credential(&account, None);
                     live.set_service_account(account, None);
                 }
             }
@@ -291,6 +303,11 @@ fn selected_by(namespace: &PartialObjectMeta<v1::Namespace>) -> BTreeMap<String,
 /// An object that is being deleted counts as gone.
 fn is_live<K>(object: &PartialObjectMeta<K>) -> bool {
     object.metadata.deletion_timestamp.is_none()
+}
+
+/// Reads the annotations by which Flux chooses a credential.
+fn flux_credential(object: &PartialObjectMeta<v1::ServiceAccount>) -> Option<OtherFluxCredential> {
+    OtherFluxCredential::of(|key| object.annotations().get(key).map(String::as_str))
 }
 
 fn identity(

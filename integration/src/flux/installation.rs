@@ -66,7 +66,7 @@ fn role(part: Part, module: &Path, folder: &Path) -> Result<PathBuf, TestError> 
     Ok(file)
 }
 
-fn binding(name: &str, role: &str, account: &str) -> String {
+pub(super) fn binding(name: &str, role: &str, account: &str) -> String {
     format!(
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  name: {name}\n\
          roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  name: {role}\n\

@@ -119,21 +119,18 @@ async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartErr
     );
     let started = Instant::now();
     let unfinished = binary.with_extension(format!("{}.unfinished", std::process::id()));
-    let patched = match part.patch() {
+    let changed = match part.patch() {
         Some(patch) => Some(patched_modules(manifest, &folder_of(binary), part, patch).await?),
-        None => None,
+        None => completed(manifest, binary, part).await?,
     };
-    let modfile = match &patched {
-        Some(file) => Some(file.display().to_string()),
-        None => part.modfile().map(str::to_owned),
-    };
+    let modfile = part.modfile().map(PathBuf::from).or(changed);
     // At low priority, because suites that have their parts run meanwhile.
     let building = Command::new("nice")
         .args(["-n", "19", "go", "build", "-trimpath"])
         .current_dir(manifest)
         .env("CGO_ENABLED", if part.cgo() { "1" } else { "0" })
         .env("GOTOOLCHAIN", TOOLCHAIN)
-        .args(modfile.map(|file| format!("-modfile={file}")))
+        .args(modfile.map(|file| format!("-modfile={}", file.display())))
         .args(["-ldflags", &part.linker_flags(), "-o"])
         .arg(&unfinished)
         .arg(part.package())
@@ -195,6 +192,55 @@ async fn patched_modules(
 
 fn folder_of(binary: &Path) -> PathBuf {
     binary.parent().unwrap_or(binary).to_owned()
+}
+
+/// Copies the part's module, adds the file that it lacks, and returns a go.mod that takes the copy.
+/// `go build -overlay` would add the file too, but not below Go's module cache.
+async fn completed(
+    manifest: &Path,
+    binary: &Path,
+    part: Part,
+) -> Result<Option<PathBuf>, PartError> {
+    let Some(missing) = part.missing_file() else {
+        return Ok(None);
+    };
+    let module = module::folder(manifest, part).await?;
+    let copy = binary.with_file_name("module");
+    let modfile = binary.with_file_name("completed.mod");
+    let failed = |source| cache_error(&copy, source);
+    if copy.exists() {
+        std::fs::remove_dir_all(&copy).map_err(failed)?;
+    }
+    copy_tree(&module, &copy).map_err(failed)?;
+    let file = copy.join(missing);
+    if let Some(parent) = file.parent() {
+        std::fs::create_dir_all(parent).map_err(failed)?;
+    }
+    std::fs::write(&file, "placeholder").map_err(failed)?;
+    let pinned = std::fs::read_to_string(manifest.join("go.mod")).map_err(failed)?;
+    let replaced = format!(
+        "{pinned}\nreplace {} => {}\n",
+        part.module(),
+        copy.display()
+    );
+    std::fs::write(&modfile, replaced).map_err(failed)?;
+    std::fs::copy(manifest.join("go.sum"), modfile.with_extension("sum")).map_err(failed)?;
+    Ok(Some(modfile))
+}
+
+/// Copies folders and files. Those of Go's module cache are read-only; the copies are not.
+fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy_tree(&path, &copy)?;
+        } else {
+            std::fs::write(copy, std::fs::read(&path)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Prints the time that a build has taken, until it ends.

@@ -2,97 +2,179 @@
 //! attempt here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use keyferry_integration::flux::{
-    GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said,
-};
+use keyferry_integration::flux::until_ready;
 use keyferry_integration::rest::RestError;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::wait::until;
 use serde_json::{Value, json};
 
-use super::fleet::D2;
+use super::fleet::{D2, config_map, kustomization};
 
 const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/tenant-b";
-const KUSTOMIZATIONS: &str =
-    "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-b/kustomizations?dryRun=All";
 
 /// A name, the change to a valid spec, and the text of the refusal.
 type Case = (&'static str, fn(&mut Value), &'static str);
 
-pub(crate) async fn sources_of_tenants_are_their_own(d2: Arc<D2>) -> TestResult {
-    let git = d2.git.url();
-    let repository = |url: String| {
-        let spec = json!({ "interval": "1m", "url": url });
-        json!({ "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": { "name": "x" }, "spec": spec })
-    };
-    let path = format!("{SOURCES}/gitrepositories?dryRun=All");
-    let own = repository(format!("{git}/fleet/tenant-b/more.git"));
-    d2.hub.admin().create(&path, &own).await?;
-    let by_prefix = "the url of a tenant source is";
-    for url in [
-        format!("{git}/fleet/tenant-a/apps.git"),
-        format!("{git}/fleet/tenant-b/../tenant-a/apps.git"),
-        format!("{git}/fleet/tenant-b/%2e%2e/tenant-a/apps.git"),
-        format!("{git}/fleet/tenant-b/..%2ftenant-a"),
-        format!("{git}/fleet/tenant-b/"),
-        format!("{git}/fleet/tenant-b/apps.git?x=/../../"),
-        format!("{git}.evil.example/fleet/tenant-b/apps.git"),
-        "https://evil.example/apps.git".to_owned(),
-        format!("ssh://git@evil.example/{git}/fleet/tenant-b/apps.git"),
-    ] {
-        refused(
-            d2.hub.admin().create(&path, &repository(url.clone())).await,
-            by_prefix,
-            &url,
-        )?;
-    }
-    let mut with_submodules = own.clone();
-    with_submodules["spec"]["recurseSubmodules"] = true.into();
-    refused(
-        d2.hub.admin().create(&path, &with_submodules).await,
-        "submodules",
-        "submodules",
-    )?;
-    let bucket = json!({
+/// A source that is admitted.
+fn good_source(d2: &D2) -> Value {
+    json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1",
-        "kind": "Bucket",
-        "metadata": { "name": "x" },
-        "spec": { "interval": "1m", "bucketName": "tenant-a", "endpoint": "evil.example" },
-    });
-    let answer = d2
-        .hub
-        .admin()
-        .create(&format!("{SOURCES}/buckets?dryRun=All"), &bucket)
-        .await;
-    refused(answer, "a GitRepository or an OCIRepository", "a bucket")?;
-    // An existing object cannot be changed to it either.
-    let change = json!({ "spec": { "url": format!("{git}/fleet/tenant-a/apps.git") } });
-    let answer = d2
-        .hub
-        .admin()
-        .patch(
-            &format!("{SOURCES}/gitrepositories/apps?dryRun=All"),
-            &change,
-        )
-        .await;
-    refused(answer, by_prefix, "an update")
-}
-
-pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(d2: Arc<D2>) -> TestResult {
-    let good = json!({
-        "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
-        "kind": "Kustomization",
+        "kind": "OCIRepository",
         "metadata": { "name": "x" },
         "spec": {
             "interval": "1m",
-            "prune": true,
-            "serviceAccountName": "reconciler",
-            "kubeConfig": { "configMapRef": { "name": "target" } },
-            "sourceRef": { "kind": "GitRepository", "name": "apps" },
+            "url": format!("oci://{}/fleet/tenant-b/more", d2.addresses.registry),
+            "verify": { "provider": "cosign", "secretRef": { "name": "cosign-key" } },
         },
-    });
-    d2.hub.admin().create(KUSTOMIZATIONS, &good).await?;
+    })
+}
+
+pub(crate) async fn sources_are_on_the_allowlist(d2: Arc<D2>) -> TestResult {
+    d2.until_settled().await?;
+    let path = format!("{SOURCES}/ocirepositories?dryRun=All");
+    let good = good_source(&d2);
+    let create = async |object: &Value| d2.hub.admin().create(&path, object).await;
+    create(&good).await?;
+    let mut chart = good.clone();
+    chart["spec"]["url"] = format!("oci://{}/charts/ingress", d2.addresses.registry).into();
+    create(&chart).await?;
+    let identity = |issuer: &str, subject: &str| {
+        let mut keyless = good.clone();
+        keyless["spec"]["verify"] = json!({
+            "provider": "cosign",
+            "matchOIDCIdentity": [{ "issuer": issuer, "subject": subject }],
+        });
+        keyless
+    };
+    let allowlist = d2
+        .hub
+        .admin()
+        .get(&config_map("flux-system", "flux-allowlist"))
+        .await?;
+    let word = |key: &str| {
+        allowlist["data"][key]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let (issuer, subject) = (word("oidcIssuer"), word("oidcSubject"));
+    create(&identity(&issuer, &subject)).await?;
+
+    let registry = &d2.addresses.registry;
+    for url in [
+        format!("oci://{registry}/fleet/tenant-a/apps"),
+        format!("oci://{registry}/fleet/tenant-b/../tenant-a/apps"),
+        format!("oci://{registry}/fleet/tenant-b/%2e%2e/tenant-a/apps"),
+        format!("oci://{registry}/fleet/tenant-b/"),
+        format!("oci://{registry}/fleet/tenant-b"),
+        format!("oci://{registry}/platform/fleet"),
+        format!("oci://{registry}/charts/more/ingress"),
+        format!("oci://{registry}.evil.example/fleet/tenant-b/apps"),
+        "oci://evil.example/fleet/tenant-b/apps".to_owned(),
+    ] {
+        let mut bad = good.clone();
+        bad["spec"]["url"] = url.clone().into();
+        refused(create(&bad).await, "spec.url of a tenant source is", &url)?;
+    }
+    for (issuer, subject) in [(".*", subject.as_str()), (issuer.as_str(), ".*"), ("", "")] {
+        let case = format!("{issuer} {subject}");
+        refused(
+            create(&identity(issuer, subject)).await,
+            "spec.verify of a tenant source",
+            &case,
+        )?;
+    }
     let cases: [Case; 6] = [
+        (
+            "not verified",
+            |spec| spec["verify"] = Value::Null,
+            "spec.verify of a tenant source",
+        ),
+        (
+            "a key of its own",
+            |spec| spec["verify"]["secretRef"]["name"] = "mine".into(),
+            "spec.verify of a tenant source",
+        ),
+        (
+            "keyless by everybody",
+            |spec| spec["verify"] = json!({ "provider": "cosign" }),
+            "spec.verify of a tenant source",
+        ),
+        (
+            "notation",
+            |spec| spec["verify"]["provider"] = "notation".into(),
+            "spec.verify of a tenant source",
+        ),
+        (
+            "without TLS",
+            |spec| spec["insecure"] = true.into(),
+            "spec.insecure",
+        ),
+        (
+            "the controller's identity",
+            |spec| spec["provider"] = "aws".into(),
+            "spec.provider",
+        ),
+    ];
+    for (case, change, said) in cases {
+        let mut bad = good.clone();
+        change(&mut bad["spec"]);
+        refused(create(&bad).await, said, case)?;
+    }
+    let kinds = [
+        (
+            "gitrepositories",
+            "GitRepository",
+            json!({ "interval": "1m", "url": "https://evil.example/apps.git" }),
+        ),
+        (
+            "helmrepositories",
+            "HelmRepository",
+            json!({ "interval": "1m", "url": "https://evil.example/charts" }),
+        ),
+        (
+            "buckets",
+            "Bucket",
+            json!({ "interval": "1m", "bucketName": "x", "endpoint": "evil.example" }),
+        ),
+    ];
+    for (resource, kind, spec) in kinds {
+        let object = json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": kind, "metadata": { "name": "x" }, "spec": spec,
+        });
+        let path = format!("{SOURCES}/{resource}?dryRun=All");
+        let answer = d2.hub.admin().create(&path, &object).await;
+        refused(answer, "come from an OCIRepository", kind)?;
+    }
+    // An existing object cannot be changed to it either.
+    let change = json!({ "spec": { "verify": null } });
+    let path = format!("{SOURCES}/ocirepositories/apps-staging?dryRun=All");
+    until_ready(&d2.hub, path.trim_end_matches("?dryRun=All")).await?;
+    let answer = d2.hub.admin().patch(&path, &change).await;
+    refused(answer, "spec.verify of a tenant source", "an update")
+}
+
+pub(crate) async fn objects_lead_to_targets(d2: Arc<D2>) -> TestResult {
+    d2.until_settled().await?;
+    let spec = json!({
+        "interval": "1m",
+        "serviceAccountName": "reconciler",
+        "kubeConfig": { "configMapRef": { "name": "target-staging" } },
+    });
+    let mut applied = json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+        "kind": "Kustomization", "metadata": { "name": "x" }, "spec": spec,
+    });
+    applied["spec"]["prune"] = true.into();
+    applied["spec"]["sourceRef"] = json!({ "kind": "OCIRepository", "name": "apps-staging" });
+    let mut released = json!({
+        "apiVersion": "helm.toolkit.fluxcd.io/v2",
+        "kind": "HelmRelease", "metadata": { "name": "x" }, "spec": spec,
+    });
+    released["spec"]["chartRef"] = json!({ "kind": "OCIRepository", "name": "chart" });
+    let both: [Case; 5] = [
         (
             "the hub itself",
             |spec| spec["kubeConfig"] = Value::Null,
@@ -101,12 +183,12 @@ pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(d2: Arc<D2>) 
         (
             "an object of its own",
             |spec| spec["kubeConfig"] = json!({ "configMapRef": { "name": "mine" } }),
-            "refers to the object named target",
+            "begins with target-",
         ),
         (
-            "a key of its own",
-            |spec| spec["kubeConfig"] = json!({ "secretRef": { "name": "target", "key": "mine" } }),
-            "with its default key",
+            "a Secret",
+            |spec| spec["kubeConfig"] = json!({ "secretRef": { "name": "target-staging" } }),
+            "begins with target-",
         ),
         (
             "no account",
@@ -118,88 +200,85 @@ pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(d2: Arc<D2>) 
             |spec| spec["serviceAccountName"] = "default".into(),
             "spec.serviceAccountName is reconciler",
         ),
+    ];
+    let of_kustomizations: [Case; 1] = [(
+        "another's source",
+        |spec| spec["sourceRef"]["namespace"] = "tenant-a".into(),
+        "stays in the tenant's namespace",
+    )];
+    let of_releases: [Case; 2] = [
         (
-            "another's source",
-            |spec| spec["sourceRef"]["namespace"] = "tenant-a".into(),
+            "another's chart",
+            |spec| spec["chartRef"]["namespace"] = "tenant-a".into(),
             "stays in the tenant's namespace",
         ),
+        (
+            "a chart by name",
+            |spec| {
+                spec["chartRef"] = Value::Null;
+                spec["chart"] = json!({ "spec": {
+                    "chart": "x", "sourceRef": { "kind": "HelmRepository", "name": "x" },
+                } });
+            },
+            "spec.chartRef, not spec.chart",
+        ),
     ];
-    for (case, change, said) in cases {
-        let mut bad = good.clone();
-        change(&mut bad["spec"]);
-        refused(
-            d2.hub.admin().create(KUSTOMIZATIONS, &bad).await,
-            said,
-            case,
-        )?;
+    let kinds = [
+        (
+            kustomization("tenant-b", ""),
+            &applied,
+            &of_kustomizations[..],
+        ),
+        (
+            super::fleet::helm_release("tenant-b", ""),
+            &released,
+            &of_releases[..],
+        ),
+    ];
+    for (path, good, own) in kinds {
+        let path = format!("{}?dryRun=All", path.trim_end_matches('/'));
+        d2.hub.admin().create(&path, good).await?;
+        for (case, change, said) in both.iter().chain(own) {
+            let mut bad = good.clone();
+            change(&mut bad["spec"]);
+            refused(d2.hub.admin().create(&path, &bad).await, said, case)?;
+        }
     }
     Ok(())
 }
 
-/// Tests a namespace that no policy matches: the flags suffice by themselves.
-pub(crate) async fn no_source_of_another_namespace_and_no_remote_base(d2: Arc<D2>) -> TestResult {
-    let namespace = "unlabelled";
-    d2.hub
-        .create_namespace_with_service_account(namespace, "reconciler")
-        .await?;
-    let base = d2.git.create("base").await?;
-    let config_map =
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: fetched\n  namespace: apps\n";
-    base.commit(&[
-        ("apps/kustomization.yaml", "resources:\n  - fetched.yaml\n"),
-        ("apps/fetched.yaml", config_map),
-    ])
+pub(crate) async fn no_allowlist_no_source(d2: Arc<D2>) -> TestResult {
+    d2.until_settled().await?;
+    let good = good_source(&d2);
+    let path = format!("{SOURCES}/ocirepositories?dryRun=All");
+    d2.hub.admin().create(&path, &good).await?;
+    let suspended = |on: bool| json!({ "spec": { "suspend": on } });
+    // Flux would put the allowlist back.
+    let policies = kustomization("flux-system", "policies");
+    let sync = kustomization("flux-system", "flux-system");
+    for path in [&sync, &policies] {
+        d2.hub.admin().patch(path, &suspended(true)).await?;
+    }
+    let allowlist = config_map("flux-system", "flux-allowlist");
+    d2.hub.admin().delete(&allowlist).await?;
+    let minute = Duration::from_secs(60);
+    until("all sources are refused", minute, || async {
+        match d2.hub.admin().create(&path, &good).await {
+            Err(RestError::Status {
+                status: 422 | 403, ..
+            }) => Ok(true),
+            Err(other) => Err(other.into()),
+            Ok(_) => Ok(false),
+        }
+    })
     .await?;
-    let remote = format!("resources:\n  - {}//apps?ref=main\n", base.url());
-    let repository = d2.git.create("remote").await?;
-    repository
-        .commit(&[("apps/kustomization.yaml", &remote)])
-        .await?;
-    let source = GitSource {
-        namespace,
-        name: "remote",
-        url: repository.url(),
-    };
-    source.apply(d2.hub.admin()).await?;
-    until_ready(&d2.hub, &source.path()).await?;
-    let secret = d2
-        .hub
-        .admin()
-        .get("/api/v1/namespaces/tenant-a/secrets/target")
-        .await?;
-    let copied = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "target" }, "data": secret["data"] });
-    d2.hub
-        .admin()
-        .apply(
-            &format!("/api/v1/namespaces/{namespace}/secrets/target"),
-            &copied,
-        )
-        .await?;
-    let spec = KustomizationSpec {
-        namespace,
-        name: "remote",
-        source: "remote",
-        path: "./apps",
-        kube_config: KubeConfigRef::Secret("target"),
-        impersonating: Some("reconciler"),
-    };
-    spec.apply(d2.hub.admin()).await?;
-    until_said(&d2.hub, &spec.path(), "fs-security-constraint").await?;
-
-    let crossing = KustomizationSpec {
-        name: "crossing",
-        ..spec
-    };
-    crossing.apply(d2.hub.admin()).await?;
-    let change = json!({ "spec": { "sourceRef": { "kind": "GitRepository", "name": "apps", "namespace": "tenant-a" } } });
-    d2.hub.admin().patch(&crossing.path(), &change).await?;
-    until_said(
-        &d2.hub,
-        &crossing.path(),
-        "cross-namespace references have been blocked",
-    )
-    .await?;
-    Ok(())
+    for path in [&policies, &sync] {
+        d2.hub.admin().patch(path, &suspended(false)).await?;
+    }
+    until("the source is admitted again", minute, || async {
+        Ok(d2.hub.admin().create(&path, &good).await.is_ok())
+    })
+    .await
 }
 
 /// Checks that the hub's admission refused the request, and for this cause.

@@ -1,185 +1,197 @@
-//! Tests what the two tenants get from the fleet.
+//! Tests what the tenants get from the fleet, and how one comes and goes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keyferry_integration::flux::until_ready;
-use keyferry_integration::runner::TestResult;
+use keyferry_integration::parts::Part;
+use keyferry_integration::rbac::apply_manifests;
+use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::wait::until_object;
+use keyferry_integration::world::on_hub::until_gone;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use super::fleet::{D2, TENANTS, kustomization};
+use super::artifacts::{File, TAGS, publish};
+use super::fleet::{D2, GUEST, TARGETS, TENANTS, config_map, kustomization, oci_repository};
 
-const SETTINGS: &str = "/api/v1/namespaces/apps/configmaps/settings";
+const MINUTE: Duration = Duration::from_secs(60);
 
-pub(crate) async fn each_tenant_is_on_its_own_target(d2: Arc<D2>) -> TestResult {
-    for (tenant, target) in TENANTS.iter().zip(&d2.targets) {
-        until_ready(&d2.hub, &kustomization(tenant, "apps")).await?;
-        assert_eq!(
-            target.admin().get(SETTINGS).await?["data"],
-            json!({ "owner": tenant })
-        );
-        let events = target.audit_events()?;
-        let applied: Vec<&Value> = events
-            .iter()
-            .filter(|event| event["verb"] == "patch" && event["objectRef"]["name"] == "settings")
-            .collect();
-        assert!(!applied.is_empty());
-        for event in applied {
-            assert_eq!(
-                event["user"]["username"],
-                format!("hub:system:serviceaccount:{tenant}:reconciler"),
-                "{event}"
+pub(crate) async fn run_on_both_targets(d2: Arc<D2>) -> TestResult {
+    d2.until_settled().await?;
+    for tenant in TENANTS {
+        for (target, plane) in TARGETS.iter().zip(&d2.targets) {
+            let apps = format!("apps-{target}");
+            let source = until_ready(&d2.hub, &oci_repository(tenant, &apps)).await?;
+            let verified = source["status"]["conditions"].as_array();
+            assert!(
+                verified
+                    .into_iter()
+                    .flatten()
+                    .any(|one| { one["type"] == "SourceVerified" && one["status"] == "True" }),
+                "{source}"
             );
+            until_ready(&d2.hub, &kustomization(tenant, &apps)).await?;
+            let settings = config_map(&format!("{tenant}-apps"), "settings");
             assert_eq!(
-                event["impersonatedUser"]["username"],
-                format!("system:serviceaccount:{tenant}:reconciler"),
-                "{event}"
+                plane.admin().get(&settings).await?["data"],
+                json!({ "owner": tenant, "environment": target, "cluster": target })
             );
+            let events = plane.audit_events()?;
+            let applied: Vec<&Value> = events
+                .iter()
+                .filter(|event| {
+                    event["verb"] == "patch"
+                        && event["objectRef"]["name"] == "settings"
+                        && event["objectRef"]["namespace"] == format!("{tenant}-apps")
+                })
+                .collect();
+            assert!(!applied.is_empty());
+            for event in applied {
+                assert_eq!(
+                    event["user"]["username"],
+                    format!("hub:system:serviceaccount:{tenant}:reconciler"),
+                    "{event}"
+                );
+                assert_eq!(
+                    event["impersonatedUser"]["username"],
+                    format!("system:serviceaccount:{tenant}:reconciler"),
+                    "{event}"
+                );
+            }
         }
-        let pings: Vec<&Value> = events
-            .iter()
-            .filter(|event| event["requestURI"] == "/livez/ping")
-            .collect();
-        assert!(
-            !pings.is_empty()
-                && pings
-                    .iter()
-                    .all(|event| event["responseStatus"]["code"] == 200),
-            "{pings:?}"
-        );
     }
-    // A change is delivered in the same way.
-    let changed = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: \
-        apps\ndata:\n  owner: tenant-b\n  at: noon\n";
-    d2.apps[1]
-        .commit(&[("apps/settings.yaml", changed)])
-        .await?;
-    let (admin, minute) = (d2.targets[1].admin(), Duration::from_secs(60));
-    until_object(admin, SETTINGS, "changed", minute, |object| {
-        object["data"]["at"] == "noon"
-    })
-    .await?;
-    assert_eq!(
-        d2.targets[0].admin().get(SETTINGS).await?["data"],
-        json!({ "owner": "tenant-a" })
-    );
-    Ok(())
-}
-
-/// The hub's CRDs and admission policies accepted every object of the example, and Flux runs with
-/// the flags from the repository.
-pub(crate) async fn the_platform_repository_holds_all_of_the_hub(d2: Arc<D2>) -> TestResult {
-    let deployment = d2
-        .hub
-        .admin()
-        .get("/apis/apps/v1/namespaces/flux-system/deployments/kustomize-controller")
-        .await?;
-    assert_eq!(
-        deployment["spec"]["template"]["spec"]["containers"][0]["args"],
-        json!(d2.flags)
-    );
-    for flag in [
-        "--no-cross-namespace-refs=true",
-        "--no-remote-bases=true",
-        "--default-service-account=default",
-    ] {
-        assert!(
-            d2.flags.iter().any(|one| one == flag),
-            "{flag} is not in {:?}",
-            d2.flags
-        );
-    }
-    for (tenant, delivery) in TENANTS.iter().zip(["KubeConfigSecret", "FluxConfigMap"]) {
-        let target = tenant.replace("tenant", "target");
-        let access =
-            format!("/apis/keyferry.dev/v1alpha1/namespaces/{tenant}/targetaccesses/{target}");
-        let access = until_ready(&d2.hub, &access).await?;
-        assert_eq!(access["spec"]["deliveries"][0]["type"], delivery);
-        assert_eq!(
-            access["status"]["deliveries"][0]["reason"], "Delivered",
-            "{access}"
-        );
-        let cluster = d2
+    // No token is at rest in a tenant's namespace: its only Secret holds the public key.
+    for tenant in TENANTS {
+        let secrets = d2
             .hub
             .admin()
-            .get(&format!(
-                "/apis/keyferry.dev/v1alpha1/targetclusters/{target}"
-            ))
+            .get(&format!("/api/v1/namespaces/{tenant}/secrets"))
             .await?;
-        assert_eq!(
-            cluster["spec"]["allow"][0],
-            json!({ "namespaces": [tenant], "serviceAccounts": ["reconciler"], "deliveries": [delivery] })
-        );
-        assert_eq!(cluster["spec"]["audience"], super::fleet::audience(&target));
+        let names: Vec<&Value> = secrets["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|secret| &secret["metadata"]["name"])
+            .collect();
+        assert_eq!(names, ["cosign-key"]);
     }
     Ok(())
 }
 
-/// From the objects that the tenants have to their targets, with the commands that the
-/// documentation names.
-pub(crate) async fn doctor_and_can_i_say_what_flux_says(d2: Arc<D2>) -> TestResult {
-    let hub = d2.hub.admin_kubeconfig().display().to_string();
-    let ca = d2.broker.ca_path().display().to_string();
-    let url = format!(
-        "{}/.well-known/openid-configuration",
-        d2.broker.discovery_url()
-    );
-    let discovery = [
-        "--kubeconfig",
-        &hub,
-        "--discovery-url",
-        &url,
-        "--discovery-ca",
-        &ca,
+pub(crate) async fn flux_is_locked_down(d2: Arc<D2>) -> TestResult {
+    let both = [
+        "--no-cross-namespace-refs=true",
+        "--default-service-account=default",
+        "--default-kubeconfig-service-account=default",
+        "--feature-gates=ObjectLevelWorkloadIdentity=true",
     ];
-    for tenant in TENANTS {
-        until_ready(&d2.hub, &kustomization(tenant, "apps")).await?;
-        let doctor = [
-            "doctor",
-            "kustomization/apps",
-            "-n",
-            tenant,
-            "--target-namespace",
-            "apps",
-        ];
-        // Flux reconciles again at its interval, and doctor says so while it does.
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let (output, said) = loop {
-            let output = d2
-                .keyferry(&[doctor.as_slice(), &discovery].concat())
-                .await?;
-            let said = String::from_utf8_lossy(&output.stdout).into_owned()
-                + &String::from_utf8_lossy(&output.stderr);
-            if !said.contains("Reconciliation in progress") || Instant::now() > deadline {
-                break (output, said);
-            }
-            until_ready(&d2.hub, &kustomization(tenant, "apps")).await?;
-        };
+    for part in [Part::KustomizeController, Part::HelmController] {
+        let flags = d2.flux.flags(part);
+        for flag in both {
+            assert!(flags.iter().any(|one| one == flag), "{flag}: {flags:?}");
+        }
+    }
+    let flags = d2.flux.flags(Part::KustomizeController);
+    assert!(
+        flags.iter().any(|one| one == "--no-remote-bases=true"),
+        "{flags:?}"
+    );
+    // The instance's own sync is verified too, and is the only thing that acts with Flux's rights.
+    let source = until_ready(&d2.hub, &oci_repository("flux-system", "flux-system")).await?;
+    assert_eq!(
+        source["spec"]["verify"],
+        json!({ "provider": "cosign", "secretRef": { "name": "cosign-key" } })
+    );
+    let sync = until_ready(&d2.hub, &kustomization("flux-system", "flux-system")).await?;
+    assert_eq!(sync["spec"]["serviceAccountName"], "kustomize-controller");
+    Ok(())
+}
+
+pub(crate) async fn production_follows_its_tag(d2: Arc<D2>) -> TestResult {
+    let (tenant, repository) = (TENANTS[0], "fleet/tenant-a/apps");
+    d2.until_settled().await?;
+    let mut files = d2.addresses.files(&format!("apps/{tenant}"))?;
+    for environment in TARGETS {
+        files.push((
+            format!("{environment}/promoted.yaml"),
+            one_config_map(tenant, "promoted"),
+        ));
+    }
+    publish(&d2.registry, &d2.key, repository, &TAGS[..1], &files).await?;
+    let promoted = config_map(&format!("{tenant}-apps"), "promoted");
+    let [staging, production] = &d2.targets;
+    until_object(staging.admin(), &promoted, "there", MINUTE, |_| true).await?;
+    assert!(!production.admin().exists(&promoted).await?);
+    d2.registry.tag(repository, TAGS[0], TAGS[1]).await?;
+    until_object(production.admin(), &promoted, "there", MINUTE, |_| true).await?;
+    Ok(())
+}
+
+pub(crate) async fn comes_by_one_commit(d2: Arc<D2>) -> TestResult {
+    let file = "tenants/tenants.yaml";
+    d2.until_settled().await?;
+    prepare(&d2).await?;
+    d2.commit(
+        file,
+        "    - tenant: tenant-b\n",
+        &format!("    - tenant: tenant-b\n    - tenant: {GUEST}\n"),
+    )
+    .await?;
+    let belongings = config_map(&format!("{GUEST}-apps"), "belongings");
+    for plane in &d2.targets {
+        until_object(plane.admin(), &belongings, "there", MINUTE, |_| true).await?;
+    }
+    // It goes in two commits. The first takes the accesses, and Flux prunes while they drain.
+    let line = format!("    - tenant: {GUEST}\n");
+    d2.commit(file, &line, &format!("{line}      access: disabled\n"))
+        .await?;
+    for (target, plane) in TARGETS.iter().zip(&d2.targets) {
+        until_gone(
+            d2.hub.admin(),
+            &kustomization(GUEST, &format!("apps-{target}")),
+        )
+        .await?;
         assert!(
-            output.status.success() && !said.contains("warning"),
-            "{tenant}: {said}"
+            !plane.admin().exists(&belongings).await?,
+            "{target} ends clean"
         );
-        let apps = shipped(&format!("examples/d2/{tenant}/apps"))
-            .display()
-            .to_string();
-        let can_i = [
-            "can-i",
-            "apply",
-            "-f",
-            &apps,
-            "--from",
-            "kustomization/apps",
-            "-n",
-            tenant,
-        ];
-        let output = d2
-            .keyferry(&[can_i.as_slice(), &discovery].concat())
-            .await?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{tenant}: {said}");
+        let access =
+            format!("/apis/keyferry.dev/v1alpha1/namespaces/{GUEST}/targetaccesses/{target}");
+        until_gone(d2.hub.admin(), &access).await?;
+    }
+    d2.commit(file, &format!("{line}      access: disabled\n"), "")
+        .await?;
+    until_gone(d2.hub.admin(), &format!("/api/v1/namespaces/{GUEST}")).await
+}
+
+/// Publishes the guest's artifact, and gives it the rights at the targets that tenant-b has.
+async fn prepare(d2: &D2) -> Result<(), TestError> {
+    let files: Vec<File> = TARGETS
+        .iter()
+        .map(|environment| {
+            (
+                format!("{environment}/belongings.yaml"),
+                one_config_map(GUEST, "belongings"),
+            )
+        })
+        .collect();
+    let repository = format!("fleet/{GUEST}/apps");
+    publish(&d2.registry, &d2.key, &repository, &TAGS, &files).await?;
+    let rights = std::fs::read_to_string(shipped("examples/d2/target-clusters/tenant-b.yaml"))?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("rights.yaml");
+    std::fs::write(&file, rights.replace("tenant-b", GUEST))?;
+    for plane in &d2.targets {
+        apply_manifests(plane, &[&file]).await?;
     }
     Ok(())
+}
+
+/// The text of a ConfigMap in the tenant's namespace at a target.
+pub(crate) fn one_config_map(tenant: &str, name: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {tenant}-apps\n\
+         data:\n  owner: {tenant}\n"
+    )
 }

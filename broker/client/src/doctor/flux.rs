@@ -2,10 +2,12 @@
 
 use keyferry_api::audience::{Audience, AudienceError};
 use keyferry_api::name::{NameError, Namespace, ObjectName};
+use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccount;
+use keyferry_core::delivery::OtherFluxCredential;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_kube_authn::Code;
-use keyferry_kube_authn::doctor::FluxReady;
+use keyferry_kube_authn::doctor::{FluxReady, Problem};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -210,6 +212,9 @@ async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, 
             });
             plan.target_is_tenants = true;
             plan.audiences = vec![identity.audience.to_string()];
+            if let Some(account) = &identity.account {
+                plan.warning = other_credential(client, namespace, account).await;
+            }
             // Without a ServiceAccount, Flux uses the controller's own identity, which only the
             // controller has.
             plan.to_issue = identity.account.map(|name| TokenOrder {
@@ -220,6 +225,26 @@ async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, 
                 audience: identity.audience,
             });
         }
+    }
+}
+
+/// Warns of annotations with which Flux 2.10 and newer get another credential for the
+/// ServiceAccount than the token that is tested here.
+async fn other_credential(
+    client: &HubClient,
+    namespace: &Namespace,
+    account: &ObjectName,
+) -> Option<Problem> {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}");
+    let object: Result<Value, _> = client.get_object(&path, "ServiceAccount").await;
+    match object {
+        Ok(object) => {
+            let annotations = &object["metadata"]["annotations"];
+            OtherFluxCredential::of(|key| annotations[key].as_str())
+                .map(|other| problem(Reason::FluxCredentialDiffers, other.to_string()))
+        }
+        // The issuance of the token reports an absent or forbidden ServiceAccount.
+        Err(_) => None,
     }
 }
 

@@ -35,6 +35,7 @@ impl Hindrance {
         !matches!(
             self.reason,
             Reason::CertificateDenied
+                | Reason::FluxCredentialDiffers
                 | Reason::IssuerCollision
                 | Reason::NotExpressible
                 | Reason::TargetSuspended

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::config::{Delivery, Probe, TargetCluster};
+use keyferry_api::config::{Delivery, DeliveryType, Probe, TargetCluster};
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::{AuditRecord, TokenNote};
@@ -68,7 +68,8 @@ impl Deliveries {
         };
         let outcome = self
             .write_one(round, delivery, pair, probe, &mut progress)
-            .await;
+            .await
+            .and_then(|()| self.check_flux_credential(delivery, pair));
         let Progress {
             token,
             exposed,
@@ -101,6 +102,22 @@ impl Deliveries {
             retry,
             retry_after,
             exposed,
+        }
+    }
+
+    /// Checks that Flux, which reads the written ConfigMap, gets a token of the hub for the
+    /// ServiceAccount. The ConfigMap stays: Flux before 2.10 does not know the annotations.
+    fn check_flux_credential(&self, delivery: &Delivery, pair: &Pair) -> Result<(), Hindrance> {
+        if delivery.delivery_type != DeliveryType::FluxConfigMap {
+            return Ok(());
+        }
+        let account = &pair.service_account().account;
+        match self.parts.live.flux_credential(account) {
+            None => Ok(()),
+            Some(other) => Err(Hindrance::new(
+                Reason::FluxCredentialDiffers,
+                other.to_string(),
+            )),
         }
     }
 

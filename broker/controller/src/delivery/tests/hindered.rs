@@ -1,7 +1,8 @@
 //! Tests that each obstacle has its reason, costs no token, and can pass.
 
+use keyferry_core::delivery::OtherFluxCredential;
 use keyferry_hub::admission_policy::Standing;
-use keyferry_issuer::testing::Failing;
+use keyferry_issuer::testing::{Failing, account_of};
 use serde_json::{Value, json};
 
 use super::bench::{Bench, SECRET, secret};
@@ -209,4 +210,38 @@ async fn a_status_is_for_the_object_that_was_written_and_for_no_other() {
         ("False".to_owned(), "ObjectNotOurs".to_owned())
     );
     assert_eq!(bench.objects.object(PROFILE).unwrap(), theirs);
+}
+
+#[tokio::test]
+async fn a_config_map_promises_no_token_that_flux_does_not_request() {
+    let mut bench = Bench::start().await;
+    bench.begin_anew(json!({ "deliveries": [{ "name": "m", "type": "FluxConfigMap" }] }));
+    let account = account_of("tenant-a", "reconciler");
+    let annotated = |provider: &'static str| {
+        OtherFluxCredential::of(|key| key.ends_with("/provider").then_some(provider))
+    };
+    let live = std::sync::Arc::clone(&bench.world.live);
+    live.set_flux_credential(&account, annotated("spiffe"));
+    bench.reconcile_all(&bench.process()).await;
+    assert_eq!(
+        bench.condition("Delivered"),
+        ("False".to_owned(), "FluxCredentialDiffers".to_owned())
+    );
+    assert_eq!(bench.condition("Ready").0, "False");
+    // Flux before 2.10 goes on with the ConfigMap.
+    let written = bench.objects.all("/configmaps/");
+    assert_eq!(written.len(), 1);
+    for harmless in [annotated("kubernetes"), None] {
+        live.set_flux_credential(&account, harmless);
+        bench.reconcile_all(&bench.process()).await;
+        bench.assert_ready("the annotation is gone");
+        assert_eq!(bench.objects.all("/configmaps/"), written);
+        live.set_flux_credential(&account, annotated("spiffe"));
+        bench.reconcile_all(&bench.process()).await;
+        assert_eq!(bench.condition("Delivered").1, "FluxCredentialDiffers");
+    }
+    // A Secret holds the hub's token whatever the annotation says.
+    bench.begin_anew(secret());
+    bench.reconcile_all(&bench.process()).await;
+    bench.assert_ready("a Secret");
 }

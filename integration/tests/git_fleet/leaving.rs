@@ -8,15 +8,15 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::until_gone;
 use keyferry_integration::world::shipped;
 
-use super::fleet::{D2, GUEST, commit, kustomization};
+use super::fleet::{GUEST, GitFleet, commit, kustomization};
 use super::repositories::File;
 
 const BELONGINGS: &str = "/api/v1/namespaces/apps/configmaps/belongings";
 
-pub(crate) async fn a_tenant_comes_and_goes(d2: Arc<D2>) -> TestResult {
-    let (hub, target) = (&d2.hub, &d2.targets[1]);
-    let (platform, files) = &d2.platform;
-    prepare(&d2).await?;
+pub(crate) async fn a_tenant_comes_and_goes(fleet: Arc<GitFleet>) -> TestResult {
+    let (hub, target) = (&fleet.hub, &fleet.targets[1]);
+    let (platform, files) = &fleet.platform;
+    prepare(&fleet).await?;
     let mut with_guest = files.clone();
     for (path, text) in &mut with_guest {
         if path == "targets/target-b.yaml" {
@@ -71,17 +71,19 @@ pub(crate) async fn a_tenant_comes_and_goes(d2: Arc<D2>) -> TestResult {
 }
 
 /// Prepares the guest's repository and what the target's admin applies for it, as for tenant-b.
-async fn prepare(d2: &D2) -> Result<(), TestError> {
+async fn prepare(fleet: &GitFleet) -> Result<(), TestError> {
     let belongings = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: belongings\n  namespace: \
          apps\ndata:\n  owner: {GUEST}\n"
     );
-    d2.git
+    fleet
+        .git
         .create(&format!("fleet/{GUEST}/apps"))
         .await?
         .commit(&[("apps/belongings.yaml", &belongings)])
         .await?;
-    let rights = std::fs::read_to_string(shipped("examples/d2/target-clusters/target-b.yaml"))?;
+    let rights =
+        std::fs::read_to_string(shipped("examples/git-fleet/target-clusters/target-b.yaml"))?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("rights.yaml");
     // tenant-b already has a binding of this name.
@@ -90,7 +92,7 @@ async fn prepare(d2: &D2) -> Result<(), TestError> {
         replaced(&rights, "name: flux-ping", &format!("name: {GUEST}-ping"))?
             .replace("tenant-b", GUEST),
     )?;
-    Ok(apply_manifests(&d2.targets[1], &[&file]).await?)
+    Ok(apply_manifests(&fleet.targets[1], &[&file]).await?)
 }
 
 fn renamed((path, text): &File) -> File {

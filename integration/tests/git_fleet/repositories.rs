@@ -19,7 +19,7 @@ impl Addresses {
     /// All files of a folder of the example.
     pub(crate) fn files(&self, folder: &str) -> Result<Vec<File>, TestError> {
         let mut files = Vec::new();
-        collect(&shipped("examples/d2").join(folder), "", &mut files)?;
+        collect(&shipped("examples/git-fleet").join(folder), "", &mut files)?;
         files.sort();
         Ok(files
             .into_iter()
