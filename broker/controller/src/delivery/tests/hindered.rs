@@ -215,7 +215,7 @@ async fn a_status_is_for_the_object_that_was_written_and_for_no_other() {
 #[tokio::test]
 async fn a_config_map_promises_no_token_that_flux_does_not_request() {
     let mut bench = Bench::start().await;
-    bench.begin_anew(json!({ "deliveries": [{ "name": "m", "type": "FluxConfigMap" }] }));
+    bench.begin_with(json!({ "deliveries": [{ "name": "m", "type": "FluxConfigMap" }] }));
     let account = account_of("tenant-a", "reconciler");
     let annotated = |provider: &'static str| {
         OtherFluxCredential::of(|key| key.ends_with("/provider").then_some(provider))
@@ -241,7 +241,7 @@ async fn a_config_map_promises_no_token_that_flux_does_not_request() {
         assert_eq!(bench.condition("Delivered").1, "FluxCredentialDiffers");
     }
     // A Secret holds the hub's token whatever the annotation says.
-    bench.begin_anew(secret());
+    bench.begin_with(secret());
     bench.reconcile_all(&bench.process()).await;
     bench.assert_ready("a Secret");
 }
