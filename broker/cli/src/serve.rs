@@ -3,6 +3,7 @@
 mod listener_args;
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -144,8 +145,13 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         reload_signal: hang_ups(),
         pod: pod.pod(),
     };
-    let outcome = match Server::bind(options).await {
-        Ok(server) => server.run(stop_signal()).await,
+    let mut stop = pin!(stop_signal());
+    let bound = tokio::select! {
+        bound = Server::bind(options) => bound,
+        () = &mut stop => return ExitCode::SUCCESS,
+    };
+    let outcome = match bound {
+        Ok(server) => server.run(stop).await,
         Err(error) => Err(error),
     };
     match outcome {
@@ -296,17 +302,25 @@ fn hang_ups() -> ReloadSignal {
     reload_signal
 }
 
-/// Waits for SIGTERM or SIGINT.
-pub(super) async fn stop_signal() {
+/// Takes over SIGTERM and SIGINT at once, and returns what ends with the first of them. A signal
+/// that comes while the server starts must not end it without its cleanup.
+pub(super) fn stop_signal() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    {
-        let terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-        if let Ok(mut terminated) = terminated {
+    let signals = {
+        use tokio::signal::unix::{SignalKind, signal};
+        signal(SignalKind::terminate())
+            .ok()
+            .zip(signal(SignalKind::interrupt()).ok())
+    };
+    async move {
+        #[cfg(unix)]
+        if let Some((mut terminated, mut interrupted)) = signals {
             tokio::select! {
-                _ = terminated.recv() => return,
-                _ = tokio::signal::ctrl_c() => return,
+                _ = terminated.recv() => {}
+                _ = interrupted.recv() => {}
             }
+            return;
         }
+        let _ = tokio::signal::ctrl_c().await;
     }
-    let _ = tokio::signal::ctrl_c().await;
 }
