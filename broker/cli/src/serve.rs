@@ -3,7 +3,6 @@
 mod listener_args;
 
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -145,7 +144,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         reload_signal: hang_ups(),
         pod: pod.pod(),
     };
-    let mut stop = pin!(stop_signal());
+    let mut stop = Box::pin(stop_signal());
     let bound = tokio::select! {
         bound = Server::bind(options) => bound,
         () = &mut stop => return ExitCode::SUCCESS,
