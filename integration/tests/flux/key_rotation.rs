@@ -19,10 +19,6 @@ use super::stage::{Stage, access_to, config_map, config_map_path, declare};
 
 const TENANT: &str = "tenant-b";
 const SHARD: &str = "fresh";
-/// `discovery.maxAge` of the stage.
-const MAX_AGE: Duration = Duration::from_secs(60);
-/// Keyferry reads the hub's keys at least this often, by its canary.
-const PUBLISHED_WITHIN: Duration = Duration::from_secs(60);
 /// What docs/flux.md promises: until the key is published, and until targets have read it.
 const BOUND: Duration = Duration::from_secs(60 + 60 - 30);
 /// Flux retries every 2 s and checks for commits every 5 s, and an attempt takes a moment.
@@ -96,52 +92,7 @@ pub(crate) async fn costs_a_bounded_time(stage: Arc<Stage>) -> TestResult {
     );
     assert!(refused(&fresh) > 0, "the rotation costs nothing to measure");
     assert_eq!(refused(&cached), 0);
-
-    // The next key is published first, as docs/operations.md says.
-    let signing = hub.signing().await;
-    let third = hub.create_signing_key(SigningKeyKind::Rsa2048, "third")?;
-    let mut announced = signing.clone();
-    announced.further_keys.push(third.clone());
-    hub.set_signing(announced).await;
-    hub.restart().await?;
-    let published = Instant::now();
-    while published_keys(&stage).await? < 3 {
-        if published.elapsed() > PUBLISHED_WITHIN + OF_FLUX {
-            return Err("the third key was not published".into());
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-    // No target says when it has read the key: these are the two minutes of the page.
-    tokio::time::sleep(MAX_AGE + PUBLISHED_WITHIN).await;
-    let (mut further_keys, issuers) = (signing.further_keys, signing.issuers);
-    further_keys.push(signing.signing_key);
-    hub.set_signing(TokenSigning {
-        signing_key: third,
-        further_keys,
-        issuers,
-    })
-    .await;
-    for way in fresh.iter().chain(&cached) {
-        way.failures.lock().clear();
-    }
-    hub.restart().await?;
-    let from = Instant::now();
-    for way in fresh.iter().chain(&cached) {
-        way.commit("third").await?;
-    }
-    for (plane, way) in planes.iter().zip(&fresh).chain(planes.iter().zip(&cached)) {
-        let took = way.until_carried(plane, "third", from, OF_FLUX * 2).await?;
-        eprintln!("{}: published first, a commit took {took:.1?}", way.name);
-    }
-    assert_eq!((refused(&fresh), refused(&cached)), (0, 0));
     Ok(())
-}
-
-/// The number of keys that Keyferry publishes.
-async fn published_keys(stage: &Stage) -> Result<usize, TestError> {
-    let url = format!("{}/openid/v1/jwks", stage.broker.discovery_url());
-    let set: Value = stage.broker.http().get(url).send().await?.json().await?;
-    Ok(set["keys"].as_array().map_or(0, Vec::len))
 }
 
 impl Way {
