@@ -13,8 +13,8 @@ use keyferry_core::admission_policy::HubSite;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::config_file;
 
-use super::command_error::CommandError;
-use super::{HUB, HubArgs, ui};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::{HUB, HubArgs, ui};
 
 #[derive(Args)]
 #[command(

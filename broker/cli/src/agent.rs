@@ -13,9 +13,10 @@ use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::random::SystemRandomness;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::access::{ServerArgs, Source, access_name, fix, source};
-use super::command_error::CommandError;
-use super::ui;
+use keyferry_terminal::access::{ServerArgs, Source, fix, source};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::names::access_name;
+use keyferry_terminal::ui;
 
 #[derive(Args)]
 pub(super) struct AgentArgs {

@@ -14,8 +14,8 @@ use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::SystemClock;
 use keyferry_hub::config_file;
 
-use super::command_error::CommandError;
-use super::{HubArgs, ui};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::{HubArgs, ui};
 
 #[derive(Args)]
 pub(super) struct ApproveCertificatesArgs {

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
-use keyferry_client::doctor::identity::calls;
-use keyferry_client::doctor::plan::Plan;
-use keyferry_client::doctor::target_calls::{AccessError, TargetCalls};
+use keyferry_doctor::apply::{self, Applied, ManifestObjects};
+use keyferry_doctor::identity::calls;
+use keyferry_doctor::plan::Plan;
+use keyferry_doctor::target_calls::{AccessError, TargetCalls};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};
 use serde_json::{Value, json};
 
-use super::command_error::CommandError;
-use super::output_format::OutputFormat;
-use super::role_manifest::{resource_name, with_bindings};
-use super::target_way::{StartArg, WayArgs, attributes};
-use super::{TARGET, ui};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::output_format::OutputFormat;
+use keyferry_terminal::role_manifest::{resource_name, with_bindings};
+use keyferry_terminal::target_way::{StartArg, WayArgs, attributes};
+use keyferry_terminal::{TARGET, ui};
 
 /// The reason if the target refuses the impersonation itself.
 const DENIED: Code = Code::ImpersonationDenied;
@@ -265,7 +265,12 @@ fn objects(path: &std::path::Path) -> Result<ManifestObjects, CommandError> {
     if path != std::path::Path::new("-") {
         return Ok(apply::objects(path)?);
     }
-    let text = String::from_utf8(super::local_file::read(path, "the objects", MAX_INPUT)?).ok();
+    let text = String::from_utf8(keyferry_terminal::local_file::read(
+        path,
+        "the objects",
+        MAX_INPUT,
+    )?)
+    .ok();
     let objects = text
         .and_then(|text| apply::objects_of(&text))
         .ok_or_else(|| CommandError::new("reading the objects from -: it is not YAML"))?;

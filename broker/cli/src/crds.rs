@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_api::definition;
 
-use super::ui;
+use keyferry_terminal::ui;
 
 mod reference;
 

@@ -19,10 +19,10 @@ use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::access::{MaybeNamedArgs, ServerArgs};
-use super::client_config::{Beside, Reach, home_folder};
-use super::command_error::CommandError;
-use super::{local_file, ui};
+use keyferry_terminal::access::{MaybeNamedArgs, ServerArgs};
+use keyferry_terminal::client_config::{Beside, Reach, home_folder};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::{local_file, ui};
 
 const MAX_CA_BYTES: usize = 1 << 20;
 

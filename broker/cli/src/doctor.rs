@@ -6,14 +6,16 @@ mod next;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_client::doctor::gather;
+use keyferry_doctor::gather;
 use keyferry_kube_authn::Code;
-use keyferry_kube_authn::doctor::{Identity, Mode, Report, ReportedHop, Status, Verdict, examine};
+use keyferry_kube_authn::doctor::{Identity, Mode, Report, examine};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::doctor_report::{exit_code, table};
+use keyferry_terminal::output_format::OutputFormat;
+use keyferry_terminal::target_way::StartArgs;
+use keyferry_terminal::{TARGET, ui};
 
-use super::command_error::CommandError;
-use super::output_format::OutputFormat;
-use super::target_way::StartArgs;
-use super::{TARGET, kuberc, ui};
+use crate::kuberc;
 
 #[derive(Args)]
 pub(super) struct DoctorArgs {
@@ -44,9 +46,6 @@ pub(super) struct DoctorArgs {
     output: OutputFormat,
 }
 
-/// The exit code if it is unknown whether, or where, the path is broken.
-pub(super) const UNDETERMINED: u8 = 3;
-
 pub(super) async fn run(args: DoctorArgs) -> ExitCode {
     if let Some(note) = kuberc::note() {
         ui::note(&note);
@@ -64,7 +63,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
     let auth_config = args
         .auth_config
         .as_deref()
-        .map(super::target_way::file)
+        .map(keyferry_terminal::target_way::file)
         .transpose()?;
     let mut modes = vec![Mode::Network];
     modes.extend(auth_config.is_some().then_some(Mode::Configuration));
@@ -73,7 +72,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
             .is_some()
             .then_some(Mode::TargetKubeconfig),
     );
-    let means = keyferry_client::doctor::Means {
+    let means = keyferry_doctor::Means {
         auth_config,
         minor: args.target_version,
         target_kubeconfig: args.target_kubeconfig.clone(),
@@ -81,7 +80,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
         needs: args
             .needs
             .iter()
-            .map(|need| super::target_way::need(need, args.target_namespace.as_deref()))
+            .map(|need| keyferry_terminal::target_way::need(need, args.target_namespace.as_deref()))
             .collect::<Result<_, _>>()?,
         target_namespace: args.target_namespace.clone(),
     };
@@ -103,107 +102,10 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
     Ok((report, yaml))
 }
 
-/// The exit code of a verdict.
-pub(super) fn exit_code(verdict: Verdict) -> u8 {
-    match verdict {
-        Verdict::Well => 0,
-        Verdict::Broken => 1,
-        Verdict::Undetermined => UNDETERMINED,
-    }
-}
-
 fn print(report: &Report, yaml: Option<&str>, output: OutputFormat) -> ExitCode {
     let code = exit_code(report.verdict);
     match output {
         OutputFormat::Json => ui::finish_json(report, ExitCode::from(code)),
         OutputFormat::Text => ui::finish_with(&table(report, yaml), code),
     }
-}
-
-/// Writes the report for a person, with the missing RBAC.
-pub(super) fn table(report: &Report, yaml: Option<&str>) -> String {
-    let word = |status| match status {
-        Status::Well => "ok",
-        Status::Warning => "warning",
-        Status::Broken => "BROKEN",
-        Status::Undetermined => "undetermined",
-        Status::NotAsked => "-",
-    };
-    let rows: Vec<Vec<String>> = report
-        .hops
-        .iter()
-        .map(|hop| {
-            vec![
-                format!("{:?}", hop.hop),
-                word(hop.status).to_owned(),
-                hop.reason.map_or("", |reason| reason.name()).to_owned(),
-                hop.detail.clone(),
-            ]
-        })
-        .collect();
-    let name = |hop: &ReportedHop| hop.reason.map_or("", |reason| reason.name());
-    let mut end = match (&report.broken, report.verdict) {
-        (Some(hop), _) => {
-            let fix = hop.fix.unwrap_or_default();
-            format!(
-                "the first broken hop is {:?}: {}: {}\nfix: {fix}",
-                hop.hop,
-                name(hop),
-                hop.detail
-            )
-        }
-        (None, Verdict::Well) => {
-            let warned: Vec<&ReportedHop> = report
-                .hops
-                .iter()
-                .filter(|hop| hop.status == Status::Warning)
-                .collect();
-            let fixes: Vec<String> = warned
-                .iter()
-                .map(|hop| {
-                    format!(
-                        "\nwarning: {:?}: {}\nfix: {}",
-                        hop.hop,
-                        name(hop),
-                        hop.fix.unwrap_or_default()
-                    )
-                })
-                .collect();
-            format!(
-                "every hop holds{}{}",
-                if warned.is_empty() {
-                    ""
-                } else {
-                    ", with warnings"
-                },
-                fixes.concat()
-            )
-        }
-        (None, _) => undetermined(report),
-    };
-    if let Some(yaml) = yaml {
-        end.push_str(&format!(
-            "\nthis binding would grant it; review and apply it at the target:\n{yaml}"
-        ));
-    }
-    for command in &report.next {
-        end.push_str(&format!("\nnext: {command}"));
-    }
-    format!("{}\n\n{end}", ui::table(&rows))
-}
-
-fn undetermined(report: &Report) -> String {
-    let refused = |hop: &&ReportedHop| {
-        hop.status == Status::Broken && hop.reason == Some(Code::TokenRefused.into())
-    };
-    if !report.hops.iter().any(|hop| refused(&hop)) {
-        return "undetermined: the hops above show what is missing".to_owned();
-    }
-    // The most frequent cause comes first.
-    "undetermined: the target refuses the token, and does not report why to the bearer. Likely, the most frequent first:\n\
-     - its AuthenticationConfiguration is not active: kube-apiserver was not started with it, or refused a change of it\n\
-     - issuer.audiences does not have the token's audience\n\
-     - issuer.url is not the token's iss byte for byte\n\
-     - certificateAuthority or discoveryURL is wrong, so that the target has no keys"
-        .to_owned()
 }

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::access::AccessArgs;
-use super::ui;
+use keyferry_terminal::access::AccessArgs;
+use keyferry_terminal::ui;
 
 #[derive(Args)]
 pub(super) struct ExecArgs {

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
-use super::output_format::OutputFormat;
-use super::ui;
+use keyferry_terminal::output_format::OutputFormat;
+use keyferry_terminal::ui;
 
 const DOCUMENT: &str = include_str!("../../../docs/troubleshooting.md");
 

@@ -27,10 +27,11 @@ use keyferry_issuer::export::{Export, ExportError, ExportScope, ManagedIssuerFil
 use keyferry_issuer::managed_issuer::{KeySetMaintainer, KeySetMaintainerParts, ManagedIssuers};
 use keyferry_issuer::publication::{KeyRecords, PublishError, Publisher, PublisherParts};
 use keyferry_keys::managed_issuer::RotationPolicy;
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::{HubArgs, ui};
 use tokio::sync::Mutex;
 
-use super::command_error::CommandError;
-use super::{HubArgs, serve, ui};
+use crate::serve;
 
 /// The seconds that `discovery.maxAge` may have.
 const MAX_AGES: std::ops::RangeInclusive<u64> = 30..=3600;
@@ -50,7 +51,7 @@ pub(super) struct ExportArgs {
     config: Option<PathBuf>,
     /// How long targets may cache the files: discovery.maxAge of the server or less, from 30s to
     /// 1h. Without it, that of --config, or else 30s.
-    #[arg(long, value_name = "DURATION", value_parser = super::trust::lifetime)]
+    #[arg(long, value_name = "DURATION", value_parser = keyferry_terminal::names::lifetime)]
     max_age: Option<Duration>,
     /// The https origin under which targets will reach the files, instead of publicURL.
     #[arg(long, env = "KEYFERRY_PUBLIC_URL", value_name = "URL")]
@@ -120,7 +121,7 @@ pub(super) async fn run(args: ExportArgs) -> ExitCode {
         serve::start_log();
         tokio::select! {
             () = exporter.follow() => ExitCode::FAILURE,
-            () = serve::stop_signal() => ExitCode::SUCCESS,
+            () = keyferry_terminal::signals::stop_signal() => ExitCode::SUCCESS,
         }
     } else {
         match exporter.round().await {

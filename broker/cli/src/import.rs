@@ -8,7 +8,7 @@ use keyferry_api::audience::Audience;
 use keyferry_core::import::{self, Choice, MAX_IMPORT_BYTES};
 use keyferry_hub::clock::{Clock, SystemClock};
 
-use super::{local_file, ui};
+use keyferry_terminal::{local_file, ui};
 
 #[derive(Args)]
 pub(super) struct ImportArgs {

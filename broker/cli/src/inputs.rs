@@ -14,12 +14,12 @@ use keyferry_api::name::{ClusterDns, NameError, Namespace, ObjectName};
 use keyferry_core::inputs::credential::InputToken;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::random::{Random, SystemRandomness};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::{local_file, ui};
 use zeroize::Zeroizing;
 
 use self::credential_secret::{HubSecret, child_secret};
 use self::output::Output;
-use super::command_error::CommandError;
-use super::{local_file, ui};
 
 /// The largest Secret that is read.
 const MAX_BYTES: usize = 1 << 20;

@@ -23,8 +23,9 @@ use keyferry_hub::config_file;
 use keyferry_keys::key_journal::{KeyJournal, KeyRecord};
 use serde::Serialize;
 
-use super::command_error::CommandError;
-use super::{HUB, HubArgs, ui};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::names::keyferry_namespace;
+use keyferry_terminal::{HUB, HubArgs, ui};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -121,7 +122,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         .map_or(Duration::from_secs(60), |configuration| {
             configuration.server.max_age
         });
-    let journal = match namespace(&args.keyferry_namespace) {
+    let journal = match keyferry_namespace(&args.keyferry_namespace) {
         Ok(namespace) => read(&args.hub, namespace).await,
         Err(error) => Err(error),
     };
@@ -150,13 +151,6 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
             ui::finish_json(&document, ExitCode::SUCCESS)
         }
     }
-}
-
-/// Parses the name of a namespace.
-pub(super) fn namespace(text: &str) -> Result<Namespace, CommandError> {
-    Namespace::new(text).map_err(|error| {
-        CommandError::new(format!("reading --keyferry-namespace {text:?}: {error}"))
-    })
 }
 
 async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyJournal, CommandError> {

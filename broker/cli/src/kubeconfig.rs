@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_client::caller_token;
 use keyferry_core::kubeconfig::{self, ExecStanza};
+use keyferry_terminal::access::AccessArgs;
+use keyferry_terminal::client_config::Beside;
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::ui;
 use secrecy::ExposeSecret;
 
-use super::access::AccessArgs;
-use super::client_config::Beside;
-use super::command_error::CommandError;
-use super::{kuberc, ui};
+use crate::kuberc;
 
 #[derive(Args)]
 pub(super) struct KubeconfigArgs {

@@ -1,18 +1,13 @@
 //! The command line. Flag names are kubectl's; a flag that says where something is can be a
 //! `KEYFERRY_*` variable too.
 
-mod access;
 mod admission_policies;
 mod agent;
 mod approve_certificates;
 mod can_i;
-mod client_config;
-mod command_error;
 mod completion;
 mod crds;
 mod credential;
-#[cfg(feature = "demo")]
-mod demo;
 mod doctor;
 #[cfg(test)]
 mod documented;
@@ -20,42 +15,30 @@ mod exec;
 mod explain;
 mod export;
 mod help;
-mod impersonation_args;
 mod import;
 mod inputs;
 mod keys;
 mod kubeconfig;
 mod kuberc;
-mod lint;
-mod local_file;
-mod minor;
-mod objects_argument;
-mod offboard;
-mod onboard;
-mod only_access;
-mod output_format;
 mod proxy_role;
-mod revoke;
-mod role_manifest;
 mod runtime_info;
 mod serve;
-mod target_way;
 mod targets;
 mod tls;
-mod trust;
-pub mod ui;
-mod verify;
+mod token;
 mod version;
 mod whoami;
-mod yaml_document;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use keyferry_client::ClientError;
-use keyferry_hub::client::{HubAccess, HubClient};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+#[cfg(feature = "demo")]
+use keyferry_demo as demo;
+use keyferry_terminal::ui;
+use keyferry_trust_changes::{offboard, onboard, revoke};
+use keyferry_trust_tools::{lint, trust, verify};
 
 /// Short-lived, audience-bound access from a hub cluster to generic Kubernetes clusters, without
 /// stored credentials.
@@ -77,7 +60,7 @@ enum Command {
     /// Serve the token API and the hub's discovery documents.
     Serve(serve::ServeArgs),
     /// Print a token for an access.
-    Token(access::TokenArgs),
+    Token(token::TokenArgs),
     /// Print a kubeconfig for an access.
     Kubeconfig(kubeconfig::KubeconfigArgs),
     /// Print an ExecCredential for an access: the exec plugin of kubectl and client-go.
@@ -139,84 +122,6 @@ enum Command {
     /// Run the main flow on an embedded hub and target: no cluster needed.
     #[cfg(feature = "demo")]
     Demo(demo::DemoArgs),
-}
-
-/// Where the hub is.
-#[derive(Args, Clone)]
-struct HubArgs {
-    /// Kubeconfig of the hub: without it, KUBECONFIG and ~/.kube/config as kubectl reads them, then
-    /// the Pod's own ServiceAccount; serve, approve-certificates and credential read neither of the
-    /// first two.
-    #[arg(long, env = "KEYFERRY_KUBECONFIG", value_name = "FILE", help_heading = HUB)]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig: without it, its current one.
-    #[arg(long, env = "KEYFERRY_CONTEXT", value_name = "NAME", help_heading = HUB)]
-    context: Option<String>,
-}
-
-/// Heading of the flags that say where the hub is.
-const HUB: &str = "Hub";
-/// Heading of the flags that say which Keyferry server is asked, and as whom.
-const SERVER: &str = "Keyferry server";
-/// Heading of the flags about a target.
-const TARGET: &str = "Target";
-
-impl HubArgs {
-    /// Hub access for a person: the kubeconfig is found like kubectl finds it.
-    fn access(&self) -> HubAccess {
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let search = kubeconfig_files(std::env::var_os("KUBECONFIG").as_deref(), home.as_deref());
-        HubAccess {
-            search,
-            ..self.named()
-        }
-    }
-
-    /// A client of the hub for a person.
-    ///
-    /// # Errors
-    /// The kubeconfig cannot be used.
-    async fn client(&self) -> Result<HubClient, ClientError> {
-        Ok(HubClient::new(self.access().config().await?)?)
-    }
-
-    /// Hub access for services and for the exec plugin: from the flags and their variables, else
-    /// the Pod's. A client that runs the plugin may have the target's own kubeconfig in
-    /// `KUBECONFIG`, and the user there is that plugin again.
-    fn named(&self) -> HubAccess {
-        HubAccess {
-            kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
-            search: Vec::new(),
-        }
-    }
-}
-
-/// Returns the files that kubectl merges: those of `KUBECONFIG`, each once, or the default file if
-/// it exists.
-fn kubeconfig_files(variable: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for file in std::env::split_paths(variable.unwrap_or_default())
-        .filter(|file| !file.as_os_str().is_empty())
-    {
-        if !files.contains(&file) {
-            files.push(file);
-        }
-    }
-    if files.is_empty() {
-        files.extend(
-            home.filter(|home| home.is_absolute())
-                .map(|home| home.join(".kube/config"))
-                .filter(|file| file.exists()),
-        );
-    }
-    files
-}
-
-/// Whether a value comes from a flag and not from its variable: a flag overrides the variable of
-/// another flag.
-fn by_flag(value: Option<&OsStr>, variable: &str) -> bool {
-    value.is_some_and(|value| std::env::var_os(variable).as_deref() != Some(value))
 }
 
 /// Runs the command line of this process. The program's name says whether kubectl calls it as a
@@ -289,7 +194,7 @@ fn offline(command: &Command) -> Option<ExitCode> {
 async fn online(command: Command) -> ExitCode {
     match command {
         Command::Serve(args) => serve::run(args).await,
-        Command::Token(args) => access::token(args).await,
+        Command::Token(args) => token::run(args).await,
         Command::Kubeconfig(args) => kubeconfig::run(args).await,
         Command::Agent(args) => agent::run(*args).await,
         Command::Exec(args) => exec::run(args).await,
@@ -317,12 +222,10 @@ async fn online(command: Command) -> ExitCode {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::ffi::OsStr;
-    use std::path::PathBuf;
 
     use clap::CommandFactory;
 
-    use super::{Cli, kubeconfig_files};
+    use super::Cli;
 
     /// Old spellings that are hidden: in the command that takes one, it has no other meaning.
     const OLD_SPELLINGS: [(&str, &str); 9] = [
@@ -336,29 +239,6 @@ mod tests {
         ("can-i", "target"),
         ("can-i", "from-namespace"),
     ];
-
-    #[test]
-    fn kubeconfigs_are_found_as_kubectl_finds_them() {
-        let home = tempfile::tempdir().unwrap();
-        let files =
-            |variable: &str| kubeconfig_files(Some(OsStr::new(variable)), Some(home.path()));
-        assert_eq!(
-            files("/a:/b::/a"),
-            [PathBuf::from("/a"), PathBuf::from("/b")]
-        );
-        assert!(files("").is_empty(), "the default file is not there");
-        std::fs::create_dir(home.path().join(".kube")).unwrap();
-        let default = home.path().join(".kube/config");
-        std::fs::write(&default, "").unwrap();
-        assert_eq!(files(""), [default.as_path()]);
-        assert_eq!(kubeconfig_files(None, Some(home.path())), [default]);
-        assert_eq!(
-            files("/a"),
-            [PathBuf::from("/a")],
-            "the variable replaces the default"
-        );
-        assert!(kubeconfig_files(None, None).is_empty());
-    }
 
     #[test]
     fn a_kid_may_begin_with_a_hyphen() {

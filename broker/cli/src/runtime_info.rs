@@ -10,9 +10,9 @@ use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_client::configuration_source::Wanted;
 use keyferry_core::inputs::runtime_info::RuntimeInfo;
 
-use super::command_error::CommandError;
-use super::yaml_document::yaml_document;
-use super::{HubArgs, objects_argument, ui};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::yaml_document::yaml_document;
+use keyferry_terminal::{HubArgs, objects_argument, ui};
 
 #[derive(Args)]
 pub(super) struct RuntimeInfoArgs {

@@ -20,11 +20,11 @@ use keyferry_server::http::listener::{
     CertificateAccess, Pod, ServingCertificateError, check_certificate,
 };
 use keyferry_server::serve::{ServeOptions, Server, caller_trust, certificate_access};
+use keyferry_terminal::{HubArgs, ui};
 use tracing_subscriber::EnvFilter;
 
 use self::listener_args::ListenerArgs;
 use super::version::{COMMIT, VERSION};
-use super::{HubArgs, ui};
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
@@ -144,7 +144,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         reload_signal: hang_ups(),
         pod: pod.pod(),
     };
-    let mut stop = Box::pin(stop_signal());
+    let mut stop = Box::pin(keyferry_terminal::signals::stop_signal());
     let bound = tokio::select! {
         bound = Server::bind(options) => bound,
         () = &mut stop => return ExitCode::SUCCESS,
@@ -299,27 +299,4 @@ fn hang_ups() -> ReloadSignal {
         });
     }
     reload_signal
-}
-
-/// Takes over SIGTERM and SIGINT at once, and returns what ends with the first of them. A signal
-/// that comes while the server starts must not end it without its cleanup.
-pub(super) fn stop_signal() -> impl Future<Output = ()> {
-    #[cfg(unix)]
-    let signals = {
-        use tokio::signal::unix::{SignalKind, signal};
-        signal(SignalKind::terminate())
-            .ok()
-            .zip(signal(SignalKind::interrupt()).ok())
-    };
-    async move {
-        #[cfg(unix)]
-        if let Some((mut terminated, mut interrupted)) = signals {
-            tokio::select! {
-                _ = terminated.recv() => {}
-                _ = interrupted.recv() => {}
-            }
-            return;
-        }
-        let _ = tokio::signal::ctrl_c().await;
-    }
 }

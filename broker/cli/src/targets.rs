@@ -11,8 +11,8 @@ use keyferry_client::configuration_source::Wanted;
 use keyferry_core::static_verdict::StaticVerdict;
 use serde::Serialize;
 
-use super::output_format::OutputFormat;
-use super::{HubArgs, objects_argument, ui};
+use keyferry_terminal::output_format::OutputFormat;
+use keyferry_terminal::{HubArgs, objects_argument, ui};
 
 #[derive(Args)]
 pub(super) struct TargetsArgs {

@@ -14,14 +14,14 @@ use jiff::Timestamp;
 use keyferry_api::issuer::{PublicUrl, PublicUrlError};
 use keyferry_api::name::{NameError, Namespace};
 use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_terminal::local_file::{self, ReadError};
+use keyferry_terminal::ui;
+use keyferry_terminal::yaml_document::{YamlError, yaml_document};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::authority::{Authority, AuthorityError, Certified};
-use super::local_file::{self, ReadError};
-use super::ui;
-use super::yaml_document::{YamlError, yaml_document};
 
 /// The largest Secret that is read.
 const MAX_BYTES: usize = 1 << 20;

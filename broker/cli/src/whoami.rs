@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_client::doctor::identity::{Answered, ask};
+use keyferry_doctor::identity::{Answered, ask};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{Identity, Prediction, Problem};
 use serde_json::{Value, json};
 
-use super::command_error::CommandError;
-use super::output_format::OutputFormat;
-use super::target_way::{StartArgs, file};
-use super::{TARGET, ui};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::output_format::OutputFormat;
+use keyferry_terminal::target_way::{StartArgs, file};
+use keyferry_terminal::{TARGET, ui};
 
 #[derive(Args)]
 pub(super) struct WhoamiArgs {

@@ -174,7 +174,7 @@ pub async fn all_accesses(
 }
 
 /// Reads every TargetAccess of the hub, as the API returns them.
-pub(crate) async fn access_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
+pub async fn access_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
     list(
         client,
         "targetaccesses",
@@ -254,7 +254,7 @@ async fn list(
 }
 
 /// Reads all pages of a list.
-pub(crate) async fn pages(
+pub async fn pages(
     client: &HubClient,
     path: &str,
     doing: &'static str,

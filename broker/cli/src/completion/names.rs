@@ -9,9 +9,9 @@ use clap::{Arg, ArgAction, Command};
 use keyferry_api::name::Namespace;
 use keyferry_client::objects_of_hub::{access_names, target_names};
 use keyferry_hub::client::HubClient;
+use keyferry_terminal::HubArgs;
 
 use super::{flag, takes_value};
-use crate::HubArgs;
 
 /// How long the shell waits for names, unless [`LIMIT_VARIABLE`] says otherwise.
 const LIMIT: Duration = Duration::from_secs(1);

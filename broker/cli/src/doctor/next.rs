@@ -7,7 +7,7 @@ use keyferry_kube_authn::doctor::{Hop, Mode, Report, ReportedHop, Status, Verdic
 use keyferry_kube_authn::rights::{role_for, subject};
 use serde_json::{Value, json};
 
-use crate::role_manifest::{documents, resource_name, with_bindings};
+use keyferry_terminal::role_manifest::{documents, resource_name, with_bindings};
 
 /// Returns commands that would find out more; none if the report is complete.
 pub(super) fn commands(report: &Report, auth_config: Option<&Path>) -> Vec<String> {

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use zeroize::Zeroizing;
 
-use crate::command_error::CommandError;
-use crate::ui;
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::ui;
 
 /// The files of the output; what has none goes to standard output.
 pub(super) struct Output<'a> {

@@ -9,8 +9,8 @@ use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::ports::HubError;
 
-use crate::command_error::CommandError;
-use crate::{HUB, HubArgs, ui};
+use keyferry_terminal::command_error::CommandError;
+use keyferry_terminal::{HUB, HubArgs, ui};
 
 #[derive(Args)]
 pub(crate) struct RotateArgs {
@@ -34,7 +34,7 @@ pub(super) async fn run(args: &RotateArgs) -> ExitCode {
 async fn rotate(args: &RotateArgs) -> Result<String, CommandError> {
     let target = ObjectName::new(args.target.clone())
         .map_err(|error| CommandError::new(format!("--target {:?} {error}", args.target)))?;
-    let namespace = super::namespace(&args.keyferry_namespace)?;
+    let namespace = keyferry_terminal::names::keyferry_namespace(&args.keyferry_namespace)?;
     let hub = args.hub.access();
     ui::note(&format!("hub: {}", hub.description().await?));
     let client = HubClient::new(hub.config().await?)?;

@@ -1,0 +1,42 @@
+//! `keyferry token`: prints a token for an access.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_terminal::access::AccessArgs;
+use keyferry_terminal::ui;
+use secrecy::ExposeSecret;
+use serde_json::json;
+
+#[derive(Args)]
+pub(super) struct TokenArgs {
+    #[command(flatten)]
+    access: AccessArgs,
+    /// Output format: what is printed.
+    #[arg(short, long, value_enum, default_value_t = TokenOutput::Token)]
+    output: TokenOutput,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TokenOutput {
+    /// The token alone.
+    Token,
+    /// The token and how long it may be used.
+    Json,
+}
+
+pub(super) async fn run(args: TokenArgs) -> ExitCode {
+    let source = match args.access.source().await {
+        Ok(source) => source,
+        Err(error) => return ui::command_failed(&error),
+    };
+    match source.token().await {
+        Ok(token) => match args.output {
+            TokenOutput::Token => ui::finish(token.token.expose_secret()),
+            TokenOutput::Json => {
+                ui::finish(&json!({ "token": token.token.expose_secret(), "expiresInSeconds": token.usable.as_secs() }).to_string())
+            }
+        },
+        Err(error) => ui::command_failed(&error.into()),
+    }
+}

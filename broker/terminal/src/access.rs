@@ -1,0 +1,425 @@
+//! `keyferry token` and `keyferry kubeconfig`: through a server, or directly with a configuration
+//! file or the objects of the hub, which may be in a file.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use clap::Args;
+use keyferry_api::audience::Audience;
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_client::caller_token::{self, CallerTokenSource};
+use keyferry_client::ci_token::CiTokenSource;
+use keyferry_client::client_certificate::ClientCertificateFiles;
+use keyferry_client::configuration_source::ConfigurationSource;
+use keyferry_client::direct::Direct;
+use keyferry_client::server::ServerAddress;
+use keyferry_client::{ClientError, UsableToken};
+use keyferry_core::received_kubeconfig::{self, ReceivedKubeconfig};
+use keyferry_hub::ports::HubError;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::client_config::Beside;
+use crate::command_error::CommandError;
+use crate::names::access_name;
+use crate::{HubArgs, SERVER, by_flag, objects_argument, only_access, ui};
+
+/// Which access, and how to get at it.
+#[derive(Args)]
+pub struct AccessArgs {
+    #[command(flatten)]
+    named: NamedArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Keyferry's configuration file: work without a server, by this file and your own rights on
+    /// the hub. Without a server and without this file, the objects of the hub decide.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses
+    /// as `kubectl get targetclusters,targetaccesses -A -o yaml` prints them. They decide without a
+    /// server, and the hub mints with your own rights. Tokens go to the addresses of this file.
+    #[arg(short, long, visible_alias = "objects", value_name = "PATH")]
+    filename: Option<PathBuf>,
+}
+
+/// Which access, where the client may name it instead.
+#[derive(Args)]
+pub struct MaybeNamedArgs {
+    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: clusterName of the
+    /// cluster's exec extension].
+    access: Option<String>,
+    /// Namespace on the hub: of the access.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+}
+
+/// Which access.
+#[derive(Args)]
+pub struct NamedArgs {
+    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: the only one of the
+    /// namespace of -n, else of the hub's context].
+    access: Option<String>,
+    /// Namespace on the hub: of the access.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+}
+
+/// Where a server is, and who calls it.
+#[derive(Args, Clone)]
+pub struct ServerArgs {
+    /// The Keyferry server's https URL.
+    #[arg(long, env = "KEYFERRY_SERVER", value_name = "URL", help_heading = SERVER)]
+    pub server: Option<String>,
+    /// CA certificates of the Keyferry server.
+    #[arg(long, env = "KEYFERRY_CERTIFICATE_AUTHORITY", value_name = "FILE", help_heading = SERVER)]
+    pub certificate_authority: Option<PathBuf>,
+    /// The caller's own token, for the Keyferry server.
+    #[arg(long, env = "KEYFERRY_TOKEN_FILE", value_name = "FILE", help_heading = SERVER)]
+    pub token_file: Option<PathBuf>,
+    /// The caller's own token is the id-token of this job of GitHub Actions, which needs
+    /// permissions: id-token: write.
+    #[arg(long, help_heading = SERVER, conflicts_with_all = ["token_file", "token_env"])]
+    pub github_oidc: bool,
+    /// The caller's own token is in this environment variable, as GitLab's id_tokens write it.
+    #[arg(long, value_name = "NAME", help_heading = SERVER, conflicts_with = "token_file")]
+    pub token_env: Option<String>,
+    /// A ServiceAccount of the hub: mint the caller's token for it, in the access's namespace,
+    /// through a hub kubeconfig.
+    #[arg(long, env = "KEYFERRY_SERVICE_ACCOUNT", value_name = "NAME", help_heading = SERVER)]
+    pub service_account: Option<String>,
+    /// The audience of the caller's token: callerAudience of the server [default: keyferry.dev].
+    #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE", value_name = "TEXT", help_heading = SERVER)]
+    pub caller_audience: Option<String>,
+    /// The caller's client certificate instead of a token, as PEM: its own first, then those of
+    /// intermediate CAs.
+    #[arg(long, env = "KEYFERRY_CLIENT_CERTIFICATE", value_name = "FILE", help_heading = SERVER)]
+    pub client_certificate: Option<PathBuf>,
+    /// The private key of --client-certificate, as PEM without a password.
+    #[arg(long, env = "KEYFERRY_CLIENT_KEY", value_name = "FILE", help_heading = SERVER)]
+    pub client_key: Option<PathBuf>,
+    /// Your own file with the server, its CA and your token's file [default:
+    /// $XDG_CONFIG_HOME/keyferry/client.yaml].
+    #[arg(long, env = "KEYFERRY_CLIENT_CONFIG", value_name = "FILE", help_heading = SERVER)]
+    pub client_config: Option<PathBuf>,
+    #[command(flatten)]
+    /// Where the hub is.
+    pub hub: HubArgs,
+}
+
+/// The default audience of callers' tokens.
+pub const CALLER_AUDIENCE: &str = "keyferry.dev";
+
+/// The access that the arguments name, and how to get its token.
+pub struct Source {
+    /// The access.
+    pub access: AccessName,
+    route: ExchangeRoute,
+}
+
+enum ExchangeRoute {
+    Server(ServerAddress, CallerTokenSource),
+    Direct(Direct),
+}
+
+impl AccessArgs {
+    /// Returns the access that the arguments name, or the only one of the namespace, and how to get
+    /// its token.
+    ///
+    /// # Errors
+    /// Flags contradict each other, a file cannot be read, or no single access is found.
+    pub async fn source(&self) -> Result<Source, CommandError> {
+        let direct = self.direct()?;
+        let route = route(&self.server, direct.clone())?;
+        let access = match self.named.name()? {
+            Some(access) => access,
+            None => {
+                // Where a server is asked, it is the hub that lists the accesses.
+                let objects = direct.as_ref().unwrap_or(&ConfigurationSource::Hub);
+                let namespace = self.named.namespace.as_deref();
+                let hub = self.server.hub.access();
+                only_access::find(namespace, objects, &hub).await?
+            }
+        };
+        let source = Source { access, route };
+        source.note_hub_alone();
+        Ok(source)
+    }
+
+    /// Returns where the objects are, if a flag names a file.
+    fn direct(&self) -> Result<Option<ConfigurationSource>, CommandError> {
+        if self.config.is_none() && self.filename.is_none() {
+            return Ok(None);
+        }
+        objects_argument::source(self.config.as_ref(), self.filename.as_deref()).map(Some)
+    }
+
+    /// Returns the access and the server flags, for operations that need a server.
+    pub fn through_server(&self) -> Result<(AccessName, &ServerArgs), CommandError> {
+        let files = [
+            (self.config.is_some(), "--config"),
+            (self.filename.is_some(), "-f"),
+        ];
+        if let Some((_, flag)) = files.iter().find(|(given, _)| *given) {
+            return Err(CommandError::with_fix(
+                format!("{flag} and --exec are both given"),
+                "the exec plugin asks a server; give --server URL",
+            ));
+        }
+        let access = self.named.name()?.ok_or_else(|| {
+            CommandError::with_fix(
+                "no access is named",
+                "write NAMESPACE/NAME after kubeconfig",
+            )
+        })?;
+        Ok((access, &self.server))
+    }
+}
+
+/// Chooses how to reach one access.
+pub fn source(
+    access: AccessName,
+    server: &ServerArgs,
+    config: Option<&PathBuf>,
+) -> Result<Source, CommandError> {
+    let route = route(server, config.cloned().map(ConfigurationSource::File))?;
+    Ok(Source { access, route })
+}
+
+/// Chooses how to reach an access: by a file, else by a server from the flags or from the user's own
+/// file, else by the objects of the hub.
+fn route(
+    server: &ServerArgs,
+    file: Option<ConfigurationSource>,
+) -> Result<ExchangeRoute, CommandError> {
+    if let Some(source) = file {
+        if by_flag(server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER") {
+            let flag = match source {
+                ConfigurationSource::Objects(_) => "-f",
+                ConfigurationSource::File(_) | ConfigurationSource::Hub => "--config",
+            };
+            return Err(CommandError::with_fix(
+                format!("both --server and {flag} are given"),
+                "keep --server to ask a server, or the file to mint with your own rights on the \
+                 hub",
+            ));
+        }
+        let hub = server.hub.access();
+        return Ok(ExchangeRoute::Direct(Direct { source, hub }));
+    }
+    Ok(match server.reach(Beside::Flags)? {
+        Some(reach) => ExchangeRoute::Server(reach.server, reach.caller),
+        None if server.names_a_caller() => {
+            return Err(CommandError::with_fix(
+                "flags or variables for a Keyferry server are given, and no server",
+                "give --server URL; or leave them out, to mint with your own rights on the hub",
+            ));
+        }
+        None => ExchangeRoute::Direct(Direct {
+            source: ConfigurationSource::Hub,
+            hub: server.hub.access(),
+        }),
+    })
+}
+
+impl ServerArgs {
+    /// Whether a flag or its variable only has a meaning for a server.
+    fn names_a_caller(&self) -> bool {
+        self.token_file.is_some()
+            || self.ci().is_some()
+            || self.service_account.is_some()
+            || self.certificate_authority.is_some()
+            || self.caller_audience.is_some()
+            || self.client_certificate.is_some()
+            || self.client_key.is_some()
+    }
+
+    /// Returns the files of the caller's certificate, if the flags name them.
+    fn client_certificate(&self) -> Result<Option<ClientCertificateFiles>, CommandError> {
+        let (certificate, key) = match (&self.client_certificate, &self.client_key) {
+            (None, None) => return Ok(None),
+            (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
+            _ => {
+                return Err(CommandError::with_fix(
+                    "only one of --client-certificate and --client-key is given",
+                    "give both",
+                ));
+            }
+        };
+        let names_a_token = self.token_file.is_some() || self.ci().is_some();
+        if names_a_token || self.service_account.is_some() {
+            return Err(CommandError::with_fix(
+                "a client certificate and a caller token are both given",
+                "the server refuses a caller with two proofs; keep --client-certificate, or the \
+                 flag of the token",
+            ));
+        }
+        Ok(Some(ClientCertificateFiles { certificate, key }))
+    }
+
+    /// Returns where the id-token of a CI job is, if a flag says so.
+    pub fn ci(&self) -> Option<CiTokenSource> {
+        if self.github_oidc {
+            return Some(CiTokenSource::GithubOidc);
+        }
+        self.token_env.clone().map(CiTokenSource::Variable)
+    }
+
+    /// Returns the server that the flags name, and the source of the caller's token for it.
+    pub fn calls(&self) -> Result<Option<(ServerAddress, CallerTokenSource)>, CommandError> {
+        let Some(url) = self.server.clone() else {
+            return Ok(None);
+        };
+        let address = ServerAddress {
+            url,
+            certificate_authority: self.certificate_authority.clone(),
+        };
+        let wrong = |what: &str, error: &dyn std::fmt::Display| {
+            CommandError::with_fix(format!("{what} {error}"), "see keyferry token --help")
+        };
+        let audience = self.caller_audience.as_deref().unwrap_or(CALLER_AUDIENCE);
+        let audience =
+            Audience::new(audience).map_err(|error| wrong("--caller-audience", &error))?;
+        let service_account = self
+            .service_account
+            .as_deref()
+            .map(ObjectName::new)
+            .transpose();
+        let service_account =
+            service_account.map_err(|error| wrong("--service-account", &error))?;
+        let hub = self.hub.access();
+        let caller = CallerTokenSource {
+            token_file: self.token_file.clone(),
+            ci: self.ci(),
+            service_account,
+            audience: Some(audience),
+            hub,
+            client_certificate: self.client_certificate()?,
+        };
+        Ok(Some((address, caller)))
+    }
+}
+
+impl MaybeNamedArgs {
+    /// Returns the access, if the arguments name one.
+    pub fn name(&self) -> Result<Option<AccessName>, CommandError> {
+        self.access
+            .as_deref()
+            .map(|access| access_name(access, self.namespace.as_deref()))
+            .transpose()
+    }
+}
+
+impl NamedArgs {
+    /// Returns the access, if the arguments name one.
+    fn name(&self) -> Result<Option<AccessName>, CommandError> {
+        self.access
+            .as_deref()
+            .map(|access| access_name(access, self.namespace.as_deref()))
+            .transpose()
+    }
+}
+
+impl Source {
+    /// Tells the user that no server is asked, if none is named.
+    pub(crate) fn note_hub_alone(&self) {
+        if self.is_hub_alone() {
+            ui::note(
+                "no server is named: the hub's objects decide, and a token is minted with your \
+                 own rights on the hub",
+            );
+        }
+    }
+
+    /// Whether neither a server nor a configuration file is named, so that the objects of the hub
+    /// decide.
+    pub fn is_hub_alone(&self) -> bool {
+        matches!(&self.route, ExchangeRoute::Direct(direct) if direct.source == ConfigurationSource::Hub)
+    }
+
+    /// Returns the server to ask, if there is one.
+    pub fn server(&self) -> Option<&str> {
+        match &self.route {
+            ExchangeRoute::Server(server, _) => Some(&server.url),
+            ExchangeRoute::Direct(_) => None,
+        }
+    }
+
+    /// Fetches the kubeconfig from the server, or makes it with the user's rights on the hub.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn kubeconfig(&self) -> Result<SecretString, ClientError> {
+        match &self.route {
+            ExchangeRoute::Server(server, caller) => {
+                let proof = caller_token::find(caller, self.access.namespace.as_str()).await?;
+                server.kubeconfig(&proof, &self.access).await
+            }
+            ExchangeRoute::Direct(direct) => direct.kubeconfig(&self.access).await,
+        }
+    }
+
+    /// Fetches and parses the kubeconfig.
+    pub async fn received(&self) -> Result<ReceivedKubeconfig, ClientError> {
+        let text = self.kubeconfig().await?;
+        Ok(received_kubeconfig::parse(
+            text.expose_secret(),
+            &self.access,
+        )?)
+    }
+
+    /// Fetches a token from the server, or mints it with the user's rights on the hub.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn token(&self) -> Result<UsableToken, ClientError> {
+        match &self.route {
+            ExchangeRoute::Server(server, caller) => {
+                let proof = caller_token::find(caller, self.access.namespace.as_str()).await?;
+                server.token(&proof, &self.access).await
+            }
+            ExchangeRoute::Direct(direct) => direct.token(&self.access).await,
+        }
+    }
+}
+
+/// Suggests what to try next.
+pub fn fix(error: &ClientError) -> Option<&'static str> {
+    match error {
+        ClientError::Answer { error, .. }
+            if error == "invalid_target" || error == "access_denied" =>
+        {
+            Some(
+                "ask the server's admin for the audit record of this request; the answer is the \
+                 same whether or not the access exists",
+            )
+        }
+        ClientError::Answer { error, .. }
+            if error == "invalid_request" || error == "invalid_token" =>
+        {
+            Some(
+                "the caller's token must be for Keyferry's audience alone (default keyferry.dev), \
+                 unexpired, and of a live ServiceAccount",
+            )
+        }
+        // Without a server, the hub is asked.
+        ClientError::Hub(_) => Some(
+            "give --server URL, or a kubeconfig of the hub (--kubeconfig, KUBECONFIG) to work with \
+             your own rights there",
+        ),
+        ClientError::HubCall {
+            error: HubError::Forbidden(_),
+            ..
+        } => Some(
+            "use a user of the hub with this right; token, kubeconfig and exec need none with \
+             --server URL, where Keyferry decides",
+        ),
+        ClientError::Objects(error) => error.problem.fix(),
+        ClientError::StaleTarget(_) => {
+            Some("wait until Keyferry has written its status: kubectl get targetclusters")
+        }
+        ClientError::NoSettings => Some(
+            "wait until Keyferry has written the status of its TargetClusters, or give --config \
+             FILE, the server's configuration",
+        ),
+        _ => None,
+    }
+}

@@ -1,0 +1,77 @@
+//! What a run has done so far. A hub or a target that goes away in the middle ends the run; then the
+//! user reads where it stopped and how it goes on.
+
+use keyferry_terminal::ui;
+
+/// The steps of a run and the objects that it has written.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    step: Option<&'static str>,
+    applied: Vec<String>,
+}
+
+impl Progress {
+    /// Begins a step.
+    pub(crate) fn begin(&mut self, step: &'static str) {
+        self.step = Some(step);
+    }
+
+    /// Records an object that was applied or deleted, with its outcome.
+    pub(crate) fn applied(&mut self, object: String) {
+        self.applied.push(object);
+    }
+
+    /// Prints where the run stopped, after its error.
+    pub(crate) fn report(&self) {
+        // A path may have other bytes than UTF-8.
+        let words: Vec<String> = std::env::args_os()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        if let Some(text) = self.described(&words) {
+            ui::note(&text);
+        }
+    }
+
+    /// Describes where the run stopped, and the command that goes on. `words` are the arguments of
+    /// this run. `None` before the first step.
+    fn described(&self, words: &[String]) -> Option<String> {
+        let step = self.step?;
+        let applied = if self.applied.is_empty() {
+            "nothing".to_owned()
+        } else {
+            self.applied.join(", ")
+        };
+        let words = words.iter().map(String::as_str);
+        // The words have no NUL, which no process can be given as an argument.
+        let command = shlex::try_join(words).unwrap_or_default();
+        Some(format!(
+            "stopped at: {step}\ndone so far: {applied}\nnext: the same command, which leaves \
+             what is in place as it is: keyferry {command}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Progress;
+
+    #[test]
+    fn a_run_that_stops_names_its_step_and_the_command_that_goes_on() {
+        let words = ["onboard", "target", "prod", "--target-kubeconfig", "a b"].map(str::to_owned);
+        let mut progress = Progress::default();
+        assert_eq!(progress.described(&words), None, "nothing was begun");
+        progress.begin("applying the objects of the hub");
+        let early = progress.described(&words).unwrap_or_default();
+        assert!(early.contains("done so far: nothing\n"), "{early}");
+        progress.applied("Secret prod-ca in keyferry-system created".to_owned());
+        progress.applied("TargetCluster prod created".to_owned());
+        assert_eq!(
+            progress.described(&words).unwrap_or_default(),
+            "stopped at: applying the objects of the hub\ndone so far: Secret prod-ca in \
+             keyferry-system created, TargetCluster prod created\nnext: the same command, which \
+             leaves what is in place as it is: keyferry onboard target prod --target-kubeconfig \
+             'a b'"
+        );
+    }
+}
