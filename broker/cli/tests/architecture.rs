@@ -63,6 +63,15 @@ fn all_own_dependencies(name: &str) -> BTreeSet<String> {
     all
 }
 
+/// The crates of the command line, but for the binary and the demo.
+const COMMANDS: [&str; 5] = [
+    "client",
+    "doctor",
+    "terminal",
+    "trust-tools",
+    "trust-changes",
+];
+
 /// The compiler holds most walls: a crate cannot name what its manifest does not. What is left is
 /// that nobody adds the wrong line to a manifest.
 #[test]
@@ -89,8 +98,19 @@ fn the_manifests_hold_the_walls() {
         let allowed: BTreeSet<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(found, allowed, "the dependencies of broker/{name}");
     }
-    let of_client = all_own_dependencies("client");
-    assert!(!of_client.contains("server") && !of_client.contains("testing"));
+    // A command runs where its user is. Only the binary and the demo have the server, and only the
+    // demo has the embedded clusters.
+    for name in COMMANDS {
+        let found = all_own_dependencies(name);
+        assert!(
+            !found.contains("server") && !found.contains("testing"),
+            "the dependencies of broker/{name}: {found:?}"
+        );
+    }
+    // A shared flag must not drag in the commands.
+    for name in ["trust-tools", "trust-changes", "demo"] {
+        assert!(!all_own_dependencies("terminal").contains(name));
+    }
 }
 
 /// The lines of a crate's `[dependencies]`, without those for tests.
@@ -111,9 +131,12 @@ fn only_the_server_listens() {
         "hub",
         "issuer",
         "controller",
-        "client",
         "cli",
-    ] {
+        "demo",
+    ]
+    .iter()
+    .chain(&COMMANDS)
+    {
         for line in dependency_lines(name) {
             assert!(
                 !line.starts_with("axum") && !line.starts_with("hyper"),
@@ -130,10 +153,13 @@ fn fakes_and_faults_are_for_tests_alone() {
         "issuer",
         "controller",
         "server",
-        "client",
         "cli",
+        "demo",
         "testing",
-    ] {
+    ]
+    .iter()
+    .chain(&COMMANDS)
+    {
         for line in dependency_lines(name) {
             assert!(
                 !line.contains("\"testing\"") && !line.contains("\"faults\""),
@@ -157,10 +183,11 @@ fn a_token_request_is_written_in_one_place() {
         "issuer",
         "controller",
         "server",
-        "client",
         "cli",
+        "demo",
     ]
     .iter()
+    .chain(&COMMANDS)
     .flat_map(|name| sources(&broker.join(name).join("src")))
     .filter(writes)
     .collect();
