@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
-use keyferry_client::doctor::identity::calls;
-use keyferry_client::doctor::plan::Plan;
-use keyferry_client::doctor::target_calls::{AccessError, TargetCalls};
+use keyferry_doctor::apply::{self, Applied, ManifestObjects};
+use keyferry_doctor::identity::calls;
+use keyferry_doctor::plan::Plan;
+use keyferry_doctor::target_calls::{AccessError, TargetCalls};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};
 use serde_json::{Value, json};

@@ -77,11 +77,11 @@ macro_rules! from_errors {
 }
 
 from_errors!(
-    keyferry_client::doctor::DoctorError,
-    keyferry_client::doctor::apply::ManifestError,
-    keyferry_client::doctor::identity::IdentityError,
+    keyferry_doctor::DoctorError,
+    keyferry_doctor::apply::ManifestError,
+    keyferry_doctor::identity::IdentityError,
     keyferry_client::key_records::KeysError,
-    keyferry_client::onboarding::target_facts::TargetFactsError,
+    keyferry_trust_changes::onboarding::target_facts::TargetFactsError,
     keyferry_client::token_directory::TokenDirectoryError,
     keyferry_hub::client::ClientError,
     keyferry_hub::config_file::ConfigFileError,

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
+use keyferry_doctor::impersonated_user::ImpersonatedUser;
 use keyferry_testing::RbacPolicy;
 
 use self::auth_file::AuthFile;

@@ -6,7 +6,7 @@ mod next;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_client::doctor::gather;
+use keyferry_doctor::gather;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{Identity, Mode, Report, ReportedHop, Status, Verdict, examine};
 
@@ -73,7 +73,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
             .is_some()
             .then_some(Mode::TargetKubeconfig),
     );
-    let means = keyferry_client::doctor::Means {
+    let means = keyferry_doctor::Means {
         auth_config,
         minor: args.target_version,
         target_kubeconfig: args.target_kubeconfig.clone(),

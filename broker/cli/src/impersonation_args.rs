@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
+use keyferry_doctor::impersonated_user::ImpersonatedUser;
 
 use super::TARGET;
 use super::command_error::CommandError;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use keyferry_api::foreign_text;
-use keyferry_client::doctor::published;
+use keyferry_doctor::published;
 use keyferry_kube_authn::Release;
 use keyferry_kube_authn::config::MAX_BYTES;
 use keyferry_kube_authn::lint::{self, Finding, Published, Severity};

@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_client::objects_of_hub::target_value;
-use keyferry_client::onboarding::apply::{Cluster, PlannedObject, path};
-use keyferry_client::onboarding::objects::{allowed_in, applied_again, disallow};
-use keyferry_client::onboarding::users::{self, TargetUse, text};
 use keyferry_hub::client::{HubClient, Persistence};
 use keyferry_hub::ports::HubError;
+use keyferry_trust_changes::onboarding::apply::{Cluster, PlannedObject, path};
+use keyferry_trust_changes::onboarding::objects::{allowed_in, applied_again, disallow};
+use keyferry_trust_changes::onboarding::users::{self, TargetUse, text};
 use serde_json::Value;
 
 use self::in_file::FileObjects;

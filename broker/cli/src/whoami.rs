@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_client::doctor::identity::{Answered, ask};
+use keyferry_doctor::identity::{Answered, ask};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{Identity, Prediction, Problem};
 use serde_json::{Value, json};

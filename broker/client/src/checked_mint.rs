@@ -52,7 +52,7 @@ impl CheckedMintError {
 ///
 /// # Errors
 /// [`CheckedMintError`]. If a token was issued anyway, it was sent to no other server than the hub.
-pub(crate) async fn mint(
+pub async fn mint(
     hub: &HubAccess,
     account: &ServiceAccount,
     audience: &Audience,
@@ -84,7 +84,7 @@ pub(crate) async fn mint(
 }
 
 /// Returns the hub's issuer, if the user may read it.
-pub(crate) async fn issuer_of(client: &HubClient) -> Option<String> {
+pub async fn issuer_of(client: &HubClient) -> Option<String> {
     let document: Value = client
         .get_object(DISCOVERY, "discovery document")
         .await

@@ -119,7 +119,7 @@ impl ObjectsFile {
     }
 
     /// Returns the TargetClusters without mistakes.
-    pub(crate) fn targets(&self) -> impl Iterator<Item = TargetCluster> {
+    pub fn targets(&self) -> impl Iterator<Item = TargetCluster> {
         self.objects
             .targets
             .iter()
@@ -131,10 +131,7 @@ impl ObjectsFile {
     ///
     /// # Errors
     /// [`ObjectsFileError`].
-    pub(crate) fn configuration(
-        &self,
-        wanted: Wanted<'_>,
-    ) -> Result<Configuration, ObjectsFileError> {
+    pub fn configuration(&self, wanted: Wanted<'_>) -> Result<Configuration, ObjectsFileError> {
         self.assembled(wanted).map_err(|problem| ObjectsFileError {
             path: self.path.clone(),
             problem,

@@ -174,7 +174,10 @@ pub async fn all_accesses(
 }
 
 /// Reads every TargetAccess of the hub, as the API returns them.
-pub(crate) async fn access_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
+pub async fn access_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
     list(
         client,
         "targetaccesses",
@@ -253,8 +256,11 @@ async fn list(
     Ok(objects)
 }
 
-/// Reads all pages of a list.
-pub(crate) async fn pages(
+/// Reads all pages of a list. `doing` names the step in errors.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
+pub async fn pages(
     client: &HubClient,
     path: &str,
     doing: &'static str,

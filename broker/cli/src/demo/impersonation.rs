@@ -1,6 +1,6 @@
 //! The step in which the workload impersonates a user of the target.
 
-use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
+use keyferry_doctor::impersonated_user::ImpersonatedUser;
 use keyferry_testing::EmbeddedError;
 use secrecy::SecretString;
 use serde_json::{Value, json};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use keyferry_api::config::Overrides;
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
 use keyferry_core::target_address::AddressRules;
+use keyferry_doctor::impersonated_user::ImpersonatedUser;
 use keyferry_hub::client::HubAccess;
 use keyferry_hub::https_client::HttpsClientBuilder;
 use keyferry_hub::reload_signal::ReloadSignal;

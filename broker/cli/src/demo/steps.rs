@@ -1,7 +1,7 @@
 //! The steps of the demo. They show what each side sends, decoded and without signatures.
 
-use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
+use keyferry_doctor::impersonated_user::ImpersonatedUser;
 use keyferry_hub::https_client::HttpsClientBuilder;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_testing::{FetchedDocument, Outcome};

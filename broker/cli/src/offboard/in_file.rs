@@ -7,9 +7,9 @@ use keyferry_api::config::{
     Configuration, ObjectSource, Overrides, Policy, TargetAccess, WrittenObject,
 };
 use keyferry_api::name::{Namespace, ObjectName};
-use keyferry_client::onboarding::objects::{allowed_in, disallow};
 use keyferry_core::static_verdict::StaticVerdict;
 use keyferry_hub::config_file;
+use keyferry_trust_changes::onboarding::objects::{allowed_in, disallow};
 use serde_json::json;
 
 use super::{RemovalArgs, UNTIL_THEN, rules_by_label};

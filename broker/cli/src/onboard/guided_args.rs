@@ -10,10 +10,10 @@ use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::direct::Direct;
-use keyferry_client::doctor::Means;
-use keyferry_client::onboarding::target_facts::issuer_of_hub;
+use keyferry_doctor::Means;
 use keyferry_hub::client::HubClient;
 use keyferry_kube_authn::Minor;
+use keyferry_trust_changes::onboarding::target_facts::issuer_of_hub;
 
 use super::output::OutputArgs;
 use super::place::{KeyferryObjects, ready_access};

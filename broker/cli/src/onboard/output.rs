@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use keyferry_client::onboarding::apply::PlannedObject;
+use keyferry_trust_changes::onboarding::apply::PlannedObject;
 use serde_json::Value;
 
 use super::write::{print, show};
@@ -111,7 +111,7 @@ impl OutputArgs {
 mod tests {
     use std::path::Path;
 
-    use keyferry_client::onboarding::apply::PlannedObject;
+    use keyferry_trust_changes::onboarding::apply::PlannedObject;
     use serde_json::json;
 
     use super::OutputArgs;

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_client::doctor::Means;
 use keyferry_client::objects_of_hub::target_value;
-use keyferry_client::onboarding::apply::{Cluster, PlannedObject};
-use keyferry_client::onboarding::objects::{Author, Tenant, allow, applied_again};
-use keyferry_client::onboarding::target_facts::listed_release;
+use keyferry_doctor::Means;
 use keyferry_hub::client::HubClient;
+use keyferry_trust_changes::onboarding::apply::{Cluster, PlannedObject};
+use keyferry_trust_changes::onboarding::objects::{Author, Tenant, allow, applied_again};
+use keyferry_trust_changes::onboarding::target_facts::listed_release;
 
 use super::guided_args::GuidedArgs;
 use super::place::{KeyferryObjects, ready_target};

@@ -1,7 +1,7 @@
 //! The values of flags that both forms of onboarding take.
 
 use keyferry_api::config::DeliveryType;
-use keyferry_client::onboarding::objects::Author;
+use keyferry_trust_changes::onboarding::objects::Author;
 
 /// A text names no delivery.
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,11 @@
 //! Shows the objects, and writes them if the user says so.
 
 use clap::{Args, ValueEnum};
-use keyferry_client::onboarding::apply::{Applier, ApplyError, Cluster, PlannedObject, title};
 use keyferry_hub::client::{HubClient, Persistence};
 use keyferry_hub::ports::HubError;
+use keyferry_trust_changes::onboarding::apply::{
+    Applier, ApplyError, Cluster, PlannedObject, title,
+};
 use serde_json::Value;
 
 use super::progress::Progress;

@@ -13,13 +13,13 @@ use keyferry_kube_authn::token::Token;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use super::impersonated_user::ImpersonatedUser;
-use super::listed::{ListError, ListedTargets};
-use super::{TargetAddress, found_kubeconfig, secret_of};
-use crate::checked_mint;
-use crate::configuration_source::ConfigurationSource;
+use crate::impersonated_user::ImpersonatedUser;
+use crate::listed::{ListError, ListedTargets};
+use crate::{TargetAddress, found_kubeconfig, secret_of};
+use keyferry_client::checked_mint;
+use keyferry_client::configuration_source::ConfigurationSource;
 
-pub(super) const DISCOVERY: &str = "/.well-known/openid-configuration";
+pub(crate) const DISCOVERY: &str = "/.well-known/openid-configuration";
 
 /// Where to read a discovery document.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ impl Plan {
     }
 
     /// Sets what a TargetCluster says about its target, or the problem with its CA certificates.
-    pub(super) fn set_target(
+    pub(crate) fn set_target(
         &mut self,
         target: &TargetCluster,
         ca_pem: Result<Option<Vec<u8>>, impl std::error::Error>,
@@ -139,7 +139,7 @@ impl Plan {
     }
 
     /// Returns the unverified `iss` of the token.
-    pub(super) fn token_issuer(&self) -> Option<String> {
+    pub(crate) fn token_issuer(&self) -> Option<String> {
         self.claim("iss")
     }
 
@@ -167,7 +167,7 @@ impl Plan {
         self.target_name.clone().unwrap_or_else(address)
     }
 
-    pub(super) fn secret(&self) -> Option<SecretString> {
+    pub(crate) fn secret(&self) -> Option<SecretString> {
         // A token that is not a signed JWT is not sent anywhere: it may be another kind of
         // credential.
         let TokenEvidence::Token(bytes) = &self.held else {
@@ -177,7 +177,7 @@ impl Plan {
         secret_of(&self.held)
     }
 
-    pub(super) fn evidence(&self, file: Option<&[u8]>) -> Evidence {
+    pub(crate) fn evidence(&self, file: Option<&[u8]>) -> Evidence {
         let entry = file.and_then(|file| entry_for(file, self.token_issuer().as_deref()));
         Evidence {
             start: self.start.clone(),
@@ -200,7 +200,7 @@ impl Plan {
 
     /// Chooses where to read the discovery document: from a flag, else the target's file, else the
     /// start, else the issuer itself.
-    pub(super) fn discovery_place(
+    pub(crate) fn discovery_place(
         &self,
         entry: Option<Entry>,
         issuer: Option<&str>,
@@ -385,7 +385,7 @@ impl Plan {
 }
 
 /// Builds a problem from its cause and detail.
-pub(super) fn problem(cause: impl Into<Cause>, detail: impl Into<String>) -> Problem {
+pub(crate) fn problem(cause: impl Into<Cause>, detail: impl Into<String>) -> Problem {
     Problem {
         cause: cause.into(),
         detail: detail.into(),

@@ -11,11 +11,11 @@ use keyferry_kube_authn::doctor::{FluxReady, Problem};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::impersonated_user::ImpersonatedUser;
-use super::plan::{Plan, TokenOrder, problem};
-use super::start::{hub_client, read_secret};
-use super::{TargetAddress, inventory};
-use crate::checked_mint::issuer_of;
+use crate::impersonated_user::ImpersonatedUser;
+use crate::plan::{Plan, TokenOrder, problem};
+use crate::start::{hub_client, read_secret};
+use crate::{TargetAddress, inventory};
+use keyferry_client::checked_mint::issuer_of;
 
 /// Part of the `Ready` message of a controller without the feature gate. The condition's reason is
 /// that of every failed reconciliation, so only the message names the cause. It affects nothing but

@@ -5,29 +5,29 @@ use keyferry_kube_authn::doctor::{Asked, Identity};
 use keyferry_kube_authn::{Minor, impersonation, rights};
 use serde_json::{Value, json};
 
-use super::impersonated_user::ImpersonatedUser;
-use super::target_calls::TargetCalls;
+use crate::impersonated_user::ImpersonatedUser;
+use crate::target_calls::TargetCalls;
 
 /// What is asked about.
-pub(super) struct ImpersonationQuestion<'a> {
+pub(crate) struct ImpersonationQuestion<'a> {
     /// The ServiceAccount's namespace at the target.
-    pub(super) namespace: &'a str,
+    pub(crate) namespace: &'a str,
     /// The ServiceAccount's name.
-    pub(super) name: &'a str,
+    pub(crate) name: &'a str,
     /// The target's release, if it is known.
-    pub(super) minor: Option<Minor>,
+    pub(crate) minor: Option<Minor>,
     /// The rights that the ServiceAccount needs. Empty means that none were named.
-    pub(super) needs: &'a [Value],
+    pub(crate) needs: &'a [Value],
     /// The namespace in which rights are checked.
-    pub(super) target_namespace: Option<&'a str>,
+    pub(crate) target_namespace: Option<&'a str>,
 }
 
 /// The target's answer.
-pub(super) struct ImpersonationAnswer {
+pub(crate) struct ImpersonationAnswer {
     /// Whether the user may impersonate the ServiceAccount.
-    pub(super) asked: Asked,
+    pub(crate) asked: Asked,
     /// Why the ServiceAccount's own rights cannot be asked about, if they cannot.
-    pub(super) rights_unknown: Option<String>,
+    pub(crate) rights_unknown: Option<String>,
 }
 
 impl From<Asked> for ImpersonationAnswer {
@@ -41,7 +41,7 @@ impl From<Asked> for ImpersonationAnswer {
 
 impl ImpersonationQuestion<'_> {
     /// Asks for the legacy right first: with it, every request may impersonate.
-    pub(super) async fn ask(&self, calls: &TargetCalls) -> ImpersonationAnswer {
+    pub(crate) async fn ask(&self, calls: &TargetCalls) -> ImpersonationAnswer {
         let legacy = calls.allowed(&self.account("impersonate", ""), None).await;
         // 1.35 has the constrained right behind a feature gate that is off, and 1.34 has none.
         if matches!(legacy, Asked::Yes(_)) || self.minor.is_some_and(|minor| minor < Minor::V1_35) {

@@ -16,7 +16,7 @@ use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::Problem;
 use serde::Deserialize;
 
-use super::plan::problem;
+use crate::plan::problem;
 
 const EXPIRES_AT: &str = "keyferry.dev/expires-at";
 
@@ -43,7 +43,7 @@ struct Data {
 
 /// Reads the certificate of an access with the user's own rights. `Ok` describes one that is valid,
 /// as a warning, because a diagnosis of tokens ends there.
-pub(super) async fn read(
+pub(crate) async fn read(
     client: &HubClient,
     access: &TargetAccess,
     now: Timestamp,

@@ -7,8 +7,8 @@ use keyferry_hub::regular_file::{self, FileError};
 use keyferry_kube_authn::rights::{ManifestKind, NeededRight, Served, defined, kind_of, needs};
 use serde_json::{Value, json};
 
-use super::impersonated_user::ImpersonatedUser;
-use super::target_calls::{AccessError, TargetCallError, TargetCalls};
+use crate::impersonated_user::ImpersonatedUser;
+use crate::target_calls::{AccessError, TargetCallError, TargetCalls};
 
 const MAX_FILES: usize = 10_000;
 const MAX_FILE_BYTES: u64 = 16 << 20;

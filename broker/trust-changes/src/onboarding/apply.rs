@@ -10,7 +10,7 @@ use keyferry_hub::ports::HubError;
 use serde_json::Value;
 
 use super::users::text;
-use crate::doctor::at_target;
+use keyferry_doctor::at_target;
 
 /// The field manager of these commands.
 const MANAGER: &str = "keyferry-onboard";

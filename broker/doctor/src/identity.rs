@@ -11,10 +11,10 @@ use keyferry_kube_authn::token::Token;
 use keyferry_kube_authn::{Code, Minor};
 use serde_json::Value;
 
-use super::DoctorError;
-use super::fetch::{Fetcher, jwks_uri};
-use super::plan::Plan;
-use super::target_calls::TargetCalls;
+use crate::DoctorError;
+use crate::fetch::{Fetcher, jwks_uri};
+use crate::plan::Plan;
+use crate::target_calls::TargetCalls;
 
 /// The target's responses about a token.
 pub struct Answered {
@@ -239,7 +239,7 @@ mod tests {
     use serde_json::json;
 
     use super::Answered;
-    use crate::doctor::impersonated_user::ImpersonatedUser;
+    use crate::impersonated_user::ImpersonatedUser;
 
     #[test]
     fn what_the_target_adds_is_no_difference() {
@@ -279,9 +279,9 @@ mod embedded_tests {
     use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
     use secrecy::ExposeSecret;
 
-    use super::super::impersonated_user::ImpersonatedUser;
-    use super::super::{Means, TargetAddress, gather};
     use super::*;
+    use crate::impersonated_user::ImpersonatedUser;
+    use crate::{Means, TargetAddress, gather};
 
     /// RBAC objects that let the bearer impersonate apps/deployer.
     const GRANT: &str = "

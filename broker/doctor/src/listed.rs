@@ -18,9 +18,9 @@ use keyferry_hub::ports::{CertificateSecrets, HubError, TrustBundleError};
 use keyferry_keys::ca_bundle::{CaBundle, CaBundleError};
 use serde_json::Value;
 
-use super::TargetAddress;
-use super::start::hub_client;
-use crate::configuration_source::{ConfigurationSource, Wanted};
+use crate::TargetAddress;
+use crate::start::hub_client;
+use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
 
 const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
 /// Objects per page of a list. Each may have 64 KiB of certificates, and the client reads at most 3
@@ -332,7 +332,7 @@ async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, ListError> {
 }
 
 /// Returns what the URL of a list's next page has after its limit; `None` after the last page.
-pub(super) fn next_page(list: &Value) -> Option<String> {
+pub(crate) fn next_page(list: &Value) -> Option<String> {
     let token = list
         .pointer("/metadata/continue")
         .and_then(Value::as_str)

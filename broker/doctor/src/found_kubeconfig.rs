@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use kube::config::Kubeconfig;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::TargetAddress;
+use crate::TargetAddress;
 
 /// The target and token of a kubeconfig.
 pub struct FoundKubeconfig {

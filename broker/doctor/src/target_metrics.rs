@@ -8,7 +8,7 @@ const LAST_RELOAD: &str =
     "apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds{";
 
 /// Returns what the metrics show of the loaded file.
-pub(super) fn active_configuration(metrics: &str) -> ActiveConfiguration {
+pub(crate) fn active_configuration(metrics: &str) -> ActiveConfiguration {
     let last = |status: &str| {
         let times = metrics.lines().filter_map(|line| {
             let (labels, value) = line.strip_prefix(LAST_RELOAD)?.split_once('}')?;

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use keyferry_kube_authn::doctor::Fetched;
 use keyferry_kube_authn::lint::{Published, PublishedDocuments, jwks_uri};
 
-use super::fetch::Fetcher;
+use crate::fetch::Fetcher;
 
 /// The most entries that kube-apiserver accepts.
 const MAX_ENTRIES: usize = 64;

@@ -12,13 +12,13 @@ use keyferry_kube_authn::doctor::TokenEvidence;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::listed::ListedTargets;
-use super::plan::{DISCOVERY, Plan, problem};
-use super::{client_certificate, found_kubeconfig};
-use crate::ClientError;
-use crate::checked_mint::issuer_of;
-use crate::configuration_source::ConfigurationSource;
-use crate::direct::Direct;
+use crate::listed::ListedTargets;
+use crate::plan::{DISCOVERY, Plan, problem};
+use crate::{client_certificate, found_kubeconfig};
+use keyferry_client::ClientError;
+use keyferry_client::checked_mint::issuer_of;
+use keyferry_client::configuration_source::ConfigurationSource;
+use keyferry_client::direct::Direct;
 
 /// Builds a plan from an access of a configuration file or of the hub, with the user's own rights
 /// on the hub.
@@ -193,7 +193,7 @@ struct Secret {
 }
 
 /// Reads the Secret as Flux does: the named key, else `value`, else `value.yaml`.
-pub(super) async fn read_secret(
+pub(crate) async fn read_secret(
     client: &HubClient,
     namespace: &Namespace,
     name: &str,
@@ -252,7 +252,7 @@ pub(super) async fn read_secret(
 }
 
 /// Creates a client of the hub.
-pub(super) async fn hub_client(hub: &HubAccess) -> Result<HubClient, client::ClientError> {
+pub(crate) async fn hub_client(hub: &HubAccess) -> Result<HubClient, client::ClientError> {
     HubClient::new(hub.config().await?)
 }
 

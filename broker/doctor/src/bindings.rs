@@ -5,7 +5,7 @@ use keyferry_hub::client::HubClient;
 use keyferry_kube_authn::doctor::MistakenBinding;
 use serde_json::Value;
 
-use super::listed::next_page;
+use crate::listed::next_page;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// Bindings per page of a list.

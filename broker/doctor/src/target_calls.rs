@@ -11,10 +11,10 @@ use keyferry_kube_authn::doctor::{ActiveConfiguration, Asked, Fetched, HttpRespo
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::fetch::{ConnectionTo, bounded, exchange, fault};
-use super::impersonated_user::ImpersonatedUser;
-use super::target_metrics::active_configuration;
-use super::{DoctorError, TargetAddress};
+use crate::fetch::{ConnectionTo, bounded, exchange, fault};
+use crate::impersonated_user::ImpersonatedUser;
+use crate::target_metrics::active_configuration;
+use crate::{DoctorError, TargetAddress};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The largest metrics response that is read: more than a large apiserver has.
@@ -385,7 +385,7 @@ impl TargetCalls {
 }
 
 /// Parses the release from the response of /version.
-pub(crate) fn minor(version: &Value) -> Option<Minor> {
+pub fn minor(version: &Value) -> Option<Minor> {
     version.get("gitVersion")?.as_str()?.parse().ok()
 }
 

@@ -6,11 +6,11 @@ use keyferry_hub::clock::SystemClock;
 use keyferry_kube_authn::Minor;
 use serde_json::Value;
 
-use crate::checked_mint::issuer_of;
-use crate::configuration_source::ConfigurationSource;
-use crate::doctor::at_target;
-use crate::doctor::start::from_target;
-use crate::doctor::target_calls::{self, TargetCalls};
+use keyferry_client::checked_mint::issuer_of;
+use keyferry_client::configuration_source::ConfigurationSource;
+use keyferry_doctor::at_target;
+use keyferry_doctor::start::from_target;
+use keyferry_doctor::target_calls::{self, TargetCalls};
 
 /// What the target's apiserver reports of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpo
 use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, read_body};
 use keyferry_kube_authn::doctor::{Fetched, HttpResponse};
 
-use super::DoctorError;
+use crate::DoctorError;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 1 << 20;
@@ -42,7 +42,7 @@ impl Fetcher {
 
 /// Where a request's connection leads; used in messages about its failure.
 #[derive(Clone, Copy)]
-pub(super) enum ConnectionTo<'a> {
+pub(crate) enum ConnectionTo<'a> {
     /// To the host of the URL in the error, also after a redirect.
     AsTheErrorSays,
     /// To this place; `None` through a proxy.
@@ -50,7 +50,7 @@ pub(super) enum ConnectionTo<'a> {
 }
 
 /// Sends a request and reads a response of limited size.
-pub(super) async fn exchange(request: reqwest::RequestBuilder, way: ConnectionTo<'_>) -> Fetched {
+pub(crate) async fn exchange(request: reqwest::RequestBuilder, way: ConnectionTo<'_>) -> Fetched {
     match request.send().await {
         Ok(response) => bounded(response, way).await,
         Err(error) => way.fault(&error).await,
@@ -69,7 +69,7 @@ impl ConnectionTo<'_> {
 }
 
 /// Reads a response body up to the size limit.
-pub(super) async fn bounded(mut response: reqwest::Response, way: ConnectionTo<'_>) -> Fetched {
+pub(crate) async fn bounded(mut response: reqwest::Response, way: ConnectionTo<'_>) -> Fetched {
     let status = response.status().as_u16();
     match read_body(&mut response, MAX_BYTES).await {
         Ok(body) => Fetched::Response(HttpResponse { status, body }),
@@ -80,7 +80,7 @@ pub(super) async fn bounded(mut response: reqwest::Response, way: ConnectionTo<'
 
 /// Describes what kind of fault occurred. `place` is where the connection led, unless the error
 /// itself names it.
-pub(super) async fn fault(error: &reqwest::Error, place: Option<&Endpoint>) -> Fetched {
+pub(crate) async fn fault(error: &reqwest::Error, place: Option<&Endpoint>) -> Fetched {
     if error.is_timeout() {
         return Fetched::Unreachable("it did not answer within 10 s".to_owned());
     }
@@ -105,7 +105,7 @@ pub(super) async fn fault(error: &reqwest::Error, place: Option<&Endpoint>) -> F
 }
 
 /// Returns the key set's URL from a discovery document.
-pub(super) fn jwks_uri(document: &Fetched) -> Option<String> {
+pub(crate) fn jwks_uri(document: &Fetched) -> Option<String> {
     let Fetched::Response(HttpResponse { status: 200, body }) = document else {
         return None;
     };

@@ -6,8 +6,8 @@ use keyferry_hub::client::{HubClient, Persistence};
 use keyferry_hub::ports::HubError;
 use serde_json::{Value, json};
 
-use crate::ClientError;
-use crate::objects_of_hub::{access_values, pages};
+use keyferry_client::ClientError;
+use keyferry_client::objects_of_hub::{access_values, pages};
 
 /// The kinds of Flux that apply at a target, with the paths of their lists.
 const FLUX: [(&str, &str, &str); 2] = [

@@ -62,7 +62,7 @@ impl ImpersonatedUser {
 
     /// Returns what to ask of an access review to learn whether the name may be impersonated: by
     /// the verb `impersonate`, or else by the constrained form of Kubernetes 1.36 (KEP-5284).
-    pub(super) fn rights(&self) -> [Value; 2] {
+    pub(crate) fn rights(&self) -> [Value; 2] {
         if let Some((namespace, name)) = self.account() {
             return [("", "impersonate"), (GROUP, "impersonate:serviceaccount")].map(
                 |(group, verb)| {

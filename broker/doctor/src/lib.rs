@@ -252,7 +252,7 @@ async fn ask_as_admin(
 }
 
 /// Describes a failed call of the target, whose client is the hub's.
-pub(crate) fn at_target(error: &HubError) -> String {
+pub fn at_target(error: &HubError) -> String {
     match error {
         HubError::Unreachable(cause) => format!("the target could not be reached: {cause}"),
         HubError::Unwell(message) => format!("the target could not answer: {message}"),
