@@ -13,8 +13,7 @@ use keyferry_hub::ports::HubError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub(crate) use self::policy::published_issuer;
-pub use self::policy::{with_access, with_all_objects, with_target};
+pub(crate) use self::policy::{published_issuer, with_access, with_all_objects, with_target};
 use super::ClientError;
 
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
