@@ -89,8 +89,16 @@ fn the_manifests_hold_the_walls() {
         let allowed: BTreeSet<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(found, allowed, "the dependencies of broker/{name}");
     }
-    let of_client = all_own_dependencies("client");
-    assert!(!of_client.contains("server") && !of_client.contains("testing"));
+    // What runs with the user's own rights starts no server, and meets no fake cluster.
+    for name in ["client", "doctor", "trust-changes"] {
+        let found = all_own_dependencies(name);
+        for forbidden in ["server", "testing"] {
+            assert!(
+                !found.contains(forbidden),
+                "broker/{name} reaches broker/{forbidden}"
+            );
+        }
+    }
 }
 
 /// The lines of a crate's `[dependencies]`, without those for tests.
@@ -112,6 +120,8 @@ fn only_the_server_listens() {
         "issuer",
         "controller",
         "client",
+        "doctor",
+        "trust-changes",
         "cli",
     ] {
         for line in dependency_lines(name) {
@@ -131,6 +141,8 @@ fn fakes_and_faults_are_for_tests_alone() {
         "controller",
         "server",
         "client",
+        "doctor",
+        "trust-changes",
         "cli",
         "testing",
     ] {
@@ -158,6 +170,8 @@ fn a_token_request_is_written_in_one_place() {
         "controller",
         "server",
         "client",
+        "doctor",
+        "trust-changes",
         "cli",
     ]
     .iter()
