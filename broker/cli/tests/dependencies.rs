@@ -56,6 +56,7 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/client",
         "broker/controller",
         "broker/core",
+        "broker/doctor",
         "broker/go-formats",
         "broker/image",
         "broker/hub",
@@ -64,6 +65,7 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/kube-authn",
         "broker/server",
         "broker/testing",
+        "broker/trust-changes",
         "integration",
     ] {
         let manifest = read(&format!("{member}/Cargo.toml"));

@@ -208,6 +208,7 @@ fn what_is_copied_is_there_and_let_through() {
         "broker/client/src",
         "broker/controller/src",
         "broker/core/src",
+        "broker/doctor/src",
         "broker/go-formats/src",
         "broker/hub/src",
         "broker/issuer/src",
@@ -215,6 +216,7 @@ fn what_is_copied_is_there_and_let_through() {
         "broker/kube-authn/src",
         "broker/server/src",
         "broker/testing/src",
+        "broker/trust-changes/src",
     ]
     .iter()
     .flat_map(|folder| sources(&repository().join(folder)))

@@ -13,8 +13,7 @@ use keyferry_hub::ports::HubError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub(crate) use self::policy::published_issuer;
-pub use self::policy::{with_access, with_all_objects, with_target};
+pub(crate) use self::policy::{published_issuer, with_access, with_all_objects, with_target};
 use super::ClientError;
 
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
@@ -174,6 +173,9 @@ pub async fn all_accesses(
 }
 
 /// Reads every TargetAccess of the hub, as the API returns them.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
 pub async fn access_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
     list(
         client,
@@ -253,7 +255,10 @@ async fn list(
     Ok(objects)
 }
 
-/// Reads all pages of a list.
+/// Reads all pages of a list. `doing` names the step in errors.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
 pub async fn pages(
     client: &HubClient,
     path: &str,

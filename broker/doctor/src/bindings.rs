@@ -16,7 +16,7 @@ const MAX_PAGES: usize = 50;
 /// Finds bindings with the wrong subject: the hub's ServiceAccount as if it were the target's own,
 /// or its user name without the hub's prefix. Lists that may not be read are skipped, so this is a
 /// hint and not a proof.
-pub async fn mistaken(client: &HubClient, subject: &str) -> Vec<MistakenBinding> {
+pub(crate) async fn mistaken(client: &HubClient, subject: &str) -> Vec<MistakenBinding> {
     let mut found = Vec::new();
     for (kind, plural) in [
         ("RoleBinding", "rolebindings"),

@@ -13,7 +13,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 1 << 20;
 
 /// An HTTPS client without credentials.
-pub struct Fetcher {
+pub(crate) struct Fetcher {
     client: reqwest::Client,
 }
 
@@ -22,7 +22,7 @@ impl Fetcher {
     ///
     /// # Errors
     /// [`DoctorError::Authority`], [`DoctorError::Client`].
-    pub fn new(ca_pem: Option<&[u8]>) -> Result<Self, DoctorError> {
+    pub(crate) fn new(ca_pem: Option<&[u8]>) -> Result<Self, DoctorError> {
         let mut builder = HttpsClientBuilder::new(DEADLINE).following_redirects();
         if let Some(pem) = ca_pem {
             builder = builder
@@ -35,7 +35,7 @@ impl Fetcher {
     }
 
     /// Fetches a URL with GET.
-    pub async fn get(&self, url: &str) -> Fetched {
+    pub(crate) async fn get(&self, url: &str) -> Fetched {
         exchange(self.client.get(url), ConnectionTo::AsTheErrorSays).await
     }
 }

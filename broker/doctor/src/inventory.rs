@@ -8,7 +8,7 @@ const MOST: usize = 10_000;
 
 /// Returns the objects of a Kustomization's inventory, or `None` if it has none. An unreadable
 /// entry becomes an object without a kind, so that it is not silently skipped.
-pub fn objects(kustomization: &Value) -> Option<Vec<Value>> {
+pub(crate) fn objects(kustomization: &Value) -> Option<Vec<Value>> {
     let entries = kustomization
         .pointer("/status/inventory/entries")?
         .as_array()?;

@@ -1,17 +1,22 @@
-//! Follows a token's path to a target. `keyferry doctor`, `whoami` and `can-i` send their requests
-//! from here.
+//! Follows a token's path to a live target: the requests of `keyferry doctor`, `whoami` and `can-i`.
+//!
+//! [`start`] and [`flux`] read which token and target an object leads to, and return a
+//! [`plan::Plan`]. [`plan::Plan::admit`] refuses a target that a tenant can have written and that no
+//! TargetCluster lists. [`gather`] then asks the issuer and the target, and returns the evidence that
+//! `keyferry-kube-authn` explains. [`identity`] asks only which user the token is, and [`apply`] what
+//! this user may do.
 
 pub mod apply;
-pub mod bindings;
+mod bindings;
 mod client_certificate;
-pub mod fetch;
+mod fetch;
 pub mod flux;
 pub mod found_kubeconfig;
 pub mod identity;
 pub mod impersonated_user;
 mod impersonation;
-pub mod inventory;
-pub mod listed;
+mod inventory;
+mod listed;
 pub mod plan;
 pub mod published;
 pub mod start;

@@ -33,7 +33,7 @@ const DEFAULT_NAMESPACE: &str = "keyferry-system";
 const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
 
 /// The listed targets, and the place of the list.
-pub struct ListedTargets {
+pub(crate) struct ListedTargets {
     targets: Vec<TargetCluster>,
     place: String,
     hub: HubAccess,
@@ -43,7 +43,7 @@ pub struct ListedTargets {
 
 /// Why the listed targets cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ListError {
+pub(crate) enum ListError {
     /// The configuration file cannot be used.
     #[error(transparent)]
     Configuration(#[from] ConfigFileError),
@@ -63,7 +63,7 @@ pub enum ListError {
 
 /// Why no listed target is the one at an address.
 #[derive(Debug, thiserror::Error)]
-pub enum FindError {
+pub(crate) enum FindError {
     /// No listed target has the address.
     #[error("no TargetCluster of {place} has the address {url:?}")]
     OtherAddress {
@@ -80,18 +80,18 @@ pub enum FindError {
 /// How an address differs from a listed target.
 #[derive(Debug, thiserror::Error)]
 #[error("it differs from TargetCluster {target} of {place}: {difference}")]
-pub struct TargetDifference {
+pub(crate) struct TargetDifference {
     /// The name of the listed target.
-    pub target: ObjectName,
+    pub(crate) target: ObjectName,
     /// Describes where the list is.
-    pub place: String,
+    pub(crate) place: String,
     /// The difference.
-    pub difference: Difference,
+    pub(crate) difference: Difference,
 }
 
 /// A difference from a listed target.
 #[derive(Debug, thiserror::Error)]
-pub enum Difference {
+pub(crate) enum Difference {
     /// It is unknown, because the target's CA certificates are.
     #[error(transparent)]
     Unknown(#[from] TargetAuthorityError),
@@ -103,16 +103,16 @@ pub enum Difference {
 /// The CA certificates of a listed target cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the CA certificates of TargetCluster {target} could not be read: {problem}")]
-pub struct TargetAuthorityError {
+pub(crate) struct TargetAuthorityError {
     /// The name of the target.
-    pub target: ObjectName,
+    pub(crate) target: ObjectName,
     /// The problem with its certificates.
-    pub problem: AuthorityProblem,
+    pub(crate) problem: AuthorityProblem,
 }
 
 /// Why CA certificates cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum AuthorityProblem {
+pub(crate) enum AuthorityProblem {
     /// The client of the hub cannot be created.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -145,7 +145,10 @@ impl ListedTargets {
     ///
     /// # Errors
     /// [`ListError`].
-    pub async fn read(source: &ConfigurationSource, hub: &HubAccess) -> Result<Self, ListError> {
+    pub(crate) async fn read(
+        source: &ConfigurationSource,
+        hub: &HubAccess,
+    ) -> Result<Self, ListError> {
         let configuration = match source {
             ConfigurationSource::File(path) => {
                 Some(config_file::read(path, Overrides::of_a_reader())?)
@@ -183,26 +186,26 @@ impl ListedTargets {
     }
 
     /// Returns the listed target of this name.
-    pub fn named(&self, name: &str) -> Option<&TargetCluster> {
+    pub(crate) fn named(&self, name: &str) -> Option<&TargetCluster> {
         self.targets
             .iter()
             .find(|target| target.name.as_str() == name)
     }
 
     /// Returns the listed target with this audience.
-    pub fn with_audience(&self, audience: &Audience) -> Option<&TargetCluster> {
+    pub(crate) fn with_audience(&self, audience: &Audience) -> Option<&TargetCluster> {
         self.targets
             .iter()
             .find(|target| target.audience == *audience)
     }
 
     /// Whether this is the audience of Keyferry's own callers.
-    pub fn is_callers(&self, audience: &Audience) -> bool {
+    pub(crate) fn is_callers(&self, audience: &Audience) -> bool {
         audience.as_str() == self.caller_audience
     }
 
     /// Describes where the list is.
-    pub fn place(&self) -> &str {
+    pub(crate) fn place(&self) -> &str {
         &self.place
     }
 
@@ -212,7 +215,7 @@ impl ListedTargets {
     ///
     /// # Errors
     /// [`FindError`].
-    pub async fn find(
+    pub(crate) async fn find(
         &self,
         address: &TargetAddress,
         audience: Option<&Audience>,
@@ -269,7 +272,7 @@ impl ListedTargets {
     ///
     /// # Errors
     /// [`TargetAuthorityError`].
-    pub async fn ca_pem(
+    pub(crate) async fn ca_pem(
         &self,
         target: &TargetCluster,
     ) -> Result<Option<String>, TargetAuthorityError> {

@@ -23,13 +23,13 @@ pub(crate) const DISCOVERY: &str = "/.well-known/openid-configuration";
 
 /// Where to read a discovery document.
 #[derive(Clone, Debug)]
-pub struct DiscoveryPlace {
+pub(crate) struct DiscoveryPlace {
     /// The URL of the document.
-    pub url: String,
+    pub(crate) url: String,
     /// The CA certificates to trust there. `None` means the system's.
-    pub ca_pem: Option<Vec<u8>>,
+    pub(crate) ca_pem: Option<Vec<u8>>,
     /// Whether the user's flags or the target's file state it.
-    pub stated: bool,
+    pub(crate) stated: bool,
 }
 
 /// What to ask, and where. Flags override what the start provides.
@@ -144,7 +144,7 @@ impl Plan {
     }
 
     /// Returns the unverified `sub` of the token.
-    pub fn subject(&self) -> Option<String> {
+    pub(crate) fn subject(&self) -> Option<String> {
         self.claim("sub")
     }
 

@@ -43,7 +43,7 @@ pub struct Greeting {
 
 /// Why a call to the target gave no result.
 #[derive(Debug, thiserror::Error)]
-pub enum TargetCallError {
+pub(crate) enum TargetCallError {
     /// Nothing was sent.
     #[error("the target was not asked")]
     NotAsked,
@@ -114,7 +114,7 @@ impl TargetCalls {
     }
 
     /// Whether a token is set.
-    pub fn has_token(&self) -> bool {
+    pub(crate) fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
@@ -152,7 +152,7 @@ impl TargetCalls {
     }
 
     /// Asks which user the bearer is at the target, or would be when impersonating.
-    pub async fn who(&self, impersonated: Option<&ImpersonatedUser>) -> Identity {
+    pub(crate) async fn who(&self, impersonated: Option<&ImpersonatedUser>) -> Identity {
         match self.review(impersonated).await {
             Ok(user) => Identity::Known(user["username"].as_str().unwrap_or_default().to_owned()),
             Err(identity) => identity,
@@ -195,7 +195,7 @@ impl TargetCalls {
     }
 
     /// Asks as [`Self::access`] does, and describes the answer in words.
-    pub async fn allowed(
+    pub(crate) async fn allowed(
         &self,
         attributes: &Value,
         impersonated: Option<&ImpersonatedUser>,
@@ -219,7 +219,7 @@ impl TargetCalls {
     }
 
     /// Asks by SelfSubjectAccessReview whether a verb is allowed on a path that is no resource.
-    pub async fn allowed_path(&self, verb: &str, path: &str) -> Asked {
+    pub(crate) async fn allowed_path(&self, verb: &str, path: &str) -> Asked {
         let spec = json!({ "nonResourceAttributes": { "verb": verb, "path": path } });
         asked(format!("{verb} {path}"), self.reviewed(&spec, None).await)
     }
@@ -249,7 +249,7 @@ impl TargetCalls {
 
     /// Whether all `needs` are allowed. Without needs, whether the user has any right beyond those
     /// of every authenticated user.
-    pub async fn rights(
+    pub(crate) async fn rights(
         &self,
         needs: &[Value],
         namespace: Option<&str>,
@@ -295,7 +295,7 @@ impl TargetCalls {
     ///
     /// # Errors
     /// [`TargetCallError`].
-    pub async fn get_json(&self, path: &str) -> Result<Value, TargetCallError> {
+    pub(crate) async fn get_json(&self, path: &str) -> Result<Value, TargetCallError> {
         match self
             .exchange(self.with_token(self.client.get(self.path(path)), None))
             .await
@@ -308,7 +308,7 @@ impl TargetCalls {
     }
 
     /// Sends HEAD /livez/ping, client-go's probe for flow control.
-    pub async fn ping(&self) -> Asked {
+    pub(crate) async fn ping(&self) -> Asked {
         match self
             .exchange(self.with_token(self.client.head(self.path("/livez/ping")), None))
             .await
@@ -324,7 +324,7 @@ impl TargetCalls {
     }
 
     /// Returns what the metrics show of the active configuration, if the bearer may read them.
-    pub async fn active_configuration(&self) -> Option<ActiveConfiguration> {
+    pub(crate) async fn active_configuration(&self) -> Option<ActiveConfiguration> {
         let request = self.with_token(self.client.get(self.path("/metrics")), None);
         let mut response = request
             .send()

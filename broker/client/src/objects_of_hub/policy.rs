@@ -20,7 +20,7 @@ use crate::checked_mint::issuer_of;
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the objects.
 /// [`ClientError::StaleTarget`]: the server has not judged the target's current spec yet.
-pub async fn with_access(
+pub(crate) async fn with_access(
     mut configuration: Configuration,
     client: &HubClient,
     access: &AccessName,
@@ -54,7 +54,7 @@ pub async fn with_access(
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not read the object.
 /// [`ClientError::StaleTarget`]: the server has not judged the current spec yet.
-pub async fn with_target(
+pub(crate) async fn with_target(
     configuration: Configuration,
     client: &HubClient,
     target: &ObjectName,
@@ -70,7 +70,7 @@ pub async fn with_target(
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
-pub async fn with_all_objects(
+pub(crate) async fn with_all_objects(
     configuration: Configuration,
     client: &HubClient,
 ) -> Result<Configuration, ClientError> {
