@@ -1,4 +1,4 @@
-//! The walls between the crates, and the table of docs/architecture.md.
+//! The walls between the crates, and the paths in docs/architecture.md and docs/where.md.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -235,18 +235,19 @@ fn decisions_reach_for_nothing_outside() {
 
 #[test]
 fn every_path_of_the_table_exists() {
-    let text = std::fs::read_to_string(repository().join("docs/architecture.md")).unwrap();
-    let (_, table) = text.split_once("## Where is").unwrap();
-    let places: Vec<&str> = table
-        .lines()
-        .filter_map(|line| line.rsplit_once("| `")?.1.strip_suffix("` |"))
-        .collect();
-    assert!(places.len() > 25, "the table was read: {places:?}");
-    for place in places {
-        assert!(
-            repository().join(place).exists(),
-            "docs/architecture.md names {place}, which is not there"
-        );
+    for (page, least) in [("docs/architecture.md", 15), ("docs/where.md", 90)] {
+        let text = std::fs::read_to_string(repository().join(page)).unwrap();
+        let places: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.rsplit_once("| `")?.1.strip_suffix("` |"))
+            .collect();
+        assert!(places.len() > least, "the tables were read: {places:?}");
+        for place in places {
+            assert!(
+                repository().join(place).exists(),
+                "{page} names {place}, which is not there"
+            );
+        }
     }
 }
 

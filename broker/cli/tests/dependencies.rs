@@ -56,6 +56,7 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/client",
         "broker/controller",
         "broker/core",
+        "broker/demo",
         "broker/doctor",
         "broker/go-formats",
         "broker/image",
@@ -64,8 +65,10 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/keys",
         "broker/kube-authn",
         "broker/server",
+        "broker/terminal",
         "broker/testing",
         "broker/trust-changes",
+        "broker/trust-tools",
         "integration",
     ] {
         let manifest = read(&format!("{member}/Cargo.toml"));
