@@ -10,7 +10,7 @@ use crate::fetch::Fetcher;
 /// The most entries that kube-apiserver accepts.
 const MAX_ENTRIES: usize = 64;
 
-/// Fetches all documents concurrently; [`Fetcher`] limits the time and size of each.
+/// Fetches all documents concurrently, each with a limit on its time and size.
 pub async fn published(places: &[Option<PublishedDocuments>]) -> Vec<Published> {
     join_all(
         places
