@@ -8,6 +8,7 @@ use clap::Args;
 use keyferry_api::config::DeliveryType;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::status::TargetClusterStatus;
+use keyferry_client::checked_mint;
 use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::direct::Direct;
 use keyferry_doctor::Means;
@@ -24,7 +25,6 @@ use super::progress::Progress;
 use super::proof::{Proof, TokenSource, untried};
 use super::tenant_flags::delivery;
 use super::write::WriteArgs;
-use crate::onboarding::target_facts::issuer_of_hub;
 
 /// How long a target may take to load its file, by default.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -88,7 +88,7 @@ impl GuidedArgs {
         client: &HubClient,
     ) -> Result<TargetPart, CommandError> {
         let issuer = match place.lacks_issuer_of(target) {
-            true => issuer_of_hub(client).await,
+            true => checked_mint::issuer_of(client).await,
             false => None,
         };
         let mut shape = self.shape.clone();

@@ -7,6 +7,7 @@ use clap::Args;
 use keyferry_api::audience::Audience;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
+use keyferry_client::checked_mint;
 use keyferry_client::objects_of_hub::target_value;
 use keyferry_core::import::{self, Choice, MAX_IMPORT_BYTES};
 use keyferry_doctor::Means;
@@ -163,7 +164,7 @@ async fn refuse_collision(
     if args.managed_issuer || facts.own_issuer.is_none() {
         return Ok(());
     }
-    let issuer = target_facts::issuer_of_hub(client).await;
+    let issuer = checked_mint::issuer_of(client).await;
     if issuer.is_some() && issuer == facts.own_issuer {
         return Err(CommandError::with_fix(
             format!(

@@ -58,8 +58,3 @@ pub(crate) async fn listed_release(
     let calls = TargetCalls::new(&address, None).await.ok()?;
     calls.greet(&SystemClock::start()).await.minor
 }
-
-/// Reads the issuer of the hub's own tokens; `None` if the user may not read it.
-pub(crate) async fn issuer_of_hub(client: &HubClient) -> Option<String> {
-    issuer_of(client).await
-}
