@@ -10,28 +10,23 @@ use axum::Router;
 use axum_server::Handle;
 use axum_server::accept::{Accept, NoDelayAcceptor};
 use axum_server::tls_rustls::RustlsAcceptor;
+use futures::Stream;
 use hyper_util::rt::TokioTimer;
 use keyferry_api::config::Listener;
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::reload_signal::ReloadSignal;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tower::make::Shared;
 
-use super::acceptor::{BoundedAcceptor, ChainOf};
-use super::certificate_reload::{CertificateReload, now};
-use super::certificate_source::CertificateSource;
-use super::client_certificate;
-use super::connection::Times;
-use super::discovery_authority;
-use super::gate::{ConnectionLimits, Gate};
-use super::serving_certificate::{Requirements, ServingCertificate};
-
-pub use super::certificate_source::{CertificateAccess, CertificateSecrets, Pod, PodEvents};
-pub use super::client_certificate::ClientCertificates;
-pub use super::discovery_authority::DiscoveryAuthorityMismatch;
-pub use super::serving_certificate::ServingCertificateError;
+use crate::acceptor::{BoundedAcceptor, ChainOf};
+use crate::certificate_reload::CertificateReload;
+use crate::certificate_source::{CertificateRead, CertificateSource};
+use crate::client_certificate::{self, ClientCertificates};
+use crate::connection::Times;
+use crate::discovery_authority::{self, DiscoveryAuthorityMismatch};
+use crate::gate::{ConnectionLimits, Gate};
+use crate::metrics::ListenerMetrics;
+use crate::serving_certificate::{Requirements, ServingCertificate, ServingCertificateError};
 
 /// How many bytes a client may send over HTTP/2 before they are read. It is the protocol's default
 /// and about as much as one form. Each waiting frame costs some hundred bytes beside its content.
@@ -55,13 +50,13 @@ pub struct Bounds {
     per_source: Option<NonZeroU32>,
     /// Whether each IPv6 address is a source of its own, and not its /64. Set where clients are in
     /// the cluster: the Pods of a node often share a /64.
-    pub(super) each_address: bool,
+    pub(crate) each_address: bool,
     /// Bytes of a request head, or of a header list under HTTP/2.
     head: u32,
     /// Whether the service receives the source of each request.
-    pub(super) tells_source: bool,
+    pub(crate) tells_source: bool,
     client_certificates: ClientCertificates,
-    pub(super) times: Times,
+    pub(crate) times: Times,
 }
 
 impl Bounds {
@@ -182,7 +177,7 @@ impl PlainListener {
     pub fn bind(
         address: SocketAddr,
         bounds: Bounds,
-        metrics: Metrics,
+        metrics: Arc<dyn ListenerMetrics>,
     ) -> Result<Self, ListenError> {
         let room = ConnectionLimits {
             connections: bounds.connections,
@@ -196,7 +191,7 @@ impl PlainListener {
         address: SocketAddr,
         bounds: Bounds,
         room: ConnectionLimits,
-        metrics: Metrics,
+        metrics: Arc<dyn ListenerMetrics>,
     ) -> Result<Self, ListenError> {
         let wrong = |source| ListenError::Bind { address, source };
         let socket = TcpListener::bind(address).map_err(wrong)?;
@@ -278,8 +273,8 @@ impl PlainListener {
 }
 
 impl TlsListener {
-    /// Reads the serving certificate and binds the address. If `host` is known, the certificate
-    /// must be valid for it.
+    /// Reads the serving certificate from `source` and binds the address. If `host` is known, the
+    /// certificate must be valid for it.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -287,13 +282,13 @@ impl TlsListener {
         listener: &Listener,
         bounds: Bounds,
         host: Option<&str>,
-        access: &CertificateAccess,
-        metrics: Metrics,
+        source: Arc<dyn CertificateSource>,
+        metrics: Arc<dyn ListenerMetrics>,
     ) -> Result<Self, ListenError> {
-        let source = CertificateSource::of(&listener.tls, access)?;
         let requirements = requirements(listener, host, bounds.client_certificates);
         let certificate =
-            CertificateReload::start(bounds.name, source, requirements, metrics.clone()).await?;
+            CertificateReload::start(bounds.name, source, requirements, Arc::clone(&metrics))
+                .await?;
         let room = ConnectionLimits {
             connections: bounds.connections,
             handshakes: bounds.handshakes,
@@ -346,12 +341,16 @@ impl TlsListener {
         self.certificate.authority()
     }
 
-    /// Serves these routes until the handle shuts it down. The certificate is checked for changes
-    /// when its Secret changes, every 30 seconds if it is in files, and on each reload signal.
+    /// Serves these routes until the handle shuts it down. The certificate is reloaded when its
+    /// source says that it may have changed, and on each item of `reload_signal`.
     ///
     /// # Errors
     /// The operating system's error.
-    pub async fn serve(self, routes: Router, reload_signal: ReloadSignal) -> std::io::Result<()> {
+    pub async fn serve(
+        self,
+        routes: Router,
+        reload_signal: impl Stream<Item = ()> + Send + 'static,
+    ) -> std::io::Result<()> {
         let Self { plain, certificate } = self;
         let handshake = RustlsAcceptor::new(certificate.tls())
             .handshake_timeout(plain.bounds.times.handshake)
@@ -384,16 +383,16 @@ fn requirements(
 pub async fn check_certificate(
     listener: &Listener,
     host: Option<&str>,
-    access: &CertificateAccess,
+    source: &dyn CertificateSource,
 ) -> Result<Option<DiscoveryAuthorityMismatch>, ServingCertificateError> {
-    let content = CertificateSource::of(&listener.tls, access)?
-        .read()
-        .await
-        .content?;
+    let CertificateRead {
+        content, read_at, ..
+    } = source.read().await;
+    let content = content?;
     let requirements = requirements(listener, host, ClientCertificates::Ignored);
-    ServingCertificate::of(&content, &requirements, now())?;
-    Ok(discovery_authority::verified(&content, &requirements, now()).err())
+    ServingCertificate::of(&content, &requirements, read_at)?;
+    Ok(discovery_authority::verified(&content, &requirements, read_at).err())
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
