@@ -9,12 +9,12 @@ use clap::Args;
 use ipnet::IpNet;
 use keyferry_api::config::{Listener, Overrides, ServerConfiguration, TlsSource};
 use keyferry_api::name::{NameError, Namespace, ObjectName};
+use keyferry_controller::caller_trust::CallerTrustError;
 use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::{ClientError, HubAccess};
 use keyferry_hub::config_file;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::{self, ReloadSignal};
-use keyferry_server::caller_trust::CallerTrustError;
 use keyferry_server::fips;
 use keyferry_server::http::listener::{
     CertificateAccess, Pod, ServingCertificateError, check_certificate,

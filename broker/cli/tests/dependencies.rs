@@ -64,6 +64,7 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/issuer",
         "broker/keys",
         "broker/kube-authn",
+        "broker/listener",
         "broker/server",
         "broker/terminal",
         "broker/testing",

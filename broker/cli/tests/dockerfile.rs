@@ -215,6 +215,7 @@ fn what_is_copied_is_there_and_let_through() {
         "broker/issuer/src",
         "broker/keys/src",
         "broker/kube-authn/src",
+        "broker/listener/src",
         "broker/server/src",
         "broker/terminal/src",
         "broker/testing/src",

@@ -4,6 +4,7 @@
 //! One delivery is reconciled in [`delivery`]; [`deliver`] decides which is next.
 
 pub mod admission_policies;
+pub mod caller_trust;
 pub mod canary;
 pub mod certificates;
 pub mod deliver;

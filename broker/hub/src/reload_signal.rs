@@ -2,6 +2,7 @@
 //! the hub's documents, the targets' CA certificates and the serving certificates. An operator
 //! sends it by SIGHUP.
 
+use futures::{Stream, stream};
 use tokio::sync::watch;
 
 /// Receives reload signals. Each clone receives every one; signals that arrive while it is busy
@@ -31,6 +32,16 @@ impl ReloadSignal {
             // The sender is gone, so no signal can come.
             std::future::pending().await
         }
+    }
+}
+
+impl ReloadSignal {
+    /// The signals as a stream, which never ends.
+    pub fn into_stream(self) -> impl Stream<Item = ()> + Send {
+        stream::unfold(self, async |mut signal| {
+            signal.ordered().await;
+            Some(((), signal))
+        })
     }
 }
 

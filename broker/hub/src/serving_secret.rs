@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -21,7 +22,8 @@ use secrecy::SecretSlice;
 use super::client::HubClient;
 use super::secret::Secret;
 use super::watch_fault;
-use crate::ports::{HubError, ServingSecret, ServingSecrets};
+use crate::ports::{HubError, HubObjects, ServingSecret, ServingSecrets};
+use crate::random::Random;
 
 /// How long the hub keeps a watch open, in seconds. It is shorter than the idle limit of common
 /// load balancers, which drop a watch silently.
@@ -29,6 +31,19 @@ const WATCH_SECONDS: u32 = 200;
 /// The pause before the Secret is re-read after a failed watch. Without the right to watch, it is
 /// also the interval of reads.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
+
+/// Where the Secrets with certificates are, and how their faults are reported.
+#[derive(Clone)]
+pub struct CertificateSecrets {
+    /// Keyferry's namespace.
+    pub namespace: Namespace,
+    /// Reads and watches them.
+    pub secrets: Arc<dyn ServingSecrets>,
+    /// Writes Events about them.
+    pub objects: Arc<dyn HubObjects>,
+    /// Draws the names of Events.
+    pub random: Arc<dyn Random>,
+}
 
 /// How a watch ended.
 enum WatchEnd {

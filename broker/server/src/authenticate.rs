@@ -12,6 +12,7 @@ use keyferry_api::config::InputCredential;
 use keyferry_api::issuer::Issuer;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccountIdentity;
+use keyferry_controller::caller_trust::TrustReader;
 use keyferry_core::caller::{CallerRules, PresentedToken, VerifiedCaller};
 use keyferry_core::inputs::credential::InputCaller;
 use keyferry_hub::clock::Clock;
@@ -21,13 +22,12 @@ use keyferry_hub::single_flight::SingleFlight;
 use keyferry_issuer::publication::Publisher;
 use keyferry_issuer::settings::CallerSettings;
 use keyferry_keys::caller_certificate::PresentedChain;
+use keyferry_listener::Source;
 
 use self::certificate::CertificateChecks;
 use self::review::{CachedReview, Failure, Reviewer};
-use crate::caller_trust::TrustReader;
 use crate::external_callers::ExternalCallers;
 use crate::new_callers::NewCallers;
-use crate::source::Source;
 
 pub use self::certificate::CertificateRefusal;
 

@@ -31,13 +31,13 @@ use keyferry_issuer::publication::PublicationReader;
 use keyferry_issuer::settings::{CallerSettings, MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 use keyferry_keys::bound_token::BoundToken;
 use keyferry_keys::caller_certificate::PresentedChain;
+use keyferry_listener::Source;
 use tokio::time::timeout;
 
 use crate::authenticate::{Authentication, Authenticator, CertificateRefusal};
 use crate::delegate::Delegations;
 use crate::external_callers::ExternalCallers;
 use crate::refusal_summary::RefusalSummary;
-use crate::source::Source;
 
 /// The deadline of a decision. Each call that it waits for has a shorter limit of its own, but
 /// several in sequence may exceed this one.

@@ -4,7 +4,7 @@
 pub mod audit;
 pub mod authenticate;
 pub mod broker;
-pub mod caller_trust;
+pub mod certificate_source;
 pub mod delegate;
 pub mod external_callers;
 pub mod fips;
@@ -12,7 +12,5 @@ pub mod http;
 pub mod inputs;
 pub mod metrics_readers;
 pub mod new_callers;
-pub mod rate;
 pub mod refusal_summary;
 pub mod serve;
-pub mod source;

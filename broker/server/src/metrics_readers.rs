@@ -19,13 +19,13 @@ use keyferry_hub::ports::{Hub, HubError};
 use keyferry_hub::single_flight::SingleFlight;
 use keyferry_keys::claims::ServiceAccountClaims;
 use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_listener::Source;
 use moka::sync::Cache;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{AcquireError, Semaphore};
 
 use crate::authenticate::TokenKey;
 use crate::new_callers::NewCallers;
-use crate::source::Source;
 
 /// The path that a reader must be allowed to `get`, whatever path the listener serves it at.
 const PATH: &str = "/metrics";

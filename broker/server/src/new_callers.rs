@@ -11,11 +11,9 @@ use std::time::Duration;
 use keyferry_api::config::NewCallerLimits;
 use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
+use keyferry_listener::{Rates, Source};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
-
-use crate::rate::Rates;
-use crate::source::Source;
 
 /// How many signature checks may wait per checking thread. Each takes 30 to 230 us, so a full queue
 /// is empty within 60 ms.
@@ -150,9 +148,9 @@ mod tests {
     use keyferry_api::config::NewCallerLimits;
     use keyferry_api::name::Namespace;
     use keyferry_api::reason::Reason;
+    use keyferry_listener::Source;
 
     use super::{HELD_BACK, MOST_HELD_BACK, NewCallers};
-    use crate::source::Source;
 
     const NOW: Duration = Duration::from_secs(1);
 

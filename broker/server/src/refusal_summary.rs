@@ -10,9 +10,8 @@ use keyferry_core::audit::AuditRecord;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::AuditSink;
 use keyferry_hub::random::Random;
+use keyferry_listener::Source;
 use parking_lot::Mutex;
-
-use crate::source::Source;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// How many sources are counted individually in a second.

@@ -1,7 +1,6 @@
 //! The composition root: the only module that builds all the others and connects them.
 
 mod caller_audience;
-mod descriptors;
 mod error;
 mod shared;
 
@@ -13,6 +12,9 @@ use std::time::Duration;
 use keyferry_api::config::{
     Configuration, Listener, MetricsAuthentication, Overrides, ServerConfiguration, TlsSource,
 };
+use keyferry_controller::caller_trust::{
+    CallerTrust, CallerTrustError, CertificateRules, TrustReader,
+};
 use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_hub::clock::{Clock, SystemClock};
@@ -22,18 +24,15 @@ use keyferry_hub::objects::KubeObjects;
 use keyferry_hub::ports::AuditSink;
 use keyferry_hub::random::SystemRandomness;
 use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_hub::serving_secret::KubeServingSecrets;
+use keyferry_hub::serving_secret::{CertificateSecrets, KubeServingSecrets};
 use keyferry_hub::watch;
+use keyferry_listener::{Bounds, ClientCertificates, DRAIN, PlainListener, TlsListener};
 use tokio::task::JoinSet;
 
 use self::shared::Shared;
 use crate::audit::AuditLog;
-use crate::caller_trust::{CallerTrust, CallerTrustError, CertificateRules, TrustReader};
 use crate::http::health::{self, HealthParts};
-use crate::http::listener::{
-    Bounds, CertificateAccess, CertificateSecrets, ClientCertificates, DRAIN, PlainListener, Pod,
-    PodEvents, TlsListener,
-};
+use crate::http::listener::{self, CertificateAccess, Pod, PodEvents};
 use crate::http::metadata::Metadata;
 use crate::http::metrics::{self as metrics_routes, MetricsParts};
 use crate::http::token_api::{self, ApiParts, PublicParts};
@@ -83,7 +82,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`], before any request to the hub but for the Secrets with certificates.
     pub async fn bind(options: ServeOptions) -> Result<Self, ServeError> {
-        descriptors::raise();
+        keyferry_listener::raise_descriptor_limit();
         let configuration = config_file::read(&options.config, options.overrides.clone())?;
         let server = &configuration.server;
         let audit: Arc<dyn AuditSink> = match &server.audit_file {
@@ -98,12 +97,12 @@ impl Server {
         if let Some(pod) = &options.pod {
             access.events = pod_events(pod, &options.hub).await;
         }
-        let discovery = TlsListener::bind(
+        let discovery = listener::bind(
             &server.discovery,
             Bounds::DOCUMENTS,
             Some(server.public_url.host()),
             &access,
-            metrics.clone(),
+            &metrics,
         )
         .await?;
         let caller_trust = caller_trust(server, access.secrets.as_ref(), metrics.clone()).await?;
@@ -111,32 +110,29 @@ impl Server {
             Some(_) => ClientCertificates::Requested,
             None => ClientCertificates::Ignored,
         };
-        let api = TlsListener::bind(
+        let api = listener::bind(
             &server.api,
             Bounds::TOKENS.with(asked),
             None,
             &access,
-            metrics.clone(),
+            &metrics,
         )
         .await?;
         let metrics_listener = match &server.metrics {
-            Some(own) => Some(
-                TlsListener::bind(
-                    &own.listener,
-                    Bounds::METRICS,
-                    None,
-                    &access,
-                    metrics.clone(),
-                )
-                .await?,
-            ),
+            Some(own) => {
+                Some(listener::bind(&own.listener, Bounds::METRICS, None, &access, &metrics).await?)
+            }
             None => None,
         };
-        let redirects = server
-            .discovery_http_address
-            .map(|address| PlainListener::bind(address, Bounds::REDIRECTS, metrics.clone()));
+        let redirects = server.discovery_http_address.map(|address| {
+            PlainListener::bind(address, Bounds::REDIRECTS, listener::counted(&metrics))
+        });
         let redirects = redirects.transpose()?;
-        let health = PlainListener::bind(server.health_address, Bounds::HEALTH, metrics.clone())?;
+        let health = PlainListener::bind(
+            server.health_address,
+            Bounds::HEALTH,
+            listener::counted(&metrics),
+        )?;
         Ok(Self {
             configuration,
             options,
@@ -215,7 +211,7 @@ impl Server {
             });
             let reload_signal = options.reload_signal.clone();
             shared.background.spawn(async move {
-                let _ = listener.serve(routes, reload_signal).await;
+                let _ = listener.serve(routes, reload_signal.into_stream()).await;
             });
         }
         let mut handles = vec![discovery.handle(), api.handle()];
@@ -230,13 +226,13 @@ impl Server {
             let routes = redirect::routes(documents.clone(), server.public_url.clone());
             listeners.spawn(redirects.serve(routes));
         }
-        listeners.spawn(discovery.serve(documents, options.reload_signal.clone()));
+        listeners.spawn(discovery.serve(documents, options.reload_signal.clone().into_stream()));
 
         let closed = api.try_clone().map_err(ServeError::Ended)?;
         let until_open = closed.handle();
         let mut until_opened = JoinSet::new();
         let routes = token_api::closed(&public);
-        until_opened.spawn(closed.serve(routes, options.reload_signal.clone()));
+        until_opened.spawn(closed.serve(routes, options.reload_signal.clone().into_stream()));
 
         let mut shutdown = Box::pin(shutdown);
         let guard = shared.guard();
@@ -257,7 +253,7 @@ impl Server {
                 inputs,
                 public,
             });
-            listeners.spawn(api.serve(routes, options.reload_signal));
+            listeners.spawn(api.serve(routes, options.reload_signal.into_stream()));
             serving.store(true, Ordering::Relaxed);
             tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");
             tokio::select! {

@@ -12,7 +12,7 @@ use axum::routing::any;
 use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_server::http::listener::{Bounds, CertificateAccess, TlsListener};
+use keyferry_server::http::listener::{self, Bounds, CertificateAccess};
 use serde::{Deserialize, Serialize};
 
 use super::process;
@@ -53,12 +53,12 @@ pub fn main() -> Outcome<()> {
             min_version: TlsVersion::default(),
             connections_per_address: None,
         };
-        let listener = TlsListener::bind(
+        let listener = listener::bind(
             &listener,
             Bounds::DOCUMENTS,
             None,
             &CertificateAccess::default(),
-            Metrics::default(),
+            &Metrics::default(),
         )
         .await?;
         process::say(&format!("{}\n", listener.address()?))?;
@@ -67,7 +67,7 @@ pub fn main() -> Outcome<()> {
         listener
             .serve(
                 Router::new().route("/openid/v1/jwks", handler),
-                ReloadSignal::never(),
+                ReloadSignal::never().into_stream(),
             )
             .await?;
         Ok(())

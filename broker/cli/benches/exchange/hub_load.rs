@@ -31,10 +31,10 @@ use keyferry_issuer::managed_issuer::OwnMint;
 use keyferry_issuer::mint::{Mint, MintParts};
 use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
 use keyferry_issuer::settings::CallerSettings;
+use keyferry_listener::Source;
 use keyferry_server::authenticate::Authenticator;
 use keyferry_server::broker::{Broker, BrokerParts, Credential, Request};
 use keyferry_server::delegate::Delegations;
-use keyferry_server::source::Source;
 use keyferry_testing::HubOptions;
 use secrecy::{ExposeSecret, SecretString};
 

@@ -10,7 +10,7 @@ use axum::routing::any;
 use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_server::http::listener::{Bounds, CertificateAccess, TlsListener};
+use keyferry_server::http::listener::{self, Bounds, CertificateAccess};
 
 use super::driver::{Interleaving, Turn};
 use super::generator::{Load, Order};
@@ -238,12 +238,12 @@ async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
         min_version: TlsVersion::default(),
         connections_per_address: None,
     };
-    let listener = TlsListener::bind(
+    let listener = listener::bind(
         &listener,
         Bounds::TOKENS,
         None,
         &CertificateAccess::default(),
-        Metrics::default(),
+        &Metrics::default(),
     )
     .await?;
     let address = listener.address()?;
@@ -253,7 +253,7 @@ async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
         .route("/v1/token", handler.clone())
         .route("/openid/v1/jwks", handler);
     // It ends with this process.
-    tokio::spawn(listener.serve(routes, ReloadSignal::never()));
+    tokio::spawn(listener.serve(routes, ReloadSignal::never().into_stream()));
     Ok(address)
 }
 

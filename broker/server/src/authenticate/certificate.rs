@@ -11,18 +11,18 @@ use keyferry_api::moment::{Deadline, Moment};
 use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccountIdentity;
+use keyferry_controller::caller_trust::{Trust, TrustReader};
 use keyferry_core::caller::{self, VerifiedCaller};
 use keyferry_core::inputs::credential::InputCaller;
 use keyferry_keys::caller_certificate::{
     CallerCertificateError, CallerCertificateRules, CertifiedCaller, PresentedChain,
 };
+use keyferry_listener::Source;
 use moka::sync::Cache;
 use parking_lot::Mutex;
 
 use super::TokenKey;
 use super::review::Reviewer;
-use crate::caller_trust::{Trust, TrustReader};
-use crate::source::Source;
 
 /// How long an accepted certificate is cached.
 const ACCEPTED_LIFETIME: Duration = Duration::from_secs(10);

@@ -14,6 +14,7 @@ use keyferry_api::config::{DeliveryType, NewCallerLimits};
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
+use keyferry_controller::caller_trust::TrustReader;
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::caller::{PresentedToken, ReviewedUser, TokenReviewAnswer};
 use keyferry_hub::clock::Clock;
@@ -24,14 +25,13 @@ use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_issuer::settings::CallerSettings;
 use keyferry_issuer::testing::{FakeClock, SmallWorld};
 use keyferry_keys::bound_token::MintAnswer;
+use keyferry_listener::Source;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::{Broker, BrokerParts, Credential, DECISION_DEADLINE, Request};
 use crate::authenticate::Authenticator;
-use crate::caller_trust::TrustReader;
 use crate::delegate::Delegations;
-use crate::source::Source;
 
 const MAX_STALE: Duration = Duration::from_secs(300);
 

@@ -10,12 +10,12 @@ use keyferry_core::authorise::Review;
 use keyferry_core::caller::PresentedToken;
 use keyferry_hub::clock::Clock;
 use keyferry_issuer::testing::{FakeClock, SmallWorld, account_of};
+use keyferry_listener::Source;
 use keyferry_testing::{Fault, Grant, Route, Subject};
 use secrecy::ExposeSecret;
 
 use super::Delegations;
 use crate::authenticate::{Authentication, Authenticator};
-use crate::source::Source;
 
 async fn authenticated(world: &SmallWorld, account: &str) -> Authentication {
     let clock: Arc<dyn Clock> = Arc::<FakeClock>::clone(&world.clock);

@@ -20,12 +20,12 @@ use keyferry_issuer::testing::{FakeClock, SmallWorld};
 use keyferry_keys::jwks::PublicKeySet;
 use keyferry_keys::jwt::SigningAlgorithm;
 use keyferry_keys::testing::{TestKey, key, set};
+use keyferry_listener::Source;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{ExternalCallers, ExternalCallersParts};
 use crate::authenticate::Authenticator;
-use crate::source::Source;
 
 /// An issuer's server with the keys or the error that a test sets.
 pub(super) struct FakeServer {

@@ -8,13 +8,13 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Method, Response, StatusCode, header};
 use axum::routing::{MethodRouter, any};
+use keyferry_listener::{Bodies, plain_text};
 
-use super::bodies::Bodies;
 use super::inputs::{self, Segment, View};
 use super::metadata::METADATA_PATH;
 use super::openapi::Documents;
 use super::token_api::{PublicParts, contained};
-use super::{discovery, exchange, kubeconfig, refusal};
+use super::{exchange, kubeconfig, refusal};
 use crate::broker::Broker;
 use crate::inputs::Inputs;
 
@@ -205,9 +205,9 @@ fn public(request: &Request, answer: impl FnOnce() -> Response<Body>) -> Respons
 /// Says no more than whether it is well: the cause is on the health listener, which is not public.
 fn live(is_well: bool) -> Response<Body> {
     if is_well {
-        discovery::plain(StatusCode::OK, "ok\n")
+        plain_text(StatusCode::OK, "ok\n")
     } else {
-        let mut response = discovery::plain(StatusCode::SERVICE_UNAVAILABLE, "not ready\n");
+        let mut response = plain_text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n");
         let seconds = axum::http::HeaderValue::from_static("5");
         response.headers_mut().insert(header::RETRY_AFTER, seconds);
         response

@@ -11,6 +11,7 @@ use axum::routing::any;
 use keyferry_issuer::managed_issuer::ManagedIssuers;
 use keyferry_issuer::publication::{Document, PublicationReader, Published};
 use keyferry_keys::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
+use keyferry_listener::plain_text;
 
 use super::managed_issuers;
 
@@ -48,7 +49,7 @@ async fn jwks(State(hub): State<Arc<Shared>>, request: Request<Body>) -> Respons
 
 /// The response for everything that does not exist, for whatever reason.
 pub(super) fn not_found() -> Response<Body> {
-    plain(StatusCode::NOT_FOUND, "not found\n")
+    plain_text(StatusCode::NOT_FOUND, "not found\n")
 }
 
 fn answer(
@@ -67,7 +68,7 @@ fn answer(
             &shared.cache_control,
             request,
         ),
-        None => plain(
+        None => plain_text(
             StatusCode::SERVICE_UNAVAILABLE,
             "no key set has been read from the hub yet\n",
         ),
@@ -78,7 +79,7 @@ fn refused_method(method: &Method) -> Option<Response<Body>> {
     if method == Method::GET || method == Method::HEAD {
         return None;
     }
-    let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+    let mut refused = plain_text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
     refused
         .headers_mut()
         .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -136,21 +137,4 @@ pub(super) fn names(if_none_match: &HeaderValue, etag: &str) -> bool {
     list.split(',')
         .map(str::trim)
         .any(|item| item == "*" || item.strip_prefix("W/").unwrap_or(item) == etag)
-}
-
-/// A short text response that caches must not store.
-pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::from(text));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    response
 }

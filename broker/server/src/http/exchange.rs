@@ -19,15 +19,14 @@ use keyferry_core::exchange::{
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::request_id::RequestId;
 use keyferry_keys::caller_certificate::PresentedChain;
+use keyferry_listener::{Bodies, Full, Share, Source};
 use schemars::JsonSchema;
 use secrecy::ExposeSecret;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::bodies::{Bodies, Full, Share};
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, Credential, Issuance};
-use crate::source::Source;
 
 /// The route's name in audit records.
 const ROUTE: &str = "exchange";
@@ -364,12 +363,12 @@ mod tests {
     use futures::{FutureExt, StreamExt, stream};
     use keyferry_api::name::ObjectName;
     use keyferry_core::exchange::TOKEN_TYPE_JWT;
+    use keyferry_listener::Source;
 
     use super::{
         BODY_DEADLINE, Bodies, MAX_FORM_BYTES, PublicCluster, STREAM, TokenResponse, Unreadable,
         read,
     };
-    use crate::source::Source;
 
     #[test]
     fn a_token_response_has_the_members_of_rfc_8693() {
@@ -518,8 +517,10 @@ mod tests {
     #[tokio::test]
     async fn what_has_no_room_is_read_to_its_end() {
         let bodies = Bodies::new(false);
-        let mut all = bodies.share(Source::default());
-        all.grow(crate::http::bodies::ALL - 2).unwrap();
+        let [mut others, mut rest] = [(); 2].map(|()| bodies.share(Source::default()));
+        rest.grow(2).unwrap();
+        while others.grow(1).is_ok() {}
+        drop(rest);
         let mut share = bodies.share(Source::default());
         let left = Arc::new(AtomicUsize::new(5000));
         let counted = Arc::clone(&left);

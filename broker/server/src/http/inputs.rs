@@ -12,6 +12,7 @@ use keyferry_api::reason::Reason;
 use keyferry_core::inputs::presented::PresentedCredential;
 use keyferry_core::request_id::RequestId;
 use keyferry_keys::caller_certificate::PresentedChain;
+use keyferry_listener::Source;
 
 use super::discovery;
 use super::exchange::{certificate_of, source_of};
@@ -20,7 +21,6 @@ use crate::broker::{Broker, Refusal};
 use crate::inputs::{
     InputResource, Inputs, InputsAnswer, InputsRefusal, ROUTE, ShownCredential, Turn,
 };
-use crate::source::Source;
 
 /// The first segment of every path of this API, as it is in a request.
 pub(super) type Segment = Result<Path<String>, PathRejection>;

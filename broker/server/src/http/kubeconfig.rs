@@ -12,13 +12,13 @@ use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_core::kubeconfig::{self, KubeconfigParts};
 use keyferry_core::request_id::RequestId;
+use keyferry_listener::Source;
 use secrecy::ExposeSecret;
 
 use super::bearer;
 use super::exchange::{certificate_of, credential, source_of};
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, Issuance};
-use crate::source::Source;
 
 /// The route's name in audit records.
 const ROUTE: &str = "kubeconfig";

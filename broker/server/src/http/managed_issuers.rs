@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, Response, StatusCode};
 use axum::routing::any;
 use keyferry_issuer::managed_issuer::{ManagedIssuers, OwnDocuments};
 use keyferry_issuer::publication::Document;
+use keyferry_listener::plain_text;
 
 use super::discovery;
 
@@ -86,7 +87,7 @@ fn answer(
             &shared.cache_control,
             request,
         ),
-        None => discovery::plain(
+        None => plain_text(
             StatusCode::SERVICE_UNAVAILABLE,
             "the keys of this issuer have not been read yet\n",
         ),

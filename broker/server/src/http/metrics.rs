@@ -10,11 +10,11 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use keyferry_api::reason::Reason;
 use keyferry_hub::metrics::Metrics;
+use keyferry_listener::{Source, plain_text};
 
+use super::bearer;
 use super::exchange::source_of;
-use super::{bearer, discovery};
 use crate::metrics_readers::MetricsReaders;
-use crate::source::Source;
 
 /// What the metrics listener serves, and who may read it.
 pub struct MetricsParts {
@@ -89,7 +89,7 @@ fn refusal(reason: Reason) -> Response<Body> {
             "the hub could not review the bearer token; see Keyferry's log\n",
         ),
     };
-    let mut response = discovery::plain(status, text);
+    let mut response = plain_text(status, text);
     if status == StatusCode::UNAUTHORIZED {
         response
             .headers_mut()

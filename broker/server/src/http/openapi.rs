@@ -10,13 +10,13 @@ use keyferry_core::exchange::{
     TOKEN_TYPE_JWT,
 };
 use keyferry_core::inputs::documents::{AccessInput, ClusterInput, TargetInput};
+use keyferry_listener::plain_text;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use self::responses::responses;
 use super::api_route::{ApiRoute, Enabled};
-use super::discovery;
 use super::exchange::TokenResponse;
 use super::inputs::View;
 
@@ -48,7 +48,7 @@ impl Documents {
             ApiRoute::OpenApiYaml => (&self.yaml, "application/yaml"),
             _ => (&self.json, "application/json"),
         };
-        let mut response = discovery::plain(StatusCode::OK, "");
+        let mut response = plain_text(StatusCode::OK, "");
         *response.body_mut() = Body::from(bytes.clone());
         let content_type = HeaderValue::from_static(content_type);
         response

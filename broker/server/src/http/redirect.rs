@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, Response, StatusCode, header};
 use keyferry_api::issuer::PublicUrl;
+use keyferry_listener::plain_text;
 use tower::ServiceExt;
 
 use super::discovery;
@@ -60,7 +61,7 @@ impl Shared {
         let Ok(location) = location else {
             return discovery::not_found();
         };
-        let mut response = discovery::plain(StatusCode::MOVED_PERMANENTLY, "moved to https\n");
+        let mut response = plain_text(StatusCode::MOVED_PERMANENTLY, "moved to https\n");
         response.headers_mut().insert(header::LOCATION, location);
         response
     }

@@ -8,9 +8,9 @@ use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use futures::FutureExt;
 use keyferry_api::reason::Reason;
+use keyferry_listener::Bodies;
 
 use super::api_route::{OpenParts, open_routes, public_routes};
-use super::bodies::Bodies;
 use super::health::HealthParts;
 use super::metadata::Metadata;
 use super::refusal;
@@ -98,10 +98,10 @@ mod tests {
 
     use axum::extract::{Request, State};
     use axum::http::StatusCode;
+    use keyferry_listener::Bodies;
 
     use super::contained;
     use crate::broker::Broker;
-    use crate::http::bodies::Bodies;
     use crate::http::exchange;
 
     /// The memory limit of requests counts this future with each HTTP/2 stream.

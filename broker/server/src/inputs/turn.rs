@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use keyferry_api::name::ObjectName;
 use keyferry_core::inputs::credential::InputCaller;
+use keyferry_listener::Rates;
 use parking_lot::Mutex;
-
-use crate::rate::Rates;
 
 /// How many times the requests of another credential an Admin one may send: its tools read many
 /// clusters one after the other.

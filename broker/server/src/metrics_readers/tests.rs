@@ -9,11 +9,11 @@ use keyferry_api::reason::Reason;
 use keyferry_core::caller::PresentedToken;
 use keyferry_hub::clock::Clock;
 use keyferry_issuer::testing::{FakeClock, ISSUER, SmallWorld};
+use keyferry_listener::Source;
 use keyferry_testing::{Fault, Grant, Route, Subject};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::MetricsReaders;
-use crate::source::Source;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

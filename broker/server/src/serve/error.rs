@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use keyferry_api::reason::Reason;
+use keyferry_controller::caller_trust::CallerTrustError;
 use keyferry_hub::client::ClientError;
 use keyferry_hub::config_file;
 use keyferry_hub::https_client::HttpsClientError;
-
-use crate::caller_trust::CallerTrustError;
-use crate::http::listener::ListenError;
+use keyferry_listener::ListenError;
 
 /// Why the server could not start or had to stop.
 #[derive(Debug, thiserror::Error)]

@@ -9,12 +9,12 @@ use keyferry_api::config::NewCallerLimits;
 use keyferry_api::reason::Reason;
 use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_issuer::testing::SmallWorld;
+use keyferry_listener::Source;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::{Records, limited, outcome, request, token_of};
 use crate::broker::Request;
-use crate::source::Source;
 
 /// A flood from one address of forged tokens and of requests without a token. Few of them are
 /// checked, all refusals share one record, and a known caller is served as usual, even from the

@@ -2,14 +2,14 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::http::listener::Bounds;
+use crate::Bounds;
 
 /// Descriptors for other uses than the listeners' connections: files, connections to the hub, and
 /// the runtime.
 const OTHERS: u64 = 256;
 
 /// Returns how many descriptors a process with full listeners needs.
-pub(super) fn needed() -> u64 {
+fn needed() -> u64 {
     let listeners = [
         Bounds::TOKENS,
         Bounds::DOCUMENTS,
@@ -26,7 +26,7 @@ pub(super) fn needed() -> u64 {
 
 /// Raises the soft limit of open files to the hard one, and warns if that is not enough: a process
 /// that can open no more files serves no connection, whatever the listeners' own limits are.
-pub(super) fn raise() {
+pub fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // Some systems report no hard limit, but still refuse an unlimited soft one.
     for wanted in [maximum, Some(needed())] {

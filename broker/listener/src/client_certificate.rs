@@ -28,10 +28,10 @@ pub enum ClientCertificates {
 
 /// Lets every certificate pass that is short enough and whose key the client proves to have.
 #[derive(Debug)]
-pub(super) struct PossessionVerifier(WebPkiSupportedAlgorithms);
+pub(crate) struct PossessionVerifier(WebPkiSupportedAlgorithms);
 
 impl PossessionVerifier {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms)
     }
 }
@@ -84,11 +84,8 @@ impl ClientCertVerifier for PossessionVerifier {
 }
 
 /// The certificates that the peer of a TLS connection presented.
-pub(super) fn peer_chain(session: &ServerConnection) -> Option<Arc<PresentedChain>> {
+pub(crate) fn peer_chain(session: &ServerConnection) -> Option<Arc<PresentedChain>> {
     PresentedChain::new(session.peer_certificates()?)
         .ok()
         .map(Arc::new)
 }
-
-#[cfg(test)]
-mod tests;

@@ -22,6 +22,7 @@ use keyferry_hub::event;
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::ServingSecret;
 use keyferry_hub::reload_signal::ReloadSignal;
+use keyferry_hub::serving_secret::CertificateSecrets;
 use keyferry_keys::caller_certificate::{
     AuthorityKeys, CallerAuthority, CallerCertificateRule, CallerCertificateRules,
 };
@@ -30,7 +31,6 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::error::SourceState;
-use crate::http::listener::CertificateSecrets;
 
 pub use self::error::CallerTrustError;
 
@@ -46,13 +46,13 @@ const AFTER_UNREAD: Duration = Duration::from_secs(10);
 
 /// The rules with their CAs at one time.
 #[derive(Debug, Default)]
-pub(crate) struct Trust {
+pub struct Trust {
     /// Another number for every change, so that nothing decided by an earlier state is used.
-    pub(crate) version: u64,
+    pub version: u64,
     /// The callers of tokens.
-    pub(crate) callers: CallerCertificateRules,
+    pub callers: CallerCertificateRules,
     /// The readers of fleet inputs.
-    pub(crate) inputs: CallerCertificateRules<Arc<InputCredential>>,
+    pub inputs: CallerCertificateRules<Arc<InputCredential>>,
 }
 
 /// The rules of a configuration.
@@ -69,16 +69,18 @@ pub struct CertificateRules {
 pub struct TrustReader(Arc<RwLock<Arc<Trust>>>);
 
 impl TrustReader {
-    #[cfg(test)]
-    pub(crate) fn replace(&self, callers: Vec<CallerCertificateRule>) {
+    /// Replaces the rules for callers of tokens, and removes those for inputs.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn replace(&self, callers: Vec<CallerCertificateRule>) {
         self.set(
             CallerCertificateRules::new(callers),
             CallerCertificateRules::default(),
         );
     }
 
-    #[cfg(test)]
-    pub(crate) fn replace_inputs(&self, inputs: Vec<CallerCertificateRule<Arc<InputCredential>>>) {
+    /// Replaces the rules for readers of fleet inputs.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn replace_inputs(&self, inputs: Vec<CallerCertificateRule<Arc<InputCredential>>>) {
         let callers = self.current().callers.clone();
         self.set(callers, CallerCertificateRules::new(inputs));
     }
@@ -97,7 +99,8 @@ impl TrustReader {
         });
     }
 
-    pub(crate) fn current(&self) -> Arc<Trust> {
+    /// The current rules.
+    pub fn current(&self) -> Arc<Trust> {
         Arc::clone(&self.0.read())
     }
 }

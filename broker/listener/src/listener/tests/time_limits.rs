@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{LONG, SHORT, TIMES, plain};
-use crate::http::connection::Times;
+use crate::connection::Times;
 
 /// Simulates a client that keeps sending requests and never reads: the responses fill the buffers
 /// of both ends.

@@ -8,6 +8,7 @@ use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
 use keyferry_hub::metrics::Metrics;
 use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_keys::testing::client_certificates::TestCertificate;
+use keyferry_listener::{Bounds, ClientCertificates};
 use keyferry_testing::Authority;
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::aws_lc_rs;
@@ -20,7 +21,7 @@ use tempfile::TempDir;
 
 use crate::broker::Broker;
 use crate::http::health::HealthParts;
-use crate::http::listener::{Bounds, CertificateAccess, ClientCertificates, TlsListener};
+use crate::http::listener::{self, CertificateAccess};
 use crate::http::token_api::{self, ApiParts, PublicParts};
 use crate::inputs::Inputs;
 
@@ -54,7 +55,7 @@ impl Server {
         };
         let access = CertificateAccess::default();
         let bounds = Bounds::TOKENS.with(ClientCertificates::Requested);
-        let listener = TlsListener::bind(&listener, bounds, None, &access, Metrics::default())
+        let listener = listener::bind(&listener, bounds, None, &access, &Metrics::default())
             .await
             .unwrap();
         let address = listener.address().unwrap();
@@ -69,7 +70,7 @@ impl Server {
             inputs,
             public,
         });
-        tokio::spawn(listener.serve(routes, ReloadSignal::never()));
+        tokio::spawn(listener.serve(routes, ReloadSignal::never().into_stream()));
         Self {
             address,
             ca_pem: authority.ca_pem().to_owned(),

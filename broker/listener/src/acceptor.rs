@@ -17,18 +17,18 @@ use keyferry_keys::caller_certificate::PresentedChain;
 use tokio::net::TcpStream;
 use tower::{Service, ServiceExt};
 
-use super::connection::{BoundedStream, Times};
-use super::connection_requests::ConnectionRequests;
-use super::framing;
-use super::gate::{Gate, Refused};
-use super::listener::Bounds;
+use crate::connection::{BoundedStream, Times};
+use crate::connection_requests::ConnectionRequests;
+use crate::framing;
+use crate::gate::{Gate, Refused};
+use crate::listener::Bounds;
 use crate::source::Source;
 
 /// Returns the certificates that the peer of a connection presented.
-pub(super) type ChainOf<S> = fn(&S) -> Option<Arc<PresentedChain>>;
+pub(crate) type ChainOf<S> = fn(&S) -> Option<Arc<PresentedChain>>;
 
 /// Performs the handshake with another acceptor, within the listener's limits.
-pub(super) struct BoundedAcceptor<A, S> {
+pub(crate) struct BoundedAcceptor<A, S> {
     inner: A,
     chain_of: ChainOf<S>,
     gate: Arc<Gate>,
@@ -47,7 +47,7 @@ impl<A: Clone, S> Clone for BoundedAcceptor<A, S> {
 }
 
 impl<A, S> BoundedAcceptor<A, S> {
-    pub(super) fn new(inner: A, chain_of: ChainOf<S>, gate: Arc<Gate>, bounds: Bounds) -> Self {
+    pub(crate) fn new(inner: A, chain_of: ChainOf<S>, gate: Arc<Gate>, bounds: Bounds) -> Self {
         Self {
             inner,
             chain_of,
@@ -137,7 +137,7 @@ fn bound_kernel(_: &TcpStream, _: Times) {}
 
 /// Answers the requests of one connection.
 #[derive(Clone)]
-pub(super) struct ConnectionService {
+pub(crate) struct ConnectionService {
     routes: Router,
     /// The source of the connection, if the routes receive it.
     told: Option<Source>,

@@ -12,6 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use keyferry_api::config::NewCallerLimits;
 use keyferry_api::service_account::Uid;
+use keyferry_controller::caller_trust::TrustReader;
 use keyferry_core::authorise::HubView;
 use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::AuditSink;
@@ -25,7 +26,6 @@ use serde_json::{Value, json};
 
 use self::connection::{Answer, Server};
 use crate::broker::tests::{Records, certified};
-use crate::caller_trust::TrustReader;
 use crate::http::health::HealthParts;
 use crate::inputs::tests::service;
 

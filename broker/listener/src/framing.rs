@@ -8,20 +8,20 @@ use axum::body::Body;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 
-use super::discovery::plain;
+use crate::plain_text::plain_text;
 
 /// Returns the refusal if the request is ambiguous. Under HTTP/1, the connection ends with it.
-pub(super) fn refused<B>(request: &Request<B>) -> Option<Response<Body>> {
+pub(crate) fn refused<B>(request: &Request<B>) -> Option<Response<Body>> {
     let headers = request.headers();
     let mut response = if !is_framed_plainly(headers) {
         // RFC 9112 section 6.1.
-        plain(
+        plain_text(
             StatusCode::NOT_IMPLEMENTED,
             "only the transfer coding chunked is supported\n",
         )
     } else if !names_one_host(request.version(), headers) {
         // RFC 9112 section 3.2.
-        plain(
+        plain_text(
             StatusCode::BAD_REQUEST,
             "exactly one Host header that holds only a host is required\n",
         )
@@ -36,12 +36,12 @@ pub(super) fn refused<B>(request: &Request<B>) -> Option<Response<Body>> {
 
 /// Whether the connection must not be reused after this request (RFC 9112 section 6.1). hyper drops
 /// a length that came beside the transfer coding, and a proxy in front may have used that length.
-pub(super) fn ends_connection<B>(request: &Request<B>) -> bool {
+pub(crate) fn ends_connection<B>(request: &Request<B>) -> bool {
     request.headers().contains_key(header::TRANSFER_ENCODING)
 }
 
 /// Closes the connection after this response.
-pub(super) fn close(response: &mut Response<Body>) {
+pub(crate) fn close(response: &mut Response<Body>) {
     response
         .headers_mut()
         .insert(header::CONNECTION, HeaderValue::from_static("close"));

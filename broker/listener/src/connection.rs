@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::connection_requests::ConnectionRequests;
-use super::gate::OpenConnection;
+use crate::connection_requests::ConnectionRequests;
+use crate::gate::OpenConnection;
 
 /// Bytes of a pending response that a client must read within [`Times::progress`]: one TLS record.
 /// A client that has read everything pending owes nothing more.
@@ -24,23 +24,23 @@ const LOOK_EVERY: u32 = 32;
 
 /// Time limits for the client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Times {
+pub(crate) struct Times {
     /// For the TLS handshake.
-    pub(super) handshake: Duration,
+    pub(crate) handshake: Duration,
     /// From the handshake to the first byte.
-    pub(super) first_byte: Duration,
+    pub(crate) first_byte: Duration,
     /// For a request head, for the first request, and between two requests under HTTP/1.1.
-    pub(super) head: Duration,
+    pub(crate) head: Duration,
     /// For reading [`PROGRESS`] bytes of a pending response, and under HTTP/2 for a whole response.
-    pub(super) progress: Duration,
+    pub(crate) progress: Duration,
     /// Without a request or a response. It exceeds the longest request: 30 s for the body and 30 s
     /// for the decision.
-    pub(super) idle: Duration,
+    pub(crate) idle: Duration,
 }
 
 impl Times {
     /// The limits of every listener.
-    pub(super) const USUAL: Self = Self {
+    pub(crate) const USUAL: Self = Self {
         handshake: Duration::from_secs(3),
         first_byte: Duration::from_secs(10),
         head: Duration::from_secs(30),
@@ -56,7 +56,7 @@ type EndReason = &'static str;
 ///
 /// Reads and writes both check the time limits: a connection whose responses nobody reads is never
 /// read from again. Reads that never wait check them too, every few reads.
-pub(super) struct BoundedStream<T> {
+pub(crate) struct BoundedStream<T> {
     inner: T,
     times: Times,
     opened: Instant,
@@ -78,7 +78,7 @@ struct Blocked {
 }
 
 impl<T> BoundedStream<T> {
-    pub(super) fn new(
+    pub(crate) fn new(
         inner: T,
         times: Times,
         answers: Arc<ConnectionRequests>,
@@ -285,13 +285,13 @@ mod tests {
 
     use axum::body::Body;
     use axum::http::Response;
-    use keyferry_hub::metrics::Metrics;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::Instant;
 
     use super::{BoundedStream, PROGRESS, Times};
-    use crate::http::connection_requests::ConnectionRequests;
-    use crate::http::gate::{ConnectionLimits, Gate};
+    use crate::connection_requests::ConnectionRequests;
+    use crate::gate::{ConnectionLimits, Gate};
+    use crate::listener::tests::CountedMetrics;
     use crate::source::Source;
 
     const TIMES: Times = Times::USUAL;
@@ -312,7 +312,7 @@ mod tests {
                 handshakes: 1,
                 per_source: None,
             },
-            Metrics::default(),
+            Arc::<CountedMetrics>::default(),
         );
         let place = gate
             .enter(Source::default())

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::{SHORT, TIMES, client_config, plain, plain_of, tls};
-use crate::http::connection::Times;
-use crate::http::listener::Bounds;
+use crate::connection::Times;
+use crate::listener::Bounds;
 
 #[tokio::test]
 async fn the_health_listener_keeps_room_for_others_than_one_address() {
@@ -17,12 +17,8 @@ async fn the_health_listener_keeps_room_for_others_than_one_address() {
     for _ in 0..40 {
         held.push(TcpStream::connect(stage.address).await.unwrap());
     }
-    stage
-        .until("keyferry_connections_refused_total{listener=\"health\",cause=\"address_limit\"} 8")
-        .await;
-    stage
-        .until("keyferry_connections_open{listener=\"health\"} 32")
-        .await;
+    stage.until("health refused: address_limit", 8).await;
+    stage.until("health open", 32).await;
 }
 
 /// Checks the token API's stream limit in its SETTINGS, and which sources have limits of their own.
@@ -69,18 +65,14 @@ async fn half_open_connections_of_one_address_keep_nobody_else_out() {
     for _ in 0..20 {
         half_open.push(TcpStream::connect(stage.address).await.unwrap());
     }
-    stage
-        .until(
-            "keyferry_connections_refused_total{listener=\"discovery\",cause=\"address_limit\"} 16",
-        )
-        .await;
+    stage.until("discovery refused: address_limit", 16).await;
     assert_eq!(stage.get_from([127, 0, 0, 2]).await.unwrap(), 200);
     assert!(
         stage.get_from([127, 0, 0, 1]).await.is_err(),
         "it has as many as it may have"
     );
     drop(half_open);
-    stage.until("keyferry_connections_refused_total{listener=\"discovery\",cause=\"handshake_failed\"} 4").await;
+    stage.until("discovery refused: handshake_failed", 4).await;
     assert_eq!(stage.get_from([127, 0, 0, 1]).await.unwrap(), 200);
 }
 
@@ -108,7 +100,7 @@ async fn handshakes_take_no_place_of_a_connection_and_have_a_deadline() {
         200,
         "two of three are half open, and none is a connection"
     );
-    stage.until("keyferry_connections_refused_total{listener=\"discovery\",cause=\"handshake_failed\"} 2").await;
+    stage.until("discovery refused: handshake_failed", 2).await;
     for mut stream in half_open {
         let mut byte = [0];
         assert!(
@@ -186,7 +178,7 @@ async fn two_thousand_stalled_connections_of_one_address_shut_no_discovery() {
         256,
         "each connection that is admitted stalls"
     );
-    stage.until("keyferry_connections_refused_total{listener=\"discovery\",cause=\"address_limit\"} 1792").await;
+    stage.until("discovery refused: address_limit", 1792).await;
     assert_eq!(stage.get_from([127, 0, 0, 2]).await.unwrap(), 200);
     drop(stalled);
 }

@@ -12,8 +12,8 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::ExposeSecret;
 
-use super::certificate_source::CertificateContent;
-use super::client_certificate::{ClientCertificates, PossessionVerifier};
+use crate::certificate_source::CertificateContent;
+use crate::client_certificate::{ClientCertificates, PossessionVerifier};
 
 /// A serving certificate cannot be used: what, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +37,8 @@ enum SourceState {
 }
 
 impl ServingCertificateError {
-    pub(super) fn new(place: String, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+    /// Says that what was read is wrong.
+    pub fn new(place: String, problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             place,
             problem: problem.into(),
@@ -46,14 +47,18 @@ impl ServingCertificateError {
         }
     }
 
-    pub(super) fn absent(self) -> Self {
+    /// The same error, of a file or Secret that does not exist.
+    #[must_use]
+    pub fn absent(self) -> Self {
         Self {
             state: SourceState::Absent,
             ..self
         }
     }
 
-    pub(super) fn unread(self) -> Self {
+    /// The same error, of a source of which nothing is known because it could not be read.
+    #[must_use]
+    pub fn unread(self) -> Self {
         Self {
             state: SourceState::Unread,
             ..self
@@ -72,31 +77,31 @@ impl ServingCertificateError {
     }
 
     /// The problem and the fix, without the reason code, which an Event has in a field of its own.
-    pub(super) fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         format!("{}: {}; fix: {}", self.place, self.problem, self.fix)
     }
 }
 
 /// What a serving certificate must satisfy for its listener.
 #[derive(Clone, Debug)]
-pub(super) struct Requirements {
+pub(crate) struct Requirements {
     /// The host name that clients use, if known.
-    pub(super) host: Option<String>,
+    pub(crate) host: Option<String>,
     /// The lowest TLS version that a client may use.
-    pub(super) min_version: TlsVersion,
+    pub(crate) min_version: TlsVersion,
     /// Whether clients are asked for a certificate.
-    pub(super) client_certificates: ClientCertificates,
+    pub(crate) client_certificates: ClientCertificates,
 }
 
 /// A checked certificate that is ready to serve.
-pub(super) struct ServingCertificate {
-    pub(super) config: Arc<ServerConfig>,
-    pub(super) not_after: Timestamp,
+pub(crate) struct ServingCertificate {
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) not_after: Timestamp,
 }
 
 impl ServingCertificate {
     /// Checks and loads what was read.
-    pub(super) fn of(
+    pub(crate) fn of(
         read: &CertificateContent,
         requirements: &Requirements,
         now: Timestamp,
@@ -183,113 +188,77 @@ fn versions(min: TlsVersion) -> &'static [&'static SupportedProtocolVersion] {
 mod tests {
     use std::time::Duration;
 
-    use keyferry_api::config::{TlsFiles, TlsSource, TlsVersion};
-    use keyferry_hub::clock::{Clock, SystemClock};
+    use keyferry_api::config::TlsVersion;
     use keyferry_testing::Authority;
-    use secrecy::ExposeSecret;
+    use secrecy::{ExposeSecret, SecretSlice};
 
-    use super::super::certificate_source::{CertificateAccess, CertificateSource};
-    use super::{ClientCertificates, Requirements, ServingCertificate, ServingCertificateError};
+    use super::{CertificateContent, ClientCertificates, Requirements, ServingCertificate};
+    use crate::listener::tests::now;
 
-    async fn read(files: &TlsFiles) -> Result<super::CertificateContent, ServingCertificateError> {
-        CertificateSource::of(
-            &TlsSource::Files(files.clone()),
-            &CertificateAccess::default(),
-        )?
-        .read()
-        .await
-        .content
-    }
-
-    #[tokio::test]
-    async fn each_fault_is_named_with_its_file_and_its_fix() {
-        let folder = tempfile::tempdir().unwrap();
-        let files = TlsFiles {
-            certificate: folder.path().join("tls.crt"),
-            key: folder.path().join("tls.key"),
-        };
+    #[test]
+    fn each_fault_is_named_with_its_place_and_its_fix() {
         let authority = Authority::new("test CA").unwrap();
         let (one, other) = (
             authority.server_identity(&["localhost"]).unwrap(),
             authority.server_identity(&["localhost"]).unwrap(),
         );
         let (certificate, key) = (one.certificate_pem.as_str(), one.key_pem.expose_secret());
-        let check = async |certificate: &str, key: &str, host: Option<&str>, later: Duration| {
-            std::fs::write(&files.certificate, certificate).unwrap();
-            std::fs::write(&files.key, key).unwrap();
+        let check = |certificate: &str, key: &str, host: Option<&str>, later: Duration| {
+            let read = CertificateContent {
+                certificate_at: "tls.crt".to_owned(),
+                key_at: "tls.key".to_owned(),
+                certificate: certificate.as_bytes().to_vec(),
+                key: SecretSlice::from(key.as_bytes().to_vec()),
+                authority: None,
+            };
             let requirements = Requirements {
                 host: host.map(str::to_owned),
                 min_version: TlsVersion::V1_3,
                 client_certificates: ClientCertificates::Ignored,
             };
-            let now = SystemClock::start().now().wall + later;
-            let checked = read(&files)
-                .await
-                .and_then(|read| ServingCertificate::of(&read, &requirements, now));
+            let checked = ServingCertificate::of(&read, &requirements, now() + later);
             checked.map(|_| ()).map_err(|error| error.to_string())
         };
         let today = Duration::ZERO;
-        assert_eq!(
-            check(certificate, key, Some("localhost"), today).await,
-            Ok(())
-        );
+        assert_eq!(check(certificate, key, Some("localhost"), today), Ok(()));
         let long = Duration::from_secs(3600 * 24 * 366 * 5000);
         let cases = [
             (
-                check("", key, None, today).await,
+                check("", key, None, today),
                 "tls.crt: it holds no certificate",
             ),
             (
-                check("-----BEGIN CERTIFICATE-----\n!", key, None, today).await,
+                check("-----BEGIN CERTIFICATE-----\n!", key, None, today),
                 "tls.crt: it is no PEM text",
             ),
             (
-                check(certificate, "", None, today).await,
+                check(certificate, "", None, today),
                 "tls.key: it holds no private key",
             ),
             (
-                check(certificate, certificate, None, today).await,
+                check(certificate, certificate, None, today),
                 "tls.key: it holds no private key",
             ),
             (
-                check(certificate, other.key_pem.expose_secret(), None, today).await,
+                check(certificate, other.key_pem.expose_secret(), None, today),
                 "tls.key: it is not the key of the certificate",
             ),
             (
-                check(certificate, key, Some("keyferry.example.com"), today).await,
+                check(certificate, key, Some("keyferry.example.com"), today),
                 "tls.crt: the certificate is not for keyferry.example.com, but for localhost",
             ),
             (
-                check(certificate, key, None, long).await,
+                check(certificate, key, None, long),
                 "tls.crt: the certificate expired at",
-            ),
-            (
-                check(&"x".repeat(2 << 20), key, None, today).await,
-                "tls.crt: it is larger than 1 MiB",
             ),
         ];
         for (outcome, wanted) in cases {
             let text = outcome.unwrap_err();
             assert!(
-                text.starts_with("ServingCertificateInvalid: ")
-                    && text.contains(wanted)
+                text.starts_with(&format!("ServingCertificateInvalid: {wanted}"))
                     && text.contains("; fix: "),
                 "{wanted}: {text}"
             );
         }
-        let nowhere = TlsFiles {
-            certificate: folder.path().to_owned(),
-            key: files.key.clone(),
-        };
-        let error = read(&nowhere).await.err().unwrap();
-        assert!(
-            error.to_string().contains("it is not a regular file") && !error.is_absent(),
-            "{error}"
-        );
-        let absent = TlsFiles {
-            certificate: folder.path().join("absent"),
-            key: files.key.clone(),
-        };
-        assert!(read(&absent).await.err().unwrap().is_absent());
     }
 }

@@ -1,24 +1,24 @@
 //! Replaces the serving certificate of a listener when its source changes. If the new one is
 //! invalid, the old one stays active.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum_server::tls_rustls::RustlsConfig;
+use futures::{Stream, StreamExt, stream};
 use jiff::Timestamp;
 use keyferry_api::condition::Finding;
 use keyferry_api::reason::Reason;
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::reload_signal::ReloadSignal;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::certificate_source::{
+use crate::certificate_source::{
     CertificateContent, CertificateRead, CertificateSource, ReadSecret,
 };
-use super::discovery_authority::{DiscoveryAuthorityMismatch, verified};
-use super::serving_certificate::{Requirements, ServingCertificate, ServingCertificateError};
+use crate::discovery_authority::{DiscoveryAuthorityMismatch, verified};
+use crate::metrics::ListenerMetrics;
+use crate::serving_certificate::{Requirements, ServingCertificate, ServingCertificateError};
 
 /// The least time between two reads, however often the source changes.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -35,11 +35,11 @@ enum SourceRead {
 
 /// The certificate of one listener and its reloads; a clone shares both.
 #[derive(Clone)]
-pub(super) struct CertificateReload {
+pub(crate) struct CertificateReload {
     listener: &'static str,
-    source: CertificateSource,
+    source: Arc<dyn CertificateSource>,
     requirements: Requirements,
-    metrics: Metrics,
+    metrics: Arc<dyn ListenerMetrics>,
     tls: RustlsConfig,
     last: Arc<Mutex<LastRead>>,
     authority: watch::Sender<Option<Vec<u8>>>,
@@ -58,17 +58,21 @@ struct LastRead {
 
 impl CertificateReload {
     /// Reads and checks the certificate for the first time.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         listener: &'static str,
-        source: CertificateSource,
+        source: Arc<dyn CertificateSource>,
         requirements: Requirements,
-        metrics: Metrics,
+        metrics: Arc<dyn ListenerMetrics>,
     ) -> Result<Self, ServingCertificateError> {
-        let CertificateRead { content, secret } = source.read().await;
+        let CertificateRead {
+            content,
+            secret,
+            read_at,
+        } = source.read().await;
         let content = content?;
-        let certificate = ServingCertificate::of(&content, &requirements, now())?;
+        let certificate = ServingCertificate::of(&content, &requirements, read_at)?;
         metrics.serving_certificate(listener, certificate.not_after.as_second());
-        let authority = verified(&content, &requirements, now());
+        let authority = verified(&content, &requirements, read_at);
         let reload = Self {
             listener,
             source,
@@ -88,22 +92,25 @@ impl CertificateReload {
     }
 
     /// The TLS configuration, which follows the reloads.
-    pub(super) fn tls(&self) -> RustlsConfig {
+    pub(crate) fn tls(&self) -> RustlsConfig {
         self.tls.clone()
     }
 
     /// `ca.crt` of the Secret that the certificate in use is from, or beside its file.
-    pub(super) fn authority(&self) -> watch::Receiver<Option<Vec<u8>>> {
+    pub(crate) fn authority(&self) -> watch::Receiver<Option<Vec<u8>>> {
         self.authority.subscribe()
     }
 
-    /// Reloads until the task is dropped.
-    pub(super) async fn follow(self, mut reload_signal: ReloadSignal) {
+    /// Reloads until the task is dropped: when the source changes, and on each item of
+    /// `reload_signal`.
+    pub(crate) async fn follow(self, reload_signal: impl Stream<Item = ()>) {
+        // Without a sender, no signal can come.
+        let mut reload_signal = pin!(reload_signal.chain(stream::pending()));
         loop {
             let version = self.last.lock().version.clone();
             tokio::select! {
                 () = self.source.changed(version.as_deref()) => {}
-                () = reload_signal.ordered() => {}
+                _ = reload_signal.next() => {}
             }
             let pause = match self.reload().await {
                 SourceRead::Yes => PAUSE,
@@ -114,7 +121,11 @@ impl CertificateReload {
     }
 
     async fn reload(&self) -> SourceRead {
-        let CertificateRead { content, secret } = self.source.read().await;
+        let CertificateRead {
+            content,
+            secret,
+            read_at,
+        } = self.source.read().await;
         match content {
             // Nothing is known of the certificate, so nothing has changed.
             Err(error) if error.is_unread() => {
@@ -131,22 +142,27 @@ impl CertificateReload {
                     self.failed(secret.as_ref(), &error).await;
                 }
             }
-            Ok(content) => self.use_content(content, secret).await,
+            Ok(content) => self.use_content(content, secret, read_at).await,
         }
         SourceRead::Yes
     }
 
-    async fn use_content(&self, content: CertificateContent, secret: Option<ReadSecret>) {
+    async fn use_content(
+        &self,
+        content: CertificateContent,
+        secret: Option<ReadSecret>,
+        read_at: Timestamp,
+    ) {
         let is_known = {
             let mut last = self.last.lock();
             last.version = secret.as_ref().map(|secret| secret.version.clone());
             last.error = None;
             last.content.is_same(&content)
         };
-        let checked = ServingCertificate::of(&content, &self.requirements, now());
+        let checked = ServingCertificate::of(&content, &self.requirements, read_at);
         if checked.is_ok() {
             // The CA bundle can change alone, as when a second CA is announced.
-            let authority = verified(&content, &self.requirements, now());
+            let authority = verified(&content, &self.requirements, read_at);
             self.publish(authority, secret.as_ref()).await;
         }
         if is_known {
@@ -192,7 +208,7 @@ impl CertificateReload {
                 "the CA certificates beside the serving certificate are not published"
             );
             let finding = Finding::not(Reason::DiscoveryAuthorityMismatch, mismatch.message());
-            self.source.report(secret, &finding, now()).await;
+            self.source.report(secret, &finding).await;
         }
     }
 
@@ -205,11 +221,6 @@ impl CertificateReload {
             "the changed serving certificate cannot be used; the old one stays"
         );
         let finding = Finding::not(Reason::ServingCertificateInvalid, error.message());
-        self.source.report(secret, &finding, now()).await;
+        self.source.report(secret, &finding).await;
     }
-}
-
-/// The present time of the system's clock.
-pub(super) fn now() -> Timestamp {
-    SystemClock::start().now().wall
 }

@@ -13,19 +13,19 @@ const KEPT: u32 = 4;
 
 /// Limits of one source.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// The limit of one source.
-    pub(super) per_source: u32,
+    pub(crate) per_source: u32,
     /// The limit of all addresses of one /64, where single addresses are sources.
-    pub(super) per_network: u32,
+    pub(crate) per_network: u32,
     /// A source with at most this much may use the reserved part.
-    pub(super) few: u32,
+    pub(crate) few: u32,
 }
 
 impl Limits {
     /// Limits for `per_source` out of `all`: a /64 gets eight times as much as a source, but at
     /// most half of all.
-    pub(super) fn of(per_source: u32, all: u32, few: u32) -> Self {
+    pub(crate) fn of(per_source: u32, all: u32, few: u32) -> Self {
         let per_network = per_source
             .saturating_mul(NETWORK)
             .min(all / 2)
@@ -41,7 +41,7 @@ impl Limits {
 /// What each source uses. Entries are removed when they reach zero, so the map does not grow with
 /// every source ever seen.
 #[derive(Debug)]
-pub(super) struct Sources {
+pub(crate) struct Sources {
     /// With `None`, sources are not counted, because all clients come from one address.
     limits: Option<Limits>,
     held: HashMap<Source, SourceUsage>,
@@ -54,7 +54,7 @@ struct SourceUsage {
 }
 
 impl Sources {
-    pub(super) fn new(limits: Option<Limits>) -> Self {
+    pub(crate) fn new(limits: Option<Limits>) -> Self {
         Self {
             limits,
             held: HashMap::new(),
@@ -63,7 +63,7 @@ impl Sources {
 
     /// Counts `amount` more for a source. Returns false, and counts nothing, if that would exceed a
     /// limit.
-    pub(super) fn count(&mut self, source: Source, amount: u32) -> bool {
+    pub(crate) fn count(&mut self, source: Source, amount: u32) -> bool {
         let Some(limits) = self.limits else {
             return true;
         };
@@ -82,7 +82,7 @@ impl Sources {
     }
 
     /// Undoes [`Sources::count`].
-    pub(super) fn uncount(&mut self, source: Source, amount: u32) {
+    pub(crate) fn uncount(&mut self, source: Source, amount: u32) {
         let network = source.network();
         self.less(source, amount);
         if network != source {
@@ -104,7 +104,7 @@ impl Sources {
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.held.len()
     }
 }
@@ -112,7 +112,7 @@ impl Sources {
 /// The shared resource. A quarter is reserved for small sources, so that sources which exhaust the
 /// rest cannot take that too.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     shared: PoolPart,
     kept: PoolPart,
 }
@@ -135,19 +135,19 @@ impl PoolPart {
 
 /// Amounts taken from the two parts of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PoolUsage {
+pub(crate) struct PoolUsage {
     shared: u32,
     kept: u32,
 }
 
 impl PoolUsage {
     /// The sum of both parts.
-    pub(super) fn all(self) -> u32 {
+    pub(crate) fn all(self) -> u32 {
         self.shared + self.kept
     }
 
     /// Adds what was taken later.
-    pub(super) fn and(self, later: Self) -> Self {
+    pub(crate) fn and(self, later: Self) -> Self {
         Self {
             shared: self.shared + later.shared,
             kept: self.kept + later.kept,
@@ -157,7 +157,7 @@ impl PoolUsage {
 
 impl Pool {
     /// A pool for these sources. Nothing is reserved where sources are not counted.
-    pub(super) fn of(size: u32, sources: &Sources) -> Self {
+    pub(crate) fn of(size: u32, sources: &Sources) -> Self {
         let kept = sources.limits.map_or(0, |_| size / KEPT);
         Self {
             shared: PoolPart::of(size - kept),
@@ -166,7 +166,7 @@ impl Pool {
     }
 
     /// Takes `amount` for a source that was already counted for it.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         sources: &mut Sources,
         source: Source,
@@ -197,7 +197,7 @@ impl Pool {
     }
 
     /// Returns what was taken. Call it before [`Sources::uncount`].
-    pub(super) fn give_back(&mut self, sources: &mut Sources, source: Source, taken: PoolUsage) {
+    pub(crate) fn give_back(&mut self, sources: &mut Sources, source: Source, taken: PoolUsage) {
         self.shared.taken = self.shared.taken.saturating_sub(taken.shared);
         self.kept.taken = self.kept.taken.saturating_sub(taken.kept);
         if taken.kept > 0

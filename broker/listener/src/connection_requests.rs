@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant};
 
 /// The requests of one connection.
 #[derive(Debug)]
-pub(super) struct ConnectionRequests {
+pub(crate) struct ConnectionRequests {
     begun: Instant,
     asked: AtomicBool,
     /// When a request last began or a response was last sent, in milliseconds after `begun`.
@@ -31,7 +31,7 @@ struct Waiting {
 }
 
 impl ConnectionRequests {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             begun: Instant::now(),
             asked: AtomicBool::new(false),
@@ -41,29 +41,29 @@ impl ConnectionRequests {
     }
 
     /// Records that a request began.
-    pub(super) fn request(&self) {
+    pub(crate) fn request(&self) {
         self.asked.store(true, Ordering::Relaxed);
         self.progress();
     }
 
     /// Whether a request has ever begun.
-    pub(super) fn asked(&self) -> bool {
+    pub(crate) fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// Records progress on a response.
-    pub(super) fn progress(&self) {
+    pub(crate) fn progress(&self) {
         let passed = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(passed, Ordering::Relaxed);
     }
 
     /// When a request last began or a response last made progress.
-    pub(super) fn last(&self) -> Instant {
+    pub(crate) fn last(&self) -> Instant {
         self.begun + Duration::from_millis(self.last.load(Ordering::Relaxed))
     }
 
     /// Since when the oldest unsent response has been waiting.
-    pub(super) fn waiting_since(&self) -> Option<Instant> {
+    pub(crate) fn waiting_since(&self) -> Option<Instant> {
         // Responses are numbered in order of arrival.
         self.waiting
             .lock()
@@ -77,7 +77,7 @@ impl ConnectionRequests {
     /// A client may open no window for a stream and still keep the connection busy. The socket then
     /// shows nothing unusual, and the body stays in the library's buffer. So each piece of the body
     /// carries a marker that is dropped once its bytes are sent or the stream is reset.
-    pub(super) fn follow(self: &Arc<Self>, response: Response<Body>) -> Response<Body> {
+    pub(crate) fn follow(self: &Arc<Self>, response: Response<Body>) -> Response<Body> {
         if response.body().is_end_stream() {
             return response;
         }

@@ -3,10 +3,10 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use keyferry_hub::metrics::Metrics;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::shares::{Limits, Pool, PoolUsage, Sources};
+use crate::metrics::ListenerMetrics;
+use crate::shares::{Limits, Pool, PoolUsage, Sources};
 use crate::source::Source;
 
 /// Sources with at most this many connections may use the places that are reserved for small
@@ -16,7 +16,7 @@ const FEW: u32 = 8;
 /// Why a connection is not served. It is closed without a response, because a response would need
 /// the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(crate) enum Refused {
     /// The source has reached its connection limit.
     Source,
     /// The limit of concurrent handshakes is reached.
@@ -41,22 +41,22 @@ impl Refused {
 
 /// Connection limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ConnectionLimits {
+pub(crate) struct ConnectionLimits {
     /// Open connections.
-    pub(super) connections: u32,
+    pub(crate) connections: u32,
     /// Connections in their handshake. They are counted apart from open ones, so that clients that
     /// never finish the handshake cannot take the places of connected ones.
-    pub(super) handshakes: u32,
+    pub(crate) handshakes: u32,
     /// Connections of one source, open or in their handshake. The /64 of an IPv6 address has a
     /// limit too. A quarter of each of the two pools is reserved for sources with few connections.
     /// With `None`, sources are not counted and nothing is reserved.
-    pub(super) per_source: Option<NonZeroU32>,
+    pub(crate) per_source: Option<NonZeroU32>,
 }
 
 /// Admits the connections of one listener.
-pub(super) struct Gate {
+pub(crate) struct Gate {
     listener: &'static str,
-    metrics: Metrics,
+    metrics: Arc<dyn ListenerMetrics>,
     places: Mutex<ConnectionCounts>,
 }
 
@@ -67,10 +67,10 @@ struct ConnectionCounts {
 }
 
 /// The right to perform a handshake.
-pub(super) struct Handshake(Admitted);
+pub(crate) struct Handshake(Admitted);
 
 /// The right to be an open connection.
-pub(super) struct OpenConnection(Admitted);
+pub(crate) struct OpenConnection(Admitted);
 
 /// A connection that counts for its source until it is dropped.
 struct Admitted {
@@ -81,10 +81,10 @@ struct Admitted {
 }
 
 impl Gate {
-    pub(super) fn new(
+    pub(crate) fn new(
         listener: &'static str,
         room: ConnectionLimits,
-        metrics: Metrics,
+        metrics: Arc<dyn ListenerMetrics>,
     ) -> Arc<Self> {
         let sources = Sources::new(
             room.per_source
@@ -106,7 +106,7 @@ impl Gate {
     }
 
     /// Admits a connection to its handshake.
-    pub(super) fn enter(self: &Arc<Self>, source: Source) -> Result<Handshake, Refused> {
+    pub(crate) fn enter(self: &Arc<Self>, source: Source) -> Result<Handshake, Refused> {
         let taken = self
             .places()
             .enter(source)
@@ -120,7 +120,7 @@ impl Gate {
     }
 
     /// Counts a refusal in the metrics.
-    pub(super) fn refuse(&self, refused: Refused) -> Refused {
+    pub(crate) fn refuse(&self, refused: Refused) -> Refused {
         self.metrics
             .connection_refused(self.listener, refused.as_str());
         refused
@@ -165,7 +165,7 @@ impl ConnectionCounts {
 
 impl Handshake {
     /// Turns the connection into an open one after its handshake.
-    pub(super) fn done(self) -> Result<OpenConnection, Refused> {
+    pub(crate) fn done(self) -> Result<OpenConnection, Refused> {
         let Self(mut admitted) = self;
         let gate = Arc::clone(&admitted.gate);
         let taken = gate.places().open(admitted.source, admitted.taken);
@@ -178,7 +178,7 @@ impl Handshake {
 
 impl OpenConnection {
     /// Counts that Keyferry ended the connection, by reason.
-    pub(super) fn ended(&self, reason: &'static str) {
+    pub(crate) fn ended(&self, reason: &'static str) {
         self.0
             .gate
             .metrics
@@ -201,12 +201,20 @@ mod tests {
     use std::num::NonZeroU32;
     use std::sync::Arc;
 
-    use keyferry_hub::metrics::Metrics;
-
     use super::{ConnectionLimits, Gate, Refused};
+    use crate::listener::tests::CountedMetrics;
     use crate::source::Source;
 
     fn gate(connections: u32, handshakes: u32, per_source: u32) -> Arc<Gate> {
+        counted_gate(connections, handshakes, per_source, Arc::default())
+    }
+
+    fn counted_gate(
+        connections: u32,
+        handshakes: u32,
+        per_source: u32,
+        metrics: Arc<CountedMetrics>,
+    ) -> Arc<Gate> {
         Gate::new(
             "api",
             ConnectionLimits {
@@ -214,7 +222,7 @@ mod tests {
                 handshakes,
                 per_source: NonZeroU32::new(per_source),
             },
-            Metrics::default(),
+            metrics,
         )
     }
 
@@ -246,7 +254,8 @@ mod tests {
 
     #[test]
     fn unfinished_handshakes_take_no_place_of_a_connection() {
-        let gate = gate(1, 2, 0);
+        let metrics = Arc::<CountedMetrics>::default();
+        let gate = counted_gate(1, 2, 0, Arc::clone(&metrics));
         let half_open: Vec<_> = (1..=2)
             .map(|last| gate.enter(source(last)).ok().unwrap())
             .collect();
@@ -259,17 +268,14 @@ mod tests {
         );
         drop(open);
         assert!(gate.enter(source(4)).ok().unwrap().done().is_ok());
-        let text = gate.metrics.exposition();
-        for reason in ["handshakes_full", "connections_full"] {
-            let sample = format!(
-                "keyferry_connections_refused_total{{listener=\"api\",cause=\"{reason}\"}} 1"
+        for cause in ["handshakes_full", "connections_full"] {
+            assert_eq!(
+                metrics.count(&format!("api refused: {cause}")),
+                1,
+                "{cause}"
             );
-            assert!(text.contains(&sample), "{sample} in {text}");
         }
-        assert!(
-            text.contains("keyferry_connections_open{listener=\"api\"} 0"),
-            "{text}"
-        );
+        assert_eq!(metrics.count("api open"), 0);
     }
 
     #[test]

@@ -21,7 +21,7 @@ const CLEARING: Duration = Duration::from_secs(1);
 /// Token buckets by key. Each is a single time: when it will be full again (the generic cell rate
 /// algorithm, ITU-T I.371).
 #[derive(Debug)]
-pub(crate) struct Rates<K> {
+pub struct Rates<K> {
     interval: Duration,
     burst: Duration,
     buckets: Mutex<Buckets<K>>,
@@ -47,7 +47,7 @@ impl<K> Default for Buckets<K> {
 
 impl<K: Eq + Hash> Rates<K> {
     /// Creates buckets with this rate.
-    pub(crate) fn new(per_second: NonZeroU32) -> Self {
+    pub fn new(per_second: NonZeroU32) -> Self {
         let interval = Duration::from_secs(1) / per_second.get();
         let burst = interval * per_second.get().saturating_mul(BURST_SECONDS);
         Self {
@@ -58,7 +58,7 @@ impl<K: Eq + Hash> Rates<K> {
     }
 
     /// Whether the bucket of `key` contains a token. Takes none and stores nothing.
-    pub(crate) fn has(&self, key: &K, now: Duration) -> bool {
+    pub fn has(&self, key: &K, now: Duration) -> bool {
         let buckets = self.buckets.lock();
         let others = if buckets.full_at.len() < KEYS {
             now
@@ -73,7 +73,7 @@ impl<K: Eq + Hash> Rates<K> {
     ///
     /// # Errors
     /// The bucket is empty; returns how long until it has a token again.
-    pub(crate) fn take(&self, key: K, now: Duration) -> Result<(), Duration> {
+    pub fn take(&self, key: K, now: Duration) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock();
         let Buckets {
             full_at,

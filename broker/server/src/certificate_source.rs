@@ -1,21 +1,26 @@
-//! Reads the serving certificate of a listener from its files, or from its Secret on the hub.
+//! Reads the serving certificates of listeners from their files, or from their Secrets on the hub.
 
+use std::future::ready;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use keyferry_api::condition::Finding;
 use keyferry_api::config::{TlsFiles, TlsSource};
 use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::event;
-use keyferry_hub::ports::{HubError, HubObjects, ServingSecret, ServingSecrets};
+use keyferry_hub::ports::{HubError, HubObjects, ServingSecret};
 use keyferry_hub::random::Random;
 use keyferry_hub::regular_file::{self, FileError};
+use keyferry_hub::serving_secret::CertificateSecrets;
+use keyferry_listener::{
+    CertificateContent, CertificateRead, CertificateSource, ReadSecret, ServingCertificateError,
+};
 use secrecy::{ExposeSecret, SecretSlice};
-
-use super::serving_certificate::ServingCertificateError;
 
 /// The largest file that is read. A certificate chain takes a few kilobytes.
 const MAX_BYTES: u64 = 1 << 20;
@@ -55,159 +60,122 @@ pub struct Pod {
     pub uid: String,
 }
 
-/// Where the Secrets with serving certificates are, and how their faults are reported.
-#[derive(Clone)]
-pub struct CertificateSecrets {
-    /// Keyferry's namespace.
-    pub namespace: Namespace,
-    /// Reads and watches them.
-    pub secrets: Arc<dyn ServingSecrets>,
-    /// Writes Events about them.
-    pub objects: Arc<dyn HubObjects>,
-    /// Draws the names of Events.
-    pub random: Arc<dyn Random>,
+/// The files with a certificate and its key.
+struct CertificateFiles {
+    files: TlsFiles,
+    events: Option<PodEvents>,
 }
 
-/// The source of one listener's certificate.
-#[derive(Clone)]
-pub(super) enum CertificateSource {
-    Files {
-        files: TlsFiles,
-        events: Option<PodEvents>,
-    },
-    Secret {
-        name: ObjectName,
-        access: CertificateSecrets,
-    },
+/// The Secret with a certificate and its key.
+struct CertificateSecret {
+    name: ObjectName,
+    access: CertificateSecrets,
 }
 
-/// A certificate and its key as read, unchecked.
-pub(super) struct CertificateContent {
-    /// Where the certificate is, for messages.
-    pub(super) certificate_at: String,
-    /// Where the key is, for messages.
-    pub(super) key_at: String,
-    pub(super) certificate: Vec<u8>,
-    pub(super) key: SecretSlice<u8>,
-    /// `ca.crt` of the same Secret, or beside the certificate's file. Clients may be told to trust
-    /// it.
-    pub(super) authority: Option<Vec<u8>>,
-}
-
-/// What a source gave.
-pub(super) struct CertificateRead {
-    pub(super) content: Result<CertificateContent, ServingCertificateError>,
-    /// The Secret, if the source is one and could be read.
-    pub(super) secret: Option<ReadSecret>,
-}
-
-/// What is known of a Secret beside the certificate.
-pub(super) struct ReadSecret {
-    pub(super) version: String,
-    pub(super) uid: String,
-}
-
-impl CertificateContent {
-    /// Whether both have the same certificate and key.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.certificate == other.certificate
-            && self.key.expose_secret() == other.key.expose_secret()
+/// The source that the configuration names. Without access to the hub, a Secret is an error.
+pub(crate) fn of(
+    source: &TlsSource,
+    access: &CertificateAccess,
+) -> Result<Arc<dyn CertificateSource>, ServingCertificateError> {
+    match (source, &access.secrets) {
+        (TlsSource::Files(files), _) => Ok(Arc::new(CertificateFiles {
+            files: files.clone(),
+            events: access.events.clone(),
+        })),
+        (TlsSource::Secret(name), Some(access)) => Ok(Arc::new(CertificateSecret {
+            name: name.clone(),
+            access: access.clone(),
+        })),
+        (TlsSource::Secret(name), None) => Err(ServingCertificateError::new(
+            format!("Secret {name}"),
+            "it cannot be read without the hub",
+            "give --kubeconfig FILE",
+        )),
+        (TlsSource::Unset, _) => Err(ServingCertificateError::new(
+            "the configuration".to_owned(),
+            "it names no certificate for the listener",
+            "set tls.secretName, or tls.certFile and tls.keyFile; or give --tls-secret",
+        )),
     }
 }
 
-impl CertificateSource {
-    /// The source that the configuration names. Without access to the hub, a Secret is an error.
-    pub(super) fn of(
-        source: &TlsSource,
-        access: &CertificateAccess,
-    ) -> Result<Self, ServingCertificateError> {
-        match (source, &access.secrets) {
-            (TlsSource::Files(files), _) => Ok(Self::Files {
-                files: files.clone(),
-                events: access.events.clone(),
-            }),
-            (TlsSource::Secret(name), Some(access)) => Ok(Self::Secret {
-                name: name.clone(),
-                access: access.clone(),
-            }),
-            (TlsSource::Secret(name), None) => Err(ServingCertificateError::new(
-                format!("Secret {name}"),
-                "it cannot be read without the hub",
-                "give --kubeconfig FILE",
-            )),
-            (TlsSource::Unset, _) => Err(ServingCertificateError::new(
-                "the configuration".to_owned(),
-                "it names no certificate for the listener",
-                "set tls.secretName, or tls.certFile and tls.keyFile; or give --tls-secret",
-            )),
-        }
+impl CertificateSource for CertificateFiles {
+    fn read(&self) -> BoxFuture<'_, CertificateRead> {
+        let read = CertificateRead {
+            content: of_files(&self.files),
+            secret: None,
+            read_at: now(),
+        };
+        Box::pin(ready(read))
     }
 
-    /// Reads the certificate and the key.
-    pub(super) async fn read(&self) -> CertificateRead {
-        match self {
-            Self::Files { files, .. } => CertificateRead {
-                content: of_files(files),
-                secret: None,
-            },
-            Self::Secret { name, access } => {
-                let at = format!("Secret {}/{name}", access.namespace);
-                match access.secrets.read(name).await {
-                    Ok(mut secret) => CertificateRead {
-                        secret: Some(ReadSecret {
-                            version: std::mem::take(&mut secret.version),
-                            uid: std::mem::take(&mut secret.uid),
-                        }),
-                        content: of_secret(secret, &at),
-                    },
-                    Err(error) => CertificateRead {
-                        content: Err(unread(at, &error)),
-                        secret: None,
-                    },
+    fn changed<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, ()> {
+        Box::pin(tokio::time::sleep(FILE_INTERVAL))
+    }
+
+    /// Writes an Event about the process's own Pod: that is where people look for the cause of its
+    /// state.
+    fn report<'a>(&'a self, _: Option<&'a ReadSecret>, finding: &'a Finding) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Some(PodEvents {
+                pod,
+                objects,
+                random,
+            }) = &self.events
+            else {
+                return;
+            };
+            let about = event::Subject::pod(&pod.namespace, &pod.name, &pod.uid);
+            event::write(objects, &**random, &about, finding, now()).await;
+        })
+    }
+}
+
+impl CertificateSource for CertificateSecret {
+    fn read(&self) -> BoxFuture<'_, CertificateRead> {
+        Box::pin(async move {
+            let at = format!("Secret {}/{}", self.access.namespace, self.name);
+            let (content, secret) = match self.access.secrets.read(&self.name).await {
+                Ok(mut secret) => {
+                    let read = ReadSecret {
+                        version: std::mem::take(&mut secret.version),
+                        uid: std::mem::take(&mut secret.uid),
+                    };
+                    (of_secret(secret, &at), Some(read))
                 }
+                Err(error) => (Err(unread(at, &error)), None),
+            };
+            CertificateRead {
+                content,
+                secret,
+                read_at: now(),
             }
-        }
+        })
     }
 
-    /// Waits until the source may have changed since `version`, that of the Secret as last read.
-    pub(super) async fn changed(&self, version: Option<&str>) {
-        match self {
-            Self::Files { .. } => tokio::time::sleep(FILE_INTERVAL).await,
-            Self::Secret { name, access } => access.secrets.changed(name, version).await,
-        }
+    fn changed<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, ()> {
+        self.access.secrets.changed(&self.name, version)
     }
 
-    /// Writes an Event about the Secret, or about the process's own Pod if the certificate is in
-    /// files: that is where people look for the cause of its state.
-    pub(super) async fn report(
-        &self,
-        secret: Option<&ReadSecret>,
-        finding: &Finding,
-        now: Timestamp,
-    ) {
-        match (self, secret) {
-            (Self::Secret { name, access }, Some(secret)) => {
-                let about = event::Subject::secret(&access.namespace, name, &secret.uid);
-                event::write(&access.objects, &*access.random, &about, finding, now).await;
-            }
-            (
-                Self::Files {
-                    events: Some(events),
-                    ..
-                },
-                _,
-            ) => {
-                let Pod {
-                    namespace,
-                    name,
-                    uid,
-                } = &events.pod;
-                let about = event::Subject::pod(namespace, name, uid);
-                event::write(&events.objects, &*events.random, &about, finding, now).await;
-            }
-            _ => {}
-        }
+    /// Writes an Event about the Secret.
+    fn report<'a>(
+        &'a self,
+        secret: Option<&'a ReadSecret>,
+        finding: &'a Finding,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Self { name, access } = self;
+            let Some(secret) = secret else {
+                return;
+            };
+            let about = event::Subject::secret(&access.namespace, name, &secret.uid);
+            event::write(&access.objects, &*access.random, &about, finding, now()).await;
+        })
     }
+}
+
+fn now() -> Timestamp {
+    SystemClock::start().now().wall
 }
 
 fn of_files(files: &TlsFiles) -> Result<CertificateContent, ServingCertificateError> {
@@ -303,10 +271,11 @@ fn bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use keyferry_api::config::TlsFiles;
     use keyferry_hub::ports::{HubError, ServingSecret};
     use secrecy::SecretSlice;
 
-    use super::{of_secret, unread};
+    use super::{of_files, of_secret, unread};
 
     fn secret(kind: &str, certificate: Option<&str>, key: Option<&str>) -> ServingSecret {
         ServingSecret {
@@ -358,5 +327,44 @@ mod tests {
         assert!(unread(at(), &HubError::NotFound(String::new())).is_absent());
         let away = unread(at(), &HubError::Unreachable("refused".to_owned()));
         assert!(!away.is_absent() && away.is_unread(), "{away}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_with_its_fix() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = TlsFiles {
+            certificate: folder.path().join("tls.crt"),
+            key: folder.path().join("tls.key"),
+        };
+        let read = |files: &TlsFiles| of_files(files).err().unwrap();
+        assert!(read(&files).is_absent());
+        std::fs::write(&files.key, "k").unwrap();
+        std::fs::write(&files.certificate, "x".repeat(2 << 20)).unwrap();
+        let long = read(&files).to_string();
+        assert!(
+            long.starts_with("ServingCertificateInvalid: ")
+                && long.contains("tls.crt: it is larger than 1 MiB; fix: "),
+            "{long}"
+        );
+        let nowhere = TlsFiles {
+            certificate: folder.path().to_owned(),
+            key: files.key.clone(),
+        };
+        let error = read(&nowhere);
+        assert!(
+            error
+                .to_string()
+                .contains("it is not a regular file; fix: ")
+                && !error.is_absent(),
+            "{error}"
+        );
+        std::fs::write(&files.certificate, "c").unwrap();
+        let content = of_files(&files).unwrap();
+        assert_eq!(
+            (content.certificate, content.authority),
+            (b"c".to_vec(), None)
+        );
+        std::fs::write(folder.path().join("ca.crt"), "a").unwrap();
+        assert_eq!(of_files(&files).unwrap().authority, Some(b"a".to_vec()));
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::shares::{Limits, Pool, PoolUsage, Sources};
+use crate::shares::{Limits, Pool, PoolUsage, Sources};
 use crate::source::Source;
 
 /// Limit for all requests together, in KiB. Ten thousand callers at once take 60 MiB.
-pub(super) const ALL: u32 = 96 * 1024;
+const ALL: u32 = 96 * 1024;
 /// Limit for the requests of one source, in KiB.
 const OF_SOURCE: u32 = ALL / 4;
 /// A source that uses at most this much, which is one request of the greatest size, may use the
@@ -16,7 +16,7 @@ const OF_SOURCE: u32 = ALL / 4;
 const FEW: u32 = 68;
 
 /// The memory budget for the requests of one listener.
-pub(super) struct Bodies(Mutex<BodyBudget>);
+pub struct Bodies(Mutex<BodyBudget>);
 
 struct BodyBudget {
     sources: Sources,
@@ -24,7 +24,7 @@ struct BodyBudget {
 }
 
 /// The memory of one request, which is returned on drop.
-pub(super) struct Share {
+pub struct Share {
     bodies: Arc<Bodies>,
     source: Source,
     taken: PoolUsage,
@@ -32,18 +32,18 @@ pub(super) struct Share {
 
 /// The memory is exhausted, in all or for the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub struct Full;
 
 impl Bodies {
     /// Creates the full budget. `counts_sources` is off where all clients come from one address.
-    pub(super) fn new(counts_sources: bool) -> Arc<Self> {
+    pub fn new(counts_sources: bool) -> Arc<Self> {
         let sources = Sources::new(counts_sources.then(|| Limits::of(OF_SOURCE, ALL, FEW)));
         let pool = Pool::of(ALL, &sources);
         Arc::new(Self(Mutex::new(BodyBudget { sources, pool })))
     }
 
     /// Creates an empty share for a source.
-    pub(super) fn share(self: &Arc<Self>, source: Source) -> Share {
+    pub fn share(self: &Arc<Self>, source: Source) -> Share {
         Share {
             bodies: Arc::clone(self),
             source,
@@ -58,7 +58,10 @@ impl Bodies {
 
 impl Share {
     /// Takes `kib` more, or nothing if there is no room for all of it.
-    pub(super) fn grow(&mut self, kib: u32) -> Result<(), Full> {
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn grow(&mut self, kib: u32) -> Result<(), Full> {
         if kib == 0 {
             return Ok(());
         }
@@ -79,8 +82,7 @@ impl Share {
     }
 
     /// The size of the share, in KiB.
-    #[cfg(test)]
-    pub(super) fn kib(&self) -> u32 {
+    pub fn kib(&self) -> u32 {
         self.taken.all()
     }
 }

@@ -7,6 +7,7 @@ mod connection_limits;
 mod framing;
 mod time_limits;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,20 +15,26 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
-use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_testing::Authority;
+use futures::future::BoxFuture;
+use futures::stream;
+use jiff::Timestamp;
+use keyferry_api::condition::Finding;
+use keyferry_api::config::{Listener, TlsSource, TlsVersion};
+use keyferry_testing::{Authority, ServerIdentity};
+use parking_lot::Mutex;
 use rustls::SupportedProtocolVersion;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
-use secrecy::ExposeSecret;
-use tempfile::TempDir;
+use secrecy::{ExposeSecret, SecretSlice};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Bounds, CertificateAccess, PlainListener, TlsListener};
-use crate::http::connection::Times;
+use super::{Bounds, PlainListener, TlsListener};
+use crate::certificate_source::{
+    CertificateContent, CertificateRead, CertificateSource, ReadSecret,
+};
+use crate::connection::Times;
+use crate::metrics::ListenerMetrics;
 
 /// Longer than any wait in these tests takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -48,11 +55,86 @@ fn routes() -> Router {
         .route("/big", any(async move || big.clone()))
 }
 
+/// Counts by listener and event, as in `api open` or `api refused: address_limit`.
+#[derive(Debug, Default)]
+pub(crate) struct CountedMetrics(Mutex<BTreeMap<String, i64>>);
+
+impl CountedMetrics {
+    pub(crate) fn count(&self, name: &str) -> i64 {
+        self.0.lock().get(name).copied().unwrap_or_default()
+    }
+
+    fn add(&self, name: String, amount: i64) {
+        *self.0.lock().entry(name).or_default() += amount;
+    }
+}
+
+impl ListenerMetrics for CountedMetrics {
+    fn connection_refused(&self, listener: &'static str, cause: &'static str) {
+        self.add(format!("{listener} refused: {cause}"), 1);
+    }
+
+    fn connection_opened(&self, listener: &'static str) {
+        self.add(format!("{listener} open"), 1);
+    }
+
+    fn connection_ended(&self, listener: &'static str, cause: &'static str) {
+        self.add(format!("{listener} ended: {cause}"), 1);
+    }
+
+    fn connection_closed(&self, listener: &'static str) {
+        self.add(format!("{listener} open"), -1);
+    }
+
+    fn serving_certificate(&self, _: &'static str, _: i64) {}
+
+    fn serving_certificate_reloaded(&self, listener: &'static str, good: bool) {
+        self.add(format!("{listener} reloaded: {good}"), 1);
+    }
+}
+
+/// A certificate that never changes.
+struct FixedCertificate(ServerIdentity);
+
+impl CertificateSource for FixedCertificate {
+    fn read(&self) -> BoxFuture<'_, CertificateRead> {
+        let content = CertificateContent {
+            certificate_at: "tls.crt".to_owned(),
+            key_at: "tls.key".to_owned(),
+            certificate: self.0.certificate_pem.clone().into_bytes(),
+            key: SecretSlice::from(self.0.key_pem.expose_secret().as_bytes().to_vec()),
+            authority: None,
+        };
+        let read = CertificateRead {
+            content: Ok(content),
+            secret: None,
+            read_at: now(),
+        };
+        Box::pin(std::future::ready(read))
+    }
+
+    fn changed<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn report<'a>(&'a self, _: Option<&'a ReadSecret>, _: &'a Finding) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// The present time: certificates of tests are valid from now on.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the library that makes the certificates reads the clock"
+)]
+pub(crate) fn now() -> Timestamp {
+    Timestamp::now()
+}
+
 struct Stage {
     address: SocketAddr,
-    metrics: Metrics,
+    metrics: Arc<CountedMetrics>,
     ca_pem: String,
-    _folder: TempDir,
 }
 
 fn plain(times: Times) -> Stage {
@@ -63,16 +145,15 @@ fn plain(times: Times) -> Stage {
 }
 
 fn plain_of(bounds: Bounds) -> Stage {
-    let metrics = Metrics::default();
-    let listener =
-        PlainListener::bind(([127, 0, 0, 1], 0).into(), bounds, metrics.clone()).unwrap();
+    let metrics = Arc::<CountedMetrics>::default();
+    let address = ([127, 0, 0, 1], 0).into();
+    let listener = PlainListener::bind(address, bounds, Arc::clone(&metrics) as _).unwrap();
     let address = listener.socket.local_addr().unwrap();
     tokio::spawn(listener.serve(routes()));
     Stage {
         address,
         metrics,
         ca_pem: String::new(),
-        _folder: tempfile::tempdir().unwrap(),
     }
 }
 
@@ -81,73 +162,56 @@ async fn tls(bounds: Bounds, per_address: u32) -> Stage {
 }
 
 async fn tls_from(bounds: Bounds, per_address: u32, min_version: TlsVersion) -> Stage {
-    let (folder, authority, metrics) = (
-        tempfile::tempdir().unwrap(),
-        Authority::new("test CA").unwrap(),
-        Metrics::default(),
-    );
+    let authority = Authority::new("test CA").unwrap();
+    let metrics = Arc::<CountedMetrics>::default();
     let identity = authority.server_identity(&["127.0.0.1"]).unwrap();
-    let files = TlsFiles {
-        certificate: folder.path().join("tls.crt"),
-        key: folder.path().join("tls.key"),
-    };
-    std::fs::write(&files.certificate, &identity.certificate_pem).unwrap();
-    std::fs::write(&files.key, identity.key_pem.expose_secret()).unwrap();
     let address = ([0, 0, 0, 0], 0).into();
     let listener = Listener {
         address,
-        tls: TlsSource::Files(files),
+        tls: TlsSource::Unset,
         min_version,
         connections_per_address: NonZeroU32::new(per_address),
     };
-    let access = CertificateAccess::default();
     let listener = TlsListener::bind(
         &listener,
         bounds,
         Some("127.0.0.1"),
-        &access,
-        metrics.clone(),
+        Arc::new(FixedCertificate(identity)),
+        Arc::clone(&metrics) as _,
     )
     .await
     .unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], listener.address().unwrap().port()));
-    tokio::spawn(listener.serve(routes(), ReloadSignal::never()));
+    tokio::spawn(listener.serve(routes(), stream::pending()));
     Stage {
         address,
         metrics,
         ca_pem: authority.ca_pem().to_owned(),
-        _folder: folder,
     }
 }
 
 impl Stage {
-    /// Waits until the metrics contain a sample.
-    async fn until(&self, sample: &str) {
+    /// Waits until the metrics have this count.
+    async fn until(&self, name: &str, count: i64) {
         let deadline = tokio::time::Instant::now() + LONG / 2;
-        while !self.metrics.exposition().lines().any(|line| line == sample) {
+        while self.metrics.count(name) != count {
             assert!(
                 tokio::time::Instant::now() < deadline,
-                "{sample} did not come:\n{}",
-                self.metrics.exposition()
+                "{name} {count} did not come: {:?}",
+                self.metrics
             );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    async fn ended(&self, reason: &str) {
+    async fn ended(&self, cause: &str) {
         let listener = if self.ca_pem.is_empty() {
             "health"
         } else {
             "discovery"
         };
-        self.until(&format!(
-            "keyferry_connections_ended_total{{listener=\"{listener}\",cause=\"{reason}\"}} 1"
-        ))
-        .await;
-        self.until(&format!(
-            "keyferry_connections_open{{listener=\"{listener}\"}} 0"
-        ))
-        .await;
+        self.until(&format!("{listener} ended: {cause}"), 1).await;
+        self.until(&format!("{listener} open"), 0).await;
     }
 
     /// Sends a request over TLS from an address of this machine.

@@ -11,8 +11,8 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::certificate_source::CertificateContent;
-use super::serving_certificate::Requirements;
+use crate::certificate_source::CertificateContent;
+use crate::serving_certificate::Requirements;
 
 /// A client that trusts `ca.crt` alone would refuse the serving certificate beside it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ pub struct DiscoveryAuthorityMismatch {
 
 impl DiscoveryAuthorityMismatch {
     /// The problem and the fix, without the reason code.
-    pub(super) fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         format!(
             "{}: ca.crt beside it does not verify it, so no target gets that ca.crt; fix: write \
              the CA that issued the certificate, or remove ca.crt",
@@ -37,7 +37,7 @@ impl DiscoveryAuthorityMismatch {
 ///
 /// # Errors
 /// They do not verify it.
-pub(super) fn verified(
+pub(crate) fn verified(
     content: &CertificateContent,
     requirements: &Requirements,
     now: Timestamp,
@@ -99,16 +99,16 @@ fn issued(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use keyferry_api::config::TlsVersion;
-    use keyferry_hub::clock::{Clock, SystemClock};
     use keyferry_testing::Authority;
     use secrecy::{ExposeSecret, SecretSlice};
 
     use super::{CertificateContent, Requirements, verified};
-    use crate::http::listener::ClientCertificates;
+    use crate::client_certificate::ClientCertificates;
+    use crate::listener::tests::now;
 
     #[test]
     fn only_an_authority_that_verifies_the_certificate_is_published() {
-        let now = SystemClock::start().now().wall;
+        let now = now();
         let [own, other] = ["own CA", "other CA"].map(|name| Authority::new(name).unwrap());
         let identity = own.server_identity(&["keyferry.example.com"]).unwrap();
         let content = |authority: Option<String>| CertificateContent {

@@ -1,0 +1,65 @@
+//! Where the serving certificate of a listener comes from.
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use keyferry_api::condition::Finding;
+use secrecy::{ExposeSecret, SecretSlice};
+
+use crate::serving_certificate::ServingCertificateError;
+
+/// The source of one listener's certificate, such as files or a Secret.
+pub trait CertificateSource: Send + Sync {
+    /// Reads the certificate and the key.
+    fn read(&self) -> BoxFuture<'_, CertificateRead>;
+
+    /// Waits until the source may have changed since `version`, that of the Secret as last read.
+    fn changed<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, ()>;
+
+    /// Reports a fault of the certificate where people look for it. `secret` is what was read last.
+    fn report<'a>(
+        &'a self,
+        secret: Option<&'a ReadSecret>,
+        finding: &'a Finding,
+    ) -> BoxFuture<'a, ()>;
+}
+
+/// A certificate and its key as read, unchecked.
+pub struct CertificateContent {
+    /// Where the certificate is, for messages.
+    pub certificate_at: String,
+    /// Where the key is, for messages.
+    pub key_at: String,
+    /// The certificate chain as PEM.
+    pub certificate: Vec<u8>,
+    /// The key as PEM.
+    pub key: SecretSlice<u8>,
+    /// `ca.crt` of the same Secret, or beside the certificate's file. Clients may be told to trust
+    /// it.
+    pub authority: Option<Vec<u8>>,
+}
+
+/// The result of one read of a source.
+pub struct CertificateRead {
+    /// The certificate, or why there is none.
+    pub content: Result<CertificateContent, ServingCertificateError>,
+    /// The Secret, if the source is one and could be read.
+    pub secret: Option<ReadSecret>,
+    /// When it was read. The certificate must be valid then.
+    pub read_at: Timestamp,
+}
+
+/// What is known of a Secret beside the certificate.
+pub struct ReadSecret {
+    /// Its resourceVersion.
+    pub version: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+impl CertificateContent {
+    /// Whether both have the same certificate and key.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.certificate == other.certificate
+            && self.key.expose_secret() == other.key.expose_secret()
+    }
+}
