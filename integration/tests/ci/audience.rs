@@ -1,4 +1,4 @@
-//! A relying party that is no cluster: it has an audience, and no address.
+//! A relying party that is not a cluster: it has an audience, and no address.
 
 use std::sync::Arc;
 

@@ -153,7 +153,7 @@ pub(super) async fn serves_inputs_too(stage: Arc<Stage>) -> TestResult {
     assert!(
         broker
             .log()?
-            .contains("stands in api.clientCertificates of the running")
+            .contains("is also in api.clientCertificates of the running")
     );
     assert_eq!((by(own_uri).await?, by(CALLER).await?), (200, 401));
 
