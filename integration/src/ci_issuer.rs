@@ -1,5 +1,5 @@
 //! A CI system's issuer: it publishes one key for several issuer URLs on one server, and signs
-//! id-tokens with it, or with a key that nobody publishes.
+//! id-tokens with it, or with an unpublished key.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};

@@ -61,7 +61,7 @@ pub struct NetworkNamespace {
     probes: AtomicU64,
 }
 
-/// What the processes of a namespace have tried to send since it exists (proc_net_snmp).
+/// What the processes of a namespace have tried to send since its creation (proc_net_snmp).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// TCP connections that were begun.
@@ -113,7 +113,8 @@ impl NetworkNamespace {
         self.address
     }
 
-    /// The address of this machine's end of the link, the only other one that it reaches.
+    /// The address of this machine's end of the link, the only other address that the namespace
+    /// reaches.
     pub fn host_address(&self) -> Ipv4Addr {
         self.host
     }

@@ -2,9 +2,9 @@
 //! namespaces of its own. Its Pods are real ones.
 //!
 //! The node has no route out. Its Pods reach each other, the Services of its cluster, and the
-//! [`External`] servers that the test connects. What a package of a distribution would bring is built
-//! from Go modules, so the machine needs root, cgroups and util-linux, and no `iptables` or `nft`:
-//! a proxy of our own stands for kube-proxy. No NetworkPolicy is enforced.
+//! [`External`] servers that the test connects. Its programs are built from Go modules, so the
+//! machine needs root, cgroups and util-linux, and no `iptables` or `nft`: a proxy of this crate
+//! replaces kube-proxy. No NetworkPolicy is enforced.
 
 mod configuration;
 mod machine;
@@ -35,7 +35,8 @@ use services::Services;
 pub const NODE: &str = "node-1";
 /// The address at which Pods reach the apiserver of their own cluster, and its port.
 pub const APISERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(172, 31, 0, 1), 6443);
-/// The image of small Pods: our program, which looks out of a Pod. It is also that of the sandbox.
+/// The image of small Pods, with a program that reports what a Pod sees. The sandbox has the same
+/// image.
 pub const POD_TOOL: &str = "keyferry.test/pod-tool:1";
 
 const DNS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
@@ -55,7 +56,7 @@ pub struct External {
     pub served_at: u16,
 }
 
-/// What must be known of a node before its cluster's apiserver starts.
+/// The parts of a node that its cluster's apiserver needs at its start.
 #[derive(Debug)]
 pub struct NodeAccess {
     client_ca: TestCa,
@@ -224,7 +225,7 @@ impl Node {
         log_tails_below(&self.folder)
     }
 
-    /// What its processes still run: names and states, for a message.
+    /// The names and states of its running processes, for a message.
     pub fn alive(&mut self) -> Result<(), TestError> {
         for (name, process) in [
             ("kubelet", &mut self.kubelet),

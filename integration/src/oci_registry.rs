@@ -23,7 +23,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.cncf.flux.config.v1+json";
 const CONTENT: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
 
-/// A running registry, which anybody may write to. Dropping it ends it.
+/// A running registry, to which any client may write. Dropping it ends it.
 #[derive(Debug)]
 pub struct OciRegistry {
     process: Process,
@@ -58,7 +58,7 @@ impl OciRegistry {
             name: "registry".to_owned(),
             program: parts.locate(Part::Registry).await?,
             args: vec!["serve".into(), file.into()],
-            // Otherwise it sends traces to a collector that is not there.
+            // Without this, it sends traces to a collector that does not exist.
             env: vec![("OTEL_TRACES_EXPORTER".to_owned(), "none".into())],
             log: folder.join("registry.log"),
         })

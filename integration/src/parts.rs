@@ -349,8 +349,8 @@ impl Part {
         }
     }
 
-    /// A file that the program embeds and its module lacks. A placeholder stands for it in the
-    /// build, so the program lacks what the file is for.
+    /// A file that the program embeds and its module lacks. The build uses a placeholder, so the
+    /// program lacks this feature.
     fn missing_file(self) -> Option<&'static str> {
         // The web interface, which a build with npm makes. Tests do not start it.
         (self == Self::FluxOperator).then_some("web/dist/index.html")

@@ -14,7 +14,7 @@ use crate::runner::TestError;
 
 /// Where the ServiceAccount's token is, in every Pod that mounts it.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Hides the machine's own files, `/etc/resolv.conf` among them, and mounts the volumes.
+/// Hides the machine's own files, such as `/etc/resolv.conf`, and mounts the volumes.
 const MOUNT_AND_RUN: &str = "set -eu
 for folder in /etc /var/run /var/lib; do mount -t tmpfs tmpfs $folder; done
 while [ \"$1\" != run ]; do
@@ -110,7 +110,7 @@ impl<'a> Pod<'a> {
             let mode = if mount.read_only { "ro" } else { "rw" };
             args.extend([mount.from.into(), mount.to.into(), mode.into()]);
         }
-        // Nothing of the test's own environment reaches it.
+        // The process gets nothing of the test's own environment.
         args.extend(["run", "env", "-i"].map(OsString::from));
         let variables = environment.iter();
         args.extend(variables.map(|(name, value)| format!("{name}={value}").into()));

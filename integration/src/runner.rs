@@ -146,7 +146,7 @@ impl<T: Fixture> Suite<T> {
         self
     }
 
-    /// Runs the suite after all others and beside none, for tests that measure time.
+    /// Runs the suite alone, after all others, for tests that measure time.
     pub fn exclusive(mut self) -> Self {
         self.traits.exclusive = true;
         self

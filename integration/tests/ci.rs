@@ -1,5 +1,5 @@
-//! Tests that jobs of a CI system get to a real target by their id-tokens, and that no other token
-//! of such an issuer does, with objects in a file and on the hub.
+//! Tests that jobs of a CI system reach a real target with their id-tokens, and that other tokens
+//! of such an issuer do not. Objects are in a file and on the hub.
 
 mod audience;
 mod deploy;

@@ -148,7 +148,7 @@ impl Generation {
     }
 }
 
-/// Writes JSON with sorted members, whatever map `serde_json` was built with.
+/// Writes JSON with sorted members, whichever map type `serde_json` was built with.
 pub fn canonical(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Object(members) => {
@@ -197,8 +197,8 @@ impl Overrides {
     }
 }
 
-/// The settings of a command that knows only the objects of the hub: what their statuses say of the
-/// server, and the defaults for all else.
+/// Settings for a command that has only the objects of the hub: taken from their statuses, with
+/// defaults for the rest.
 ///
 /// # Errors
 /// [`ConfigError`]: one of the values is not valid.

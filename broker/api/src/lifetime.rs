@@ -11,7 +11,7 @@ pub const MAX: Duration = Duration::from_secs(24 * 3600);
 pub const SPREAD: Duration = Duration::from_secs(30);
 /// How much longer than `max-age` a verifier may keep an older key set.
 pub const SOAK_MARGIN: Duration = Duration::from_secs(30);
-/// How much earlier than `exp` the expiry is that clients are given. A target gives no leeway, and
+/// How much earlier than `exp` the expiry is that clients get. A target gives no leeway, and
 /// clients use a token to the last second.
 pub const MARGIN: Duration = Duration::from_secs(60);
 /// Minimum remaining lifetime, after the margin, of a token that is issued.

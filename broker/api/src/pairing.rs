@@ -1,5 +1,5 @@
-//! `AudiencePairing`: the object that tells an admission policy which ServiceAccounts may have a
-//! token for which audience.
+//! `AudiencePairing`: the object in which an admission policy reads which ServiceAccounts may have
+//! a token for which audience.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -28,8 +28,8 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// An admission policy of the hub is missing or differs, or does not cover all audiences of the
-    /// hub. The message says which.
+    /// An admission policy of the hub is missing or differs, or does not list all audiences of the
+    /// hub. The message names it.
     AdmissionPolicyIncomplete,
     /// An older target has the same audience.
     AudienceConflict,
@@ -124,7 +124,7 @@ reasons! {
     IdentityConflict,
     /// The user name at the target does not begin with the hub's name and a colon.
     IdentityUnexpected,
-    /// The credential for fleet inputs is missing, malformed, unknown, or its time is over.
+    /// The credential for fleet inputs is missing, malformed, unknown or expired.
     InputCredentialRejected,
     /// A collection of fleet inputs holds something that looks like a secret, so nothing of it is
     /// sent.
@@ -138,7 +138,7 @@ reasons! {
     InputsNotGranted,
     /// A collection of fleet inputs is larger than 900 KiB, so nothing of it is sent.
     InputsTooLarge,
-    /// What fleet inputs are made of could not be read from the hub.
+    /// The objects from which fleet inputs are made could not be read from the hub.
     InputsUnread,
     /// The target's own issuer is also the hub's, so the target would have to refuse the hub's
     /// tokens.
@@ -211,10 +211,10 @@ reasons! {
     ServingCertificateInvalid,
     /// The object has a mistake that its schema cannot detect.
     SpecInvalid,
-    /// The server does not connect to the address that the target's or its proxy's host has.
+    /// The host of the target or of its proxy has an address to which the server does not connect.
     TargetAddressRefused,
-    /// The TargetCluster is being deleted. Nothing is minted for it, and what was delivered stays
-    /// until it has expired.
+    /// The TargetCluster is being deleted. Nothing is minted for it, and delivered objects stay
+    /// until their tokens have expired.
     TargetDraining,
     /// No grant gives the caller's own ServiceAccount this target. Absent, forbidden and not
     /// allowed targets get the same answer.

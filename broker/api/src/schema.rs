@@ -29,7 +29,7 @@ const HOST: &str = concat!(
     r"(\.[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*\.?",
     r"|\[(::|(::)?(0|[1-9A-Fa-f][0-9A-Fa-f]{0,3})(::?(0|[1-9A-Fa-f][0-9A-Fa-f]{0,3}))*(::)?)\])",
 );
-/// A host of an issuer. Its reader does not need one spelling for each host.
+/// The host of an issuer. Unlike an address, it may have several spellings.
 const ISSUER_HOST: &str = r"([A-Za-z0-9_]([-A-Za-z0-9._]*[A-Za-z0-9_])?\.?|\[[0-9A-Fa-f:]+\])";
 /// A port from 1 to 65535, or none.
 const PORT: &str = "(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|\
@@ -52,7 +52,7 @@ const HOST_RULES: [(&str, &str); 3] = [
             r"!self.matches(r'^[^/]*//([^/]*::[^/]*::|\[:*[0-9A-Fa-f]+(:+[0-9A-Fa-f]+){6})') : ",
             r"self.matches(r'^[^/]*//\[([0-9A-Fa-f]+:){7}[0-9A-Fa-f]+\]'))",
         ),
-        "the host in brackets is no IPv6 address",
+        "the host in brackets is not an IPv6 address",
     ),
     (
         r"!self.matches(r'^[^/]*//[^/]*([:\[]0:0[:\]]|[:\[]0::|::0[:\]])')",
@@ -64,7 +64,7 @@ const HOST_RULES: [(&str, &str); 3] = [
             r"|| self.matches(r'^[^/]*//((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])\.){3}",
             r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(:[0-9]+)?(/|$)')",
         ),
-        "the host ends in a number and is no IPv4 address in its plain spelling",
+        "the host ends in a number and is not an IPv4 address in its plain spelling",
     ),
 ];
 

@@ -17,8 +17,8 @@ pub struct TargetClusterStatus {
     /// The generation that this status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready and what else is worth knowing, in one short line: the column STATUS. The conditions
-    /// hold the whole text.
+    /// Ready and the most important finding, in one short line: the column STATUS. The conditions
+    /// have the whole text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 80))]
     pub summary: Option<String>,
@@ -59,8 +59,8 @@ pub struct TargetAccessStatus {
     /// The generation that this status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready and what the target made of a token, in one short line: the column STATUS. The
-    /// conditions hold the whole text.
+    /// Ready and the target's answer to a token, in one short line: the column STATUS. The
+    /// conditions have the whole text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 80))]
     pub summary: Option<String>,

@@ -1,6 +1,6 @@
 //! Compares the hub's admission policies with the shipped ones, regularly. Without
-//! `keyferry-author` no token is written to an object. The gaps without each other policy are
-//! reported in the targets' statuses, the metrics and the log; nothing else is blocked.
+//! `keyferry-author` no token is written to an object. A gap in any other policy blocks nothing: it
+//! is reported in the targets' statuses, the metrics and the log.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub struct AdmissionPolicyChecks {
 /// The policies that have no condition of their own in the statuses.
 pub struct OtherAdmissionPolicies {
     admission_policies: Vec<AdmissionPolicyWriter>,
-    /// Whether `keyferry-pairing` exempts all audiences of the hub. Whether it is active at all is
-    /// the state of its own writer.
+    /// Whether `keyferry-pairing` exempts all audiences of the hub. Another writer holds whether
+    /// the policy is active.
     spared: AdmissionPolicyWriter,
     due: Duration,
 }
@@ -171,7 +171,7 @@ impl AdmissionPolicyChecks {
                     "a mistake in the AudiencePairing could stop every Pod",
                 );
             } else {
-                // A missing policy has no list that could be called as shipped.
+                // A missing policy has no list to report as active.
                 self.others.spared.set(spared);
             }
         }
@@ -202,7 +202,7 @@ impl AdmissionPolicyChecks {
     }
 
     /// Compares a policy and its binding, and the policy's list of the hub's audiences. An
-    /// unreachable hub changes no state: it would not admit anything either.
+    /// unreachable hub changes no state, because it admits nothing either.
     async fn compared(
         &self,
         admission_policy: &AdmissionPolicy,

@@ -190,7 +190,7 @@ async fn from_secret(
     }
 }
 
-/// Reads a ClusterTrustBundle; an error is the hub's absence.
+/// Reads a ClusterTrustBundle. An error means that the hub did not answer.
 async fn from_trust_bundle(
     secrets: &dyn CertificateSecrets,
     name: &TrustBundleName,
@@ -230,7 +230,7 @@ fn report(target: &TargetCluster, before: Option<&TargetState>, readiness: &Read
         Readiness::Ready(Some(_)) => {
             tracing::info!(target_cluster = %target.name, "the target's CA certificates are read")
         }
-        // Its Secrets get the hub's own CA.
+        // Its client certificates' Secrets get the hub's own CA.
         Readiness::Ready(None) if target.client_certificates.is_some() => {}
         Readiness::Ready(None) => {
             tracing::warn!(target_cluster = %target.name, "the target names no CA: its clients use \

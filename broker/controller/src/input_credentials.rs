@@ -1,8 +1,8 @@
-//! Reads the Secrets of credentials for fleet inputs again and again, so that a rotated token is
-//! accepted and a revoked one refused without a restart.
+//! Polls the Secrets of credentials for fleet inputs, so that a rotated token is accepted and a
+//! revoked one refused without a restart.
 //!
-//! Keyferry may get Secrets of its namespace by name and must not list them, so they are polled:
-//! 200 of them every 10 s, in turn.
+//! Keyferry may get Secrets of its namespace by name and not list them, so it reads 200 of them
+//! every 10 s, in rotation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl Credentials {
         turn.cloned().collect()
     }
 
-    /// Takes over a changed list, and returns the credentials whose Secrets were never read.
+    /// Applies a changed list, and returns the credentials whose Secrets were never read.
     fn relist(&mut self) -> Vec<TokenCredential> {
         self.listed = with_tokens(&self.parts.credentials.borrow_and_update());
         let is_listed = |secret: &ObjectName| {

@@ -1,9 +1,9 @@
 //! Compares the admission policies that are installed on the hub with the shipped ones, if Keyferry
 //! reads its objects from a file.
 //!
-//! Keyferry needs none of them in this mode, so an absent policy is no gap. A policy that is
-//! installed but differs from the shipped one does not protect as promised, so it is reported by
-//! metric and log.
+//! Keyferry needs none of them in this mode, so an absent policy is not reported. An installed
+//! policy that differs from the shipped one may not protect as documented, so the metric and the
+//! log report it.
 
 use std::sync::Arc;
 

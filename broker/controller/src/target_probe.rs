@@ -1,7 +1,6 @@
 //! Asks a target's apiserver which identity a token has. Each probe uses its own connection, no
 //! proxy from the environment, and follows no redirect. In the server, it connects only to
-//! addresses that [`AddressRules`] allow, and to those that were checked: a second DNS answer has
-//! no effect.
+//! addresses that [`AddressRules`] have checked and allow, so a second DNS answer has no effect.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,7 +64,7 @@ impl From<NotSent> for ProbeAnswer {
 }
 
 impl HttpsProbe {
-    /// A probe for a command: it connects wherever the person who runs it may connect.
+    /// A probe for a command: it connects to any address.
     pub fn of_a_command() -> Self {
         Self {
             resolver: Arc::new(SystemResolver),
@@ -115,7 +114,7 @@ impl HttpsProbe {
     /// Builds a client for this target only, and the URL to ask.
     async fn client(&self, target: &ProbedTarget) -> Result<(reqwest::Client, String), NotSent> {
         const UNUSABLE: &str = "its address, CA or proxy cannot be used";
-        // The client would ask the proxy to connect to the certificate's name instead of the
+        // The HTTP client would ask the proxy to connect to the certificate's name instead of the
         // address.
         if target.proxy_url.is_some() && target.tls_server_name.is_some() {
             return Err("it cannot be called with a tlsServerName through a proxyURL".into());
@@ -155,7 +154,8 @@ impl HttpsProbe {
         let name = target.tls_server_name.as_ref();
         if let Some(name) = name {
             url.set_host(Some(name)).map_err(|_| UNUSABLE)?;
-            // An address is connected to as it is, without the checked addresses.
+            // The HTTP client connects to an address in the URL directly, not to the checked
+            // addresses.
             if url.domain().is_none() {
                 return Err(UNUSABLE.into());
             }

@@ -11,8 +11,8 @@
 //! lists of a policy belong to each hub: `hubAudiences`, which must contain every audience that the
 //! hub is known to have, and `callerAudience`.
 //!
-//! Two gaps cannot be seen in any object: an apiserver that runs without its
-//! ValidatingAdmissionPolicy plugin, and accesses that were written while a policy was missing.
+//! No object shows these two gaps: an apiserver that runs without its ValidatingAdmissionPolicy
+//! plugin, and accesses that were written while a policy was missing.
 
 mod compare;
 mod fill;

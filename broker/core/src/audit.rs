@@ -1,4 +1,5 @@
-//! The audit record of each decision: who, for whom, where, and why; never the token.
+//! The audit record of each decision: the caller, the ServiceAccount, the target and the reason;
+//! never the token.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::authorise::{Grant, Pair, Requester};
 use crate::caller::{ExternalIdentity, VerifiedCaller};
 use crate::request_id::RequestId;
 
-/// How many characters of a text that an external issuer chose a record contains.
+/// The most characters of a text from an external issuer in a record.
 const MOST_CHARACTERS: usize = 512;
 
 /// The content of one line of the audit log. It keeps the typed values of the decision;
@@ -192,8 +193,8 @@ struct AuditLine<'a> {
     sources: Option<&'a str>,
 }
 
-/// A client certificate that identified no caller. Nothing that it says is repeated, because nothing
-/// of it is proved.
+/// A client certificate that identified no caller. None of its content is repeated, because nothing
+/// proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedCertificate {
     /// The SHA-256 of the certificate, in hexadecimal.

@@ -172,9 +172,9 @@ pub fn accept(
     })))
 }
 
-/// Accepts the caller whom a client certificate identified, as the user that the hub makes of a
-/// token of the same ServiceAccount. Whether that ServiceAccount is the live one is decided where
-/// it is for every caller.
+/// Accepts the caller that a client certificate identified, as the user that the hub returns for a
+/// token of the same ServiceAccount. Whether that ServiceAccount is the live one is checked later,
+/// as for every caller.
 pub fn accept_certificate(caller: &CertifiedCaller) -> VerifiedCaller {
     let identity = caller.identity().clone();
     // kubernetes staging/src/k8s.io/apiserver/pkg/authentication/serviceaccount/util.go and

@@ -27,9 +27,9 @@ pub const COLLECTION: &str = "/apis/certificates.k8s.io/v1/certificatesigningreq
 const ACCESS: &str = "keyferry.dev/access";
 const DELIVERY: &str = "keyferry.dev/delivery";
 
-/// The user that the hub's apiserver takes a ServiceAccount's certificate for. It is never the
-/// ServiceAccount's own user name: a role that is bound to the ServiceAccount is not bound to the
-/// certificate, which cannot be revoked.
+/// The user as which the hub's apiserver authenticates a ServiceAccount's certificate. It is never
+/// the ServiceAccount's own user name, so that roles of the ServiceAccount do not apply to a
+/// certificate that cannot be revoked.
 pub fn user_of(account: &ServiceAccount) -> String {
     format!("keyferry:{}:{}", account.namespace, account.name)
 }
@@ -116,8 +116,8 @@ pub enum RequestProgress {
 /// Reads the progress of a request from its CertificateSigningRequest.
 pub fn progress(object: &Value, request: &CertificateRequest) -> RequestProgress {
     let spec = &object["spec"];
-    // Its name is known since it was created: the object may have been deleted and created again
-    // by another user. What is issued is checked all the same.
+    // Another user may have deleted the object and created one with its name. The issued
+    // certificate is checked in any case.
     if spec["request"] != STANDARD.encode(request.pem()) || spec["signerName"] != SIGNER {
         return RequestProgress::Foreign;
     }
@@ -131,7 +131,7 @@ pub fn progress(object: &Value, request: &CertificateRequest) -> RequestProgress
         .pointer("/status/certificate")
         .and_then(Value::as_str);
     match issued.filter(|text| !text.is_empty()) {
-        // What cannot be decoded is refused later as no certificate.
+        // Bytes that cannot be decoded are refused later, by the check of the certificate.
         Some(text) => RequestProgress::Issued(STANDARD.decode(text).unwrap_or_default()),
         None if condition(object, "Approved").is_some() => RequestProgress::Approved,
         None => RequestProgress::Pending,

@@ -3,7 +3,7 @@
 //!
 //! A request presents a [`credential`], which yields an [`InputCaller`](credential::InputCaller).
 //! This type is not a [`VerifiedCaller`](crate::caller::VerifiedCaller), so the authoriser cannot
-//! make a grant of it, and nothing can be minted for it:
+//! make a grant from it, and nothing can be minted for it:
 //!
 //! ```compile_fail
 //! use keyferry_core::authorise::Requester;

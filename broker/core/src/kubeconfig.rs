@@ -143,7 +143,7 @@ struct ContextFields {
 /// hiding each other.
 ///
 /// # Errors
-/// [`KubeconfigError`]: the target is no cluster, or the serialiser fails.
+/// [`KubeconfigError`]: the target is not a cluster, or the serialiser fails.
 pub fn render(parts: &KubeconfigParts<'_>) -> Result<SecretString, KubeconfigError> {
     if !parts.target.is_cluster() {
         return Err(KubeconfigError::NoCluster(parts.target.name.clone()));

@@ -14,8 +14,8 @@ use crate::authorise::{self, HubView, Requester};
 pub const NAME: &str = "keyferry";
 /// The API path of the AudiencePairing collection.
 pub const COLLECTION: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings";
-/// An audience that no ServiceAccount may use, not even the canary. That a token for it is refused
-/// shows that the admission policy works.
+/// An audience that no ServiceAccount may use, not even the canary. If the hub refuses a token for
+/// it, the admission policy works.
 pub const NOBODYS: &str = "keyferry.dev/nobody";
 
 /// The ServiceAccounts that may get a token for each audience.

@@ -1,4 +1,4 @@
-//! What the configuration allows by itself, before the hub's live objects are checked.
+//! The decision of the configuration alone, before the hub's live objects are checked.
 
 use keyferry_api::config::{DeliveryType, NamespaceRule, Policy, TargetAccess, TargetCluster};
 

@@ -1,6 +1,6 @@
-//! Decides whether the server may connect to an address that a target's or a proxy's name leads to.
+//! Decides whether the server may connect to an address of a target or its proxy.
 //!
-//! A TargetCluster names any host, and the server sends requests there. Without this check, an
+//! A TargetCluster can name any host, and the server sends requests there. Without this check, an
 //! address in it, or a DNS answer, could lead to the node's own services, a cloud's metadata
 //! service or the hub's network.
 
@@ -82,7 +82,7 @@ pub struct HubNetworks {
 impl AddressRules {
     /// Returns why an address is refused, or `None`.
     ///
-    /// An IPv6 address that carries an IPv4 address leads where the latter leads, so both count.
+    /// An IPv6 address that embeds an IPv4 address reaches the same host, so both are checked.
     pub fn refusal(&self, address: IpAddr, hub: &HubNetworks) -> Option<RefusedAddress> {
         let forms = [Some(address), carried(address).map(IpAddr::V4)];
         let forms = || forms.into_iter().flatten();
@@ -102,8 +102,8 @@ impl AddressRules {
         })
     }
 
-    /// Returns why a host is refused whose name only a proxy resolves: an address as above, or a
-    /// name that means the proxy's own host.
+    /// Checks a host whose name only a proxy resolves. Refuses an address as above, and a name that
+    /// means the proxy's own host.
     pub fn refusal_behind_proxy(&self, host: &str, hub: &HubNetworks) -> Option<RefusedAddress> {
         let bare = host.trim_matches(['[', ']']).trim_end_matches('.');
         if let Ok(address) = bare.parse() {

@@ -1,4 +1,4 @@
-//! Reads `certSecretRef` Secrets, of which only `ca.crt` is ever read out, and ClusterTrustBundles.
+//! Reads ClusterTrustBundles, and `ca.crt` of `certSecretRef` Secrets, never another entry.
 
 use futures::future::BoxFuture;
 use keyferry_api::name::{Namespace, ObjectName, TrustBundleName};
@@ -59,7 +59,7 @@ impl CertificateSecrets for KubeCertificateSecrets {
 }
 
 impl KubeCertificateSecrets {
-    /// The version in which the hub serves ClusterTrustBundles. A 404 for an object does not tell
+    /// The version in which the hub serves ClusterTrustBundles. A 404 for an object does not show
     /// whether the hub has the kind.
     async fn served_version(&self) -> Result<Option<&'static str>, HubError> {
         for version in VERSIONS {

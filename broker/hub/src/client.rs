@@ -67,8 +67,8 @@ pub struct HubClient {
 }
 
 impl HubClient {
-    /// Creates a client with its own connections, and with the credentials of the person who runs
-    /// the command.
+    /// Creates a client with its own connections, and with the credentials of the user who runs the
+    /// command.
     ///
     /// # Errors
     /// [`ClientError::Credentials`].
@@ -93,7 +93,7 @@ impl HubClient {
         })
     }
 
-    /// Sets whose credentials it has, which messages name. Without it, they are the user's.
+    /// Sets the owner of its credentials, whom messages name. By default, it is the user.
     #[must_use]
     pub fn called_by(self, caller: HubCaller) -> Self {
         Self { caller, ..self }
@@ -341,7 +341,7 @@ mod tests {
 
     use super::{CALL_DEADLINE, HubAccess, HubClient};
 
-    /// The pause and the second call together take longer than one call may; each alone does not.
+    /// The pause and the second call together exceed the deadline of one call; each alone does not.
     #[tokio::test]
     async fn a_call_has_its_whole_time_however_long_ago_the_one_before_it_was() {
         let hub = EmbeddedHub::start(HubOptions::default()).await.unwrap();

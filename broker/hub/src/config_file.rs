@@ -217,7 +217,7 @@ fn check_against_active(
                 path: "inputs.credentials".to_owned(),
                 line: 0,
                 problem: format!(
-                    "has the URI {uri}, which stands in api.clientCertificates of the running \
+                    "has the URI {uri}, which is also in api.clientCertificates of the running \
                      process"
                 ),
                 fix: "restart Keyferry".to_owned(),

@@ -1,7 +1,8 @@
 //! Fetches the discovery document and the key set of an external issuer.
 //!
-//! The configuration names the issuer, but DNS says where it is. So the addresses are checked like
-//! those of targets, and the connection goes to the checked ones: a second DNS answer has no effect.
+//! The configuration names the issuer, but DNS decides where it is. So its addresses are checked
+//! like those of targets, and the connection goes to a checked address: a second DNS answer has no
+//! effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,7 @@ pub enum ExternalKeysError {
     /// The name leads to an address to which the server does not connect.
     #[error("its name leads to {0}; --allow-target-cidr admits a network")]
     AddressRefused(RefusedAddress),
-    /// The hub's own networks could not be read, so that no address can be checked.
+    /// The hub's own networks could not be read, so no address can be checked.
     #[error("the hub's own networks could not be read, so nothing was sent to it")]
     NetworksUnread,
     /// No client can be made with its certificate authority.

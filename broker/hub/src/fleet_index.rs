@@ -23,7 +23,7 @@ pub struct IndexedPolicy {
 pub struct FleetIndexReader {
     policy: PolicyReader,
     last: Arc<ArcSwapOption<IndexedPolicy>>,
-    /// Held while an index is made, so that a crowd of readers makes one.
+    /// Locked while an index is made, so that concurrent readers make only one.
     making: Arc<Mutex<()>>,
 }
 

@@ -17,8 +17,8 @@ pub struct Forbidden {
     caller: HubCaller,
 }
 
-/// Whose credentials a call to the hub has. A message about a missing right names them, because the
-/// two are fixed by different people.
+/// The owner of the credentials of a call to the hub. A message about a missing right names the
+/// owner, because different people fix the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HubCaller {
     /// Keyferry's server.

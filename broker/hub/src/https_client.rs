@@ -74,7 +74,7 @@ impl HttpsClientBuilder {
         Ok(Self(self.0.proxy(proxy)))
     }
 
-    /// Connects to `addresses` when a URL has the host `name`. With this, a certificate's name can
+    /// Connects to `addresses` if a URL has the host `name`, so that a certificate's name can
     /// differ from the name that is resolved.
     #[must_use]
     pub fn resolving(self, name: &str, addresses: &[SocketAddr]) -> Self {
@@ -165,7 +165,7 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(5);
 
-    /// A server with a long answer and a redirect to it; counts the long answers.
+    /// A server with a long answer and a redirect to it. Counts the requests for the long answer.
     async fn server(authority: &Authority) -> (u16, Arc<AtomicUsize>) {
         let tls = authority
             .server_identity(&["localhost", "other.test"])

@@ -1,5 +1,5 @@
-//! Reads the hub's own networks, where no target is: the ranges of its Services and the addresses
-//! of its apiservers.
+//! Reads the hub's own networks, to which the server does not connect: the ranges of its Services
+//! and the addresses of its apiservers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::name_resolver::NameResolver;
 use crate::ports::{HubError, HubNetworkSource};
 
 const SERVICE_CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
-/// How long the networks are taken for the current ones. They change when an admin changes them.
+/// How long the networks are cached. Only an admin changes them.
 const CURRENT: Duration = Duration::from_secs(300);
 
 /// Reads the networks of one hub, and keeps them for a while.
@@ -48,7 +48,8 @@ impl KubeHubNetworks {
             .await
         {
             Ok(list) => ranges(list.items),
-            // A hub before 1.33 has no such objects. The admin names its ranges on the command line.
+            // A hub before 1.33 has no ServiceCIDRs. The admin names its ranges on the command
+            // line.
             Err(HubError::NotFound(_)) => Vec::new(),
             Err(error) => return Err(error),
         };

@@ -82,7 +82,7 @@ impl WatchHealth for InputComponents {
     }
 }
 
-/// A ConfigMap of Keyferry's namespace, without the metadata that Keyferry does not read.
+/// A ConfigMap of Keyferry's namespace, reduced to the metadata that Keyferry reads.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct InputConfigMap {
     #[serde(deserialize_with = "kept_metadata")]
@@ -137,7 +137,7 @@ impl InputConfigMap {
     }
 }
 
-/// Logs why a ConfigMap cannot be used: its writer learns it here, and its reader by the response.
+/// Logs why a ConfigMap cannot be used, for its writer. Its reader gets the reason in the response.
 pub(crate) fn report(target: &ObjectName, read: &Read) {
     if let Err(error) = read {
         tracing::error!(

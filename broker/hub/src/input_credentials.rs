@@ -63,7 +63,7 @@ impl InputSecrets for KubeInputSecrets {
         Box::pin(async move {
             let path = format!("/api/v1/namespaces/{}/secrets/{secret}", self.namespace);
             let secret: Secret = self.client.get_object(&path, "Secret").await?;
-            // Only hashes and a time are read: a Secret that also has a token keeps it.
+            // Only hashes and a time are read. A token in the same Secret is never read.
             let text = |key: &str| {
                 let bytes = secret.entry(key)?;
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -105,7 +105,8 @@ impl LiveObjects {
         *self.flux_credentials.write() = all;
     }
 
-    /// Stores what the annotations of one ServiceAccount say, or that they say nothing.
+    /// Stores the annotation of one ServiceAccount by which Flux gets another credential, or that
+    /// it has none.
     pub fn set_flux_credential(
         &self,
         account: &ServiceAccount,
@@ -118,7 +119,8 @@ impl LiveObjects {
         };
     }
 
-    /// Why Flux may get another credential for the ServiceAccount than a token of the hub.
+    /// The annotation by which Flux may get another credential than a token of the hub for the
+    /// ServiceAccount.
     pub fn flux_credential(&self, account: &ServiceAccount) -> Option<OtherFluxCredential> {
         self.flux_credentials.read().get(account).cloned()
     }

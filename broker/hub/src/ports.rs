@@ -66,7 +66,7 @@ impl HubError {
     /// Whether the failure proves the hub unreachable, so that an earlier answer may be used for a
     /// while.
     pub fn proves_unreachable(&self) -> bool {
-        // Nothing is known of an answer that was not read, as if there were none.
+        // An answer that was not read is like no answer.
         matches!(
             self,
             Self::Unreachable(_) | Self::Unwell(_) | Self::TooLarge
@@ -206,7 +206,7 @@ pub trait ServingSecrets: Send + Sync {
     fn read<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<ServingSecret, HubError>>;
 
     /// Resolves when the Secret may have changed since that resourceVersion, or after a while.
-    /// `None`: since it was found to be absent.
+    /// `None` means since it was found absent.
     fn changed<'a>(&'a self, name: &'a ObjectName, version: Option<&'a str>) -> BoxFuture<'a, ()>;
 }
 
@@ -408,8 +408,8 @@ pub enum ProbeAnswer {
     Refused,
     /// The target did not answer, or not as an apiserver does.
     Unanswered(&'static str),
-    /// Nothing was sent, because the target's or its proxy's address is none that the server may
-    /// connect to.
+    /// Nothing was sent, because the server may not connect to the address of the target or of its
+    /// proxy.
     AddressRefused(RefusedAddress),
 }
 

@@ -47,7 +47,7 @@ pub struct CertificateSecrets {
 
 /// How a watch ended.
 enum WatchEnd {
-    /// By an event or in its time: the Secret is due to be read.
+    /// The Secret is due to be read, after an event or a timeout.
     Read,
     /// By a failure, which is described.
     Failed(String),
@@ -80,13 +80,13 @@ impl KubeServingSecrets {
         let terms = WatchParams::default()
             .fields(&format!("metadata.name={name}"))
             .timeout(WATCH_SECONDS);
-        // Version 0 begins with the present state. The version of the object itself would soon be
-        // too old to begin with: the hub keeps minutes of events, and a certificate lasts for weeks.
+        // Version 0 begins with the current state. The object's own version would soon be too old:
+        // the hub keeps events for minutes, and a certificate stays unchanged for weeks.
         let events = match api.watch_metadata(&terms, "0").await {
             Ok(events) => events,
             Err(error) => return WatchEnd::Failed(watch_fault::cause(&error)),
         };
-        // A Secret that was deleted before the watch began has no event.
+        // If the Secret was deleted before the watch began, the watch shows no event.
         if !self.is_at(name, version).await {
             return WatchEnd::Read;
         }

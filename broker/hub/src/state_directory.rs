@@ -27,7 +27,7 @@ impl StateDirectory {
         }
     }
 
-    /// Reads the key journal that was written last; `None` if there is none or it is not valid.
+    /// Reads the last written key journal; `None` if it is absent or not valid.
     pub fn read(&self) -> Option<KeyJournal> {
         let path = self.directory.join(FILE);
         let mut bytes = Vec::new();

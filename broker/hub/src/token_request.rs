@@ -152,7 +152,7 @@ pub async fn own_audiences(
     })
 }
 
-/// Tries whether the hub would grant a token for this audience, or for it and another one. The hub
+/// Tests whether the hub would grant a token for this audience, or for it and another one. The hub
 /// issues a token even for a dry run; it is not read.
 ///
 /// # Errors

@@ -189,7 +189,7 @@ pub async fn input_config_maps(
     let mut listing = HashMap::new();
     follow(&api, &*components, &*clock, |event| match event {
         Change::Listing => listing.clear(),
-        // Read one by one, so that a list keeps no more than the collections.
+        // Read one by one, so that a list keeps only the collections in memory.
         Change::Listed(config_map) => {
             if let Some((target, read)) = config_map.read() {
                 input_components::report(&target, &read);

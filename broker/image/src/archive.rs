@@ -87,15 +87,15 @@ pub struct ImageConfig {
 pub struct Image {
     /// The machine of its program.
     pub architecture: Architecture,
-    /// Its files. The folders above them are made.
+    /// Its files. The parent folders are created.
     pub files: Vec<ImageFile>,
     /// Its process.
     pub config: ImageConfig,
 }
 
 impl Image {
-    /// Writes the archive, which containerd, skopeo and crane read, and returns the digest of the
-    /// manifest: the one that a registry shows and a Pod can pin.
+    /// Writes the archive, which containerd, skopeo and crane read. Returns the digest of the
+    /// manifest, which a registry shows and a Pod can pin.
     ///
     /// # Errors
     /// The system's error.

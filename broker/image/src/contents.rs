@@ -13,7 +13,7 @@ pub struct Labels {
 }
 
 impl Default for Labels {
-    /// As the Dockerfile's arguments are by default.
+    /// The default arguments of the Dockerfile.
     fn default() -> Self {
         Self {
             version: "dev".to_owned(),

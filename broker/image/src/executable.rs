@@ -1,4 +1,4 @@
-//! Reads the head of an ELF file: for which machine it is, and whether it needs a loader.
+//! Reads the header of an ELF file: its machine, and whether it needs a dynamic loader.
 
 /// The machine of an image, as OCI names it (GOARCH).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +23,10 @@ impl Architecture {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExecutableError {
-    /// It is no 64-bit little-endian ELF file.
+    /// It is not a 64-bit little-endian ELF file.
     #[error("the binary is no ELF file for 64 bits; fix: build it for Linux")]
     NotElf,
-    /// Its machine is none that is known.
+    /// Its machine is unknown.
     #[error("the binary is for ELF machine {0}; fix: build it for x86_64 or aarch64")]
     Machine(u16),
     /// It needs a dynamic loader, which the image does not have.

@@ -50,8 +50,8 @@ pub enum ExportError {
     Write {
         /// The path in the folder.
         path: String,
-        /// The error of the operating system. A symbolic link on the way is "too many levels" or
-        /// "not a directory": none is followed.
+        /// The error of the operating system. Symbolic links are not followed: one in the path
+        /// gives "too many levels" or "not a directory".
         source: std::io::Error,
     },
     /// The folder's manifest cannot be parsed.
@@ -79,7 +79,7 @@ pub enum ExportError {
 pub struct Manifest {
     /// The issuer whose documents these are.
     pub issuer: String,
-    /// `https` origin under which they must be reached: `jwks_uri` names it.
+    /// The https origin at which readers find the files; `jwks_uri` contains it.
     #[serde(rename = "publicURL")]
     pub public_url: String,
     /// The files, in the order in which to upload them.
@@ -98,12 +98,12 @@ pub struct ManifestFile {
     pub cache_control: String,
     /// SHA-256 of the file's bytes, in hexadecimal digits.
     pub sha256: String,
-    /// The managed issuer whose file this is; absent for the hub's own.
+    /// The managed issuer of this file; absent for the files of the hub's issuer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
 }
 
-/// What is written besides the documents of the hub's issuer, and where.
+/// Which documents are exported besides those of the hub's issuer, and at which path.
 #[derive(Clone, Debug, Default)]
 pub struct ExportScope {
     /// The path below the origin at which the folder is served, such as `/hubs/a`; empty for the

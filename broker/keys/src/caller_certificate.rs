@@ -1,6 +1,6 @@
-//! Client certificates of callers: whose identity a presented chain proves, by the configured rules.
-//! A caller of tokens is a ServiceAccount, and a reader of fleet inputs a credential. These are rules
-//! of two types, so a certificate of the one cannot be used as the other.
+//! Client certificates of callers: finds the identity that a presented chain proves, by the
+//! configured rules. A caller of the token API is a ServiceAccount, and a reader of fleet inputs a
+//! credential. Their rules have two types, so a certificate of the one cannot be used as the other.
 //!
 //! A rule names one CA and one URI. The URI selects the rules, and each selected rule verifies the
 //! chain against its own CA only, so a URI that is allowed for one CA proves nothing under another.
@@ -26,13 +26,13 @@ pub use authority::{AuthorityKeys, CallerAuthority, CallerAuthorityError};
 pub use chain::{ChainTooLarge, MAX_CHAIN_BYTES, MAX_CHAIN_CERTIFICATES, PresentedChain};
 
 /// The longest life of a caller's certificate, from its notBefore to its notAfter. No list of
-/// revoked certificates is read, so a stolen key counts for as long as its certificate does.
+/// revoked certificates is read, so a stolen key can be used until its certificate expires.
 pub const LONGEST_LIFE: Duration = Duration::from_secs(24 * 3600);
 
 /// The most bytes of a serial number that are printed. RFC 5280 section 4.1.2.2 allows 20.
 const PRINTED_SERIAL: usize = 20;
 
-/// One rule: certificates with this URI, signed under this CA, are this identity.
+/// One rule: certificates with this URI, signed under this CA, prove this identity.
 #[derive(Clone, Debug)]
 pub struct CallerCertificateRule<I = ServiceAccountIdentity> {
     /// The only URI among the certificate's alternative names, byte for byte.
@@ -41,7 +41,7 @@ pub struct CallerCertificateRule<I = ServiceAccountIdentity> {
     pub identity: I,
     /// The CA of the rule. Without one, the rule accepts nothing.
     pub authority: Option<Arc<CallerAuthority>>,
-    /// Keys of CAs that no chain may lead over, such as those of the hub's client CA.
+    /// Keys of CAs that no chain may contain, such as those of the hub's client CA.
     pub refused_keys: Option<Arc<AuthorityKeys>>,
 }
 
@@ -55,7 +55,7 @@ impl<I> Default for CallerCertificateRules<I> {
     }
 }
 
-/// A caller whom a certificate identified. Only [`CallerCertificateRules::identify`] makes it.
+/// A caller that a certificate identified. Only [`CallerCertificateRules::identify`] makes it.
 #[derive(Clone, Debug)]
 pub struct CertifiedCaller<I = ServiceAccountIdentity> {
     identity: I,
@@ -80,7 +80,7 @@ impl<I> CertifiedCaller<I> {
     }
 }
 
-/// What identifies an accepted certificate in an audit record. It holds nothing secret.
+/// The part of an accepted certificate that an audit record has. It holds nothing secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateNote {
     /// The URI, which equals that of the rule.
@@ -91,10 +91,10 @@ pub struct CertificateNote {
     pub authority: String,
 }
 
-/// Why a certificate identifies no caller. Callers never learn which of these it was.
+/// Why a certificate identifies no caller. Callers never learn the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallerCertificateError {
-    /// The bytes are no X.509 certificate of version 3, or have something after it.
+    /// The bytes are not an X.509 certificate of version 3, or something follows it.
     #[error("it is not an X.509 v3 certificate")]
     NotX509,
     /// Its validity begins in the future.
@@ -115,7 +115,7 @@ pub enum CallerCertificateError {
     /// Its key usage does not allow signatures, so it cannot authenticate in TLS 1.3.
     #[error("its key usage has no digitalSignature")]
     NoDigitalSignature,
-    /// Its key is a short one of RSA, or of an unknown kind.
+    /// Its key is a short RSA key or of an unknown kind.
     #[error("its key is too weak")]
     WeakKey,
     /// It has no URI among its alternative names, or an alternative name that cannot be read.
@@ -163,7 +163,7 @@ impl<I: Clone + PartialEq> CallerCertificateRules<I> {
         Self(rules)
     }
 
-    /// Returns the caller whom the chain identifies at `now`. TLS must have proved that the peer
+    /// Returns the caller that the chain identifies at `now`. TLS must have proved that the peer
     /// has the private key.
     ///
     /// # Errors
@@ -260,14 +260,14 @@ fn check_validity(
     Timestamp::from_second(end).map_err(|_| E::NotX509)
 }
 
-/// Checks that the certificate is one of a client, and says so.
+/// Checks that the certificate is for a client and not for a CA.
 fn check_usage(leaf: &X509Certificate<'_>) -> Result<(), CallerCertificateError> {
     use CallerCertificateError as E;
     let constraints = leaf.basic_constraints().map_err(|_| E::NotX509)?;
     if constraints.is_some_and(|constraints| constraints.value.ca) {
         return Err(E::IsAuthority);
     }
-    // TLS libraries take an absent extension, and anyExtendedKeyUsage, for every usage.
+    // TLS libraries treat an absent extension, and anyExtendedKeyUsage, as every usage.
     let extended = leaf.extended_key_usage().map_err(|_| E::NotX509)?;
     if !extended.is_some_and(|usage| usage.value.client_auth) {
         return Err(E::NoClientAuth);
@@ -293,7 +293,7 @@ fn only_uri<'a>(leaf: &'a X509Certificate<'_>) -> Result<&'a str, CallerCertific
         .iter()
         .filter_map(|name| match name {
             GeneralName::URI(uri) => Some(Ok(*uri)),
-            // One that cannot be read might be a second URI.
+            // A name that cannot be read might be a second URI.
             GeneralName::Invalid(..) => Some(Err(E::NoUri)),
             _ => None,
         });

@@ -114,7 +114,7 @@ impl CertificateRequest {
         self.lifetime
     }
 
-    /// A name that no other request has: half of the public key's SHA-256, in hexadecimal.
+    /// A unique name for the request: half of the public key's SHA-256, in hexadecimal.
     pub fn fingerprint(&self) -> String {
         hexadecimal(
             digest(&SHA256, &self.public_key)
@@ -214,7 +214,8 @@ impl CertificateRequest {
         let too_long = |from: Timestamp| {
             Duration::try_from(end.duration_since(from)).is_ok_and(|life| life > longest)
         };
-        // From its beginning, and from now: a certificate that begins later also ends later.
+        // Counted from its beginning and from now, because a certificate that begins later also
+        // ends later.
         if too_long(begin) || too_long(now) {
             return Err(E::TooLong(end));
         }
@@ -247,7 +248,7 @@ impl IssuedCertificate {
         self.not_after
     }
 
-    /// When it is due for renewal: after two thirds of what is left of its life now.
+    /// When it is due for renewal: after two thirds of its remaining life.
     pub fn renew_at(&self, now: Timestamp) -> Timestamp {
         let start = now.max(self.not_before);
         let left = Duration::try_from(self.not_after.duration_since(start)).unwrap_or_default();

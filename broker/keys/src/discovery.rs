@@ -96,8 +96,8 @@ impl ProviderMetadata {
 
 /// Returns the URL of the key set of an external issuer, from its discovery document.
 ///
-/// It must be on the issuer's own origin: someone who can change the document could otherwise choose
-/// where the server sends requests. GitHub and GitLab serve both from one origin.
+/// It must be on the issuer's own origin. Otherwise a party that can change the document could
+/// choose where the server sends requests. GitHub and GitLab serve both from one origin.
 ///
 /// # Errors
 /// [`DiscoveryError`] says why the document is refused.

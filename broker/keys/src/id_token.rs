@@ -1,5 +1,5 @@
-//! The claims of an id-token (OpenID Connect Core 1.0 section 2) of an issuer that is no hub, such
-//! as a CI system.
+//! The claims of an id-token (OpenID Connect Core 1.0 section 2) of an issuer other than a hub,
+//! such as a CI system.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -81,8 +81,8 @@ impl IdTokenClaims {
         self.token_id.as_deref()
     }
 
-    /// The claim of that name, if it is a text of at most 1024 bytes. A number or a list is none:
-    /// issuers write ids as texts, and `1` and `"1"` must not be equal.
+    /// Returns a claim that is a string of at most 1024 bytes; `None` for any other value. Issuers
+    /// write ids as strings, and `1` and `"1"` must not be equal.
     pub fn claim(&self, name: &str) -> Option<&str> {
         self.members
             .get(name)?
@@ -91,7 +91,7 @@ impl IdTokenClaims {
     }
 }
 
-/// Returns the `iss` of a token of which nothing else is checked; `None` if it cannot be read.
+/// Returns the `iss` of a token without any other check; `None` if it cannot be read.
 pub fn claimed_issuer(jwt: &UnverifiedJwt) -> Option<&str> {
     text(jwt.claims(), "iss", "iss").ok().flatten()
 }

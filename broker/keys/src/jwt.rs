@@ -107,8 +107,9 @@ impl UnverifiedJwt {
         Self::parse_refusing(compact, &REFUSED_HEADER_MEMBERS)
     }
 
-    /// Parses an id-token of an issuer other than a hub, by the same rules but one: GitHub writes
-    /// the thumbprint of a certificate into each header. It is ignored, and chooses no key.
+    /// Parses an id-token of an issuer other than a hub, by the same rules with one exception.
+    /// GitHub writes the thumbprint of a certificate into each header; it is ignored, and chooses
+    /// no key.
     ///
     /// # Errors
     /// [`JwtError`] names the first rule that it breaks.

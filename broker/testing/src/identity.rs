@@ -1,4 +1,4 @@
-//! Who a request or a token speaks for, in the form of Kubernetes' `UserInfo`.
+//! The user of a request or a token, in the form of Kubernetes' `UserInfo`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Extra key under which an apiserver names the token (`JTI=<jti>`).
 pub(super) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
-/// Group of everybody who proved an identity.
+/// The group of every authenticated user.
 pub(super) const AUTHENTICATED: &str = "system:authenticated";
 
 /// `UserInfo` of authentication.k8s.io/v1.

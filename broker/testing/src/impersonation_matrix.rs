@@ -199,7 +199,7 @@ enum Request {
 /// One impersonating request.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// Who sends it.
+    /// The user who sends it.
     pub requestor: Requestor,
     wanted: Wanted,
     request: Request,
@@ -248,9 +248,9 @@ impl Requestor {
         user
     }
 
-    /// Whether kube-apiserver answers the same every time. It tries the mode that last succeeded
-    /// first, and the legacy mode gives a node other groups. So no node is asked for by a requestor
-    /// that may use both.
+    /// Whether kube-apiserver answers the same every time. It first tries the mode that last
+    /// succeeded, and the legacy mode gives a node other groups. So a requestor that may use both
+    /// modes impersonates no node.
     fn asks_for(&self, wanted: &Wanted) -> bool {
         self.name != "wildcard" || !wanted.user.starts_with("system:node:")
     }
@@ -333,7 +333,8 @@ impl Cell {
     }
 }
 
-/// Every cell: each requestor asks as each user who it is, and as some of them for more.
+/// Every cell: each requestor sends a SelfSubjectReview as each user, and further requests as some
+/// of them.
 #[must_use]
 pub fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();

@@ -55,7 +55,7 @@ impl Authority {
     /// A certificate for the given DNS names or IP addresses.
     ///
     /// # Errors
-    /// When a name is no DNS name and no address, or the certificate cannot be made.
+    /// When a name is neither a DNS name nor an address, or the certificate cannot be made.
     pub fn server_identity(&self, names: &[&str]) -> Result<ServerIdentity, EmbeddedError> {
         let key = KeyPair::generate()?;
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();

@@ -189,7 +189,7 @@ impl EmbeddedTarget {
     /// before the first token arrives.
     ///
     /// # Errors
-    /// When the CA is no PEM certificate, a certificate cannot be made or no port can be opened.
+    /// When the CA is not a PEM certificate, a certificate cannot be made or no port can be opened.
     pub async fn start(options: TargetOptions) -> Result<Self, EmbeddedError> {
         let authority = match &options.authority {
             Some(authority) => authority.clone(),

@@ -147,14 +147,14 @@ pub(super) fn kubelet(machine: &Machine, folder: &Path, client_ca: &Path, dns: I
         "evictionHard": { "memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
         "imageGCHighThresholdPercent": 100,
         "oomScoreAdj": 0,
-        // The settings of the machine are not the node's to change.
+        // The node must not change the settings of the machine.
         "featureGates": { "KubeletInUserNamespace": true },
         "registerNode": true,
         "shutdownGracePeriod": "0s",
     })
 }
 
-/// The image of a Pod that only looks around, and of every sandbox.
+/// The image of a small Pod, and of every sandbox.
 pub(super) fn pod_tool_image(program: &Path) -> Result<Image, TestError> {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => Architecture::Amd64,

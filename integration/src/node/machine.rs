@@ -10,9 +10,9 @@ use crate::network_namespace::{NetworkNamespace, NetworkNamespaceError};
 use crate::process::{Process, ProcessSpec};
 use crate::runner::TestError;
 
-/// The first process of the node. It makes what is written outside of the node's folder the node's
-/// own, and collects orphans. A kubelet sets six settings of its machine and ends if it cannot: it
-/// finds them already set, in files of its own.
+/// The first process of the node. It mounts private copies over the paths outside of the node's
+/// folder that the node writes, and collects orphans. A kubelet sets six settings of its machine
+/// and exits if it cannot, so it finds them already set in private files.
 const FIRST: &str = "set -eu
 mount --make-rshared /
 for folder in /run /var/lib /var/log; do mount -t tmpfs tmpfs $folder; done

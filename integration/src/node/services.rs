@@ -99,7 +99,7 @@ async fn from_outside((listener, service, port): Outside, routes: Arc<Mutex<Rout
     }
 }
 
-/// Reads the Services and their endpoints again and again. A failure leaves the routes as they are.
+/// Polls the Services and their endpoints. A failure leaves the routes unchanged.
 async fn read(admin: RestClient, routes: Arc<Mutex<Routes>>) {
     loop {
         let services = admin.get("/api/v1/services").await;
@@ -205,7 +205,7 @@ async fn accept(listener: TcpListener, service: SocketAddr, routes: Arc<Mutex<Ro
                 .and_then(|index| pods.get(index).copied())
         };
         if let Some(pod) = chosen {
-            // A side that breaks off ends the other side's connection.
+            // If one side fails, the other side's connection is closed.
             tokio::spawn(async move { drop(join(client, pod).await) });
         }
     }

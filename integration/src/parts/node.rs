@@ -1,5 +1,5 @@
-//! What a node of a cluster runs, each built from its Go module. A machine with Go and Rust needs no
-//! package of its distribution for it.
+//! The programs of a node, each built from its Go module, so a machine with Go and Rust needs no
+//! packages for them.
 
 /// A part of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,7 +29,7 @@ pub enum NodePart {
     PodTool,
 }
 
-/// A file of our own in the place of one of a module.
+/// A file of this repository that replaces one of a module.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patch {
     /// The file in the module's folder.

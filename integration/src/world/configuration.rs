@@ -40,7 +40,7 @@ impl Target {
         }
     }
 
-    /// A relying party that is no cluster. `tenant-a/reconciler` may use it.
+    /// A relying party that is not a cluster. `tenant-a/reconciler` may use it.
     pub fn audience(name: &str, audience: &str) -> Self {
         Self {
             name: name.to_owned(),

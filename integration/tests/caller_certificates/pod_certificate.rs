@@ -121,7 +121,7 @@ impl Stage {
         Ok(self.hub.admin().get(path).await?["metadata"]["uid"].clone())
     }
 
-    /// The request that a kubelet sends for the Pod: its CSR is empty but for the key.
+    /// The request that a kubelet sends for the Pod. Its CSR has only the key.
     async fn request(
         &self,
         name: &str,
@@ -173,8 +173,8 @@ impl Stage {
         Ok((key, node.get(&format!("{REQUESTS}/{name}")).await?))
     }
 
-    /// What the signer writes: it takes the ServiceAccount from the request, which the hub checked,
-    /// and nothing from the CSR but the key.
+    /// Makes the certificate as the signer does: with the ServiceAccount from the request, which
+    /// the hub checked, and only the key from the CSR.
     async fn signed(
         &self,
         name: &str,
@@ -258,7 +258,7 @@ async fn sign_right(hub: &ControlPlane) -> TestResult {
     Ok(())
 }
 
-/// What the Pod sends to Keyferry, with the chain that the hub has and its own key.
+/// The Pod's request to Keyferry, with the chain from the hub and its own key.
 async fn exchange(
     broker: &Broker,
     key: &KeyPair,
@@ -331,7 +331,7 @@ pub(crate) async fn a_pod_certificate_is_a_caller(stage: Arc<Stage>) -> TestResu
         .await;
     assert!(forged.is_err(), "an account without the right to sign");
 
-    // What the hub issues and Keyferry does not accept.
+    // Certificates that the hub issues and Keyferry does not accept.
     let now = Timestamp::now();
     let two_days = |params: &mut CertificateParams| valid(params, now, -60, 2 * 86_400);
     let without_uri = |params: &mut CertificateParams| params.subject_alt_names.clear();

@@ -1,4 +1,4 @@
-//! Everything that TLS with client certificates rests on is replaced while callers exchange.
+//! Replaces the server's and the callers' certificates and their CAs while callers exchange tokens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(30);
 const NAMESPACE: &str = "loaded";
 const FORM: &str = "grant_type=client_credentials&audience=loaded%2Fa";
 
-/// What all callers present, and what became of their requests.
+/// The certificate that all callers present, and the results of their requests.
 struct Load {
     url: String,
     trusted: Vec<u8>,
@@ -82,7 +82,7 @@ impl Load {
         self.with_present.store(0, Ordering::Relaxed);
     }
 
-    /// Waits until the callers have exchanged some tokens more, with what they present now.
+    /// Waits until the callers have exchanged more tokens with their current certificate.
     async fn goes_on(&self) -> TestResult {
         self.with_present.store(0, Ordering::Relaxed);
         let limit = Instant::now() + SOON;

@@ -1,4 +1,4 @@
-//! A relying party that is no cluster: it has an audience, and no address.
+//! A relying party that is not a cluster: it has an audience, and no address.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ pub(crate) async fn an_audience_gets_tokens_and_no_kubeconfig(stage: Arc<Stage>)
     Ok(())
 }
 
-/// The hub's apiserver refuses what no server could use, where the objects are on the hub.
+/// With objects on the hub, its apiserver refuses fields that no relying party can use.
 pub(crate) async fn the_hub_refuses_an_audience_with_an_address(stage: Arc<Stage>) -> TestResult {
     if !stage.objects {
         return Ok(());
@@ -118,7 +118,7 @@ pub(crate) async fn the_hub_refuses_an_audience_with_an_address(stage: Arc<Stage
             .is_some_and(|told| told.contains("kind is immutable")),
         "{told:?}"
     );
-    // A platform admin can still change who may use it.
+    // A platform admin can still change `allow`.
     let allowed = json!({ "spec": { "suspend": true } });
     admin.patch(&vault, &allowed).await?;
     let resumed: Value = json!({ "spec": { "suspend": false } });

@@ -231,7 +231,7 @@ pub(crate) async fn a_job_acts_for_no_other_account(stage: Arc<Stage>) -> TestRe
     );
     let record = stage.broker.audit_of(&refused.request_id)?;
     assert_eq!(record["reason"], "DelegationForbidden");
-    // The access of another account, and one that is not there, look the same.
+    // The access of another account and an absent one get the same answer.
     let others = stage.job(&github, "others")?;
     let own = stage.broker.exchange(&others, "tenant-a/own").await?;
     let absent = stage.broker.exchange(&others, "tenant-b/none").await?;
@@ -256,7 +256,7 @@ pub(crate) async fn the_metadata_lead_to_the_token_endpoint(stage: Arc<Stage>) -
         metadata["token_endpoint"],
         "https://keyferry-api.keyferry.test/v1/token"
     );
-    // What clients of other exchanges send means the same token.
+    // The token types that clients of other exchanges send give the same token.
     let [_, _, gitlab] = stage.shapes()?;
     let token = stage.job(&gitlab, "typed")?;
     stage

@@ -1,5 +1,5 @@
-//! The identity-token table: tokens that no job may use, against each shape of external issuer and
-//! on both routes. None is accepted, and all get the same answer.
+//! Tokens that no job may use, against each shape of external issuer and on both routes. None is
+//! accepted, and all get the same answer.
 
 use std::sync::Arc;
 
@@ -73,8 +73,8 @@ pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>)
 
 async fn admitted(stage: &Stage, token: &str, access: [&str; 2]) -> TestResult {
     if access == ["tenant-a", "own"] {
-        // Keyferry may not mint for this account in one of the modes. Whether the caller is known,
-        // its reason says.
+        // Keyferry may not mint for this account in one of the modes. The reason shows whether the
+        // caller was accepted.
         let answer = stage.broker.exchange(token, "tenant-a/own").await?;
         let record = stage.broker.audit_of(&answer.request_id)?;
         let reason = record["reason"].as_str().unwrap_or_default();
@@ -101,7 +101,7 @@ fn table(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
     Ok(all)
 }
 
-/// Rightly signed tokens whose claims are not those of an admitted job.
+/// Correctly signed tokens whose claims are not those of an admitted job.
 fn by_claims(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
     let good = &shape.claims;
     let (issuer, now) = (

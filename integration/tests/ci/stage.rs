@@ -20,7 +20,7 @@ const ISSUER: &str = "https://hub.keyferry.test";
 /// The settings of the token API, at an origin of its own. All clients of a test share one address.
 const API_LINES: &str = "limits: {connectionsPerAddress: 0, newCallersPerAddress: 0, \
     newCallersPerNamespace: 0}\n  publicURL: https://keyferry-api.keyferry.test";
-/// The audience of a relying party that is no cluster.
+/// The audience of a relying party that is not a cluster.
 pub(crate) const VAULT: &str = "https://vault.keyferry.test";
 pub(crate) const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
 

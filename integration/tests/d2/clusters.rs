@@ -1,4 +1,4 @@
-//! What a cluster gets by its inputs, and what it cannot read.
+//! Tests the objects that a cluster gets from its inputs, and the inputs that it cannot read.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -28,7 +28,7 @@ use super::artifacts::{Addresses, File, TAGS, publish};
 /// The tenants of the example, and its targets.
 pub(crate) const TENANTS: [&str; 2] = ["tenant-a", "tenant-b"];
 pub(crate) const TARGETS: [&str; 2] = ["staging", "production"];
-/// A tenant that comes by one commit and goes again.
+/// A tenant that is added by one commit and removed again.
 pub(crate) const GUEST: &str = "tenant-c";
 /// The versions of the chart.
 pub(crate) const CHARTS: [&str; 2] = ["1.0.0", "1.1.0"];
@@ -100,7 +100,7 @@ impl D2 {
         };
         let tree = addresses.files("fleet")?;
         publish_all(&ground, &registry, &key, &addresses, &tree).await?;
-        // By hand, as the README says: the CAs and credentials that no tree holds.
+        // Created by hand, as the README says: the CAs and credentials that are in no tree.
         for (name, plane) in TARGETS.iter().zip(&targets) {
             put_secret(&hub, &format!("{name}-ca"), &[("ca.crt", plane.ca_pem())]).await?;
         }
@@ -144,7 +144,7 @@ impl D2 {
         })
     }
 
-    /// Waits until the fleet is there as the trees say it.
+    /// Waits until all objects of the trees exist and are ready.
     pub(crate) async fn until_settled(&self) -> Result<(), TestError> {
         for name in ["flux-system", "policies", "targets", "tenants"] {
             until_ready(&self.hub, &kustomization(FLUX_NAMESPACE, name)).await?;
@@ -173,7 +173,7 @@ impl D2 {
         publish(&self.registry, &self.key, "platform/fleet", &TAGS, &tree).await
     }
 
-    /// Generates another pair of keys, which nobody trusts.
+    /// Generates another pair of keys, which no policy trusts.
     pub(crate) async fn other_key(&self) -> Result<CosignKey, TestError> {
         let (parts, folder) = (self.ground.parts(), self.ground.folder());
         let authority = self.ground.ca().cert_path();

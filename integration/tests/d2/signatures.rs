@@ -1,4 +1,4 @@
-//! Artifacts that nobody signed, or somebody else, under the tag that a cluster follows.
+//! Artifacts without a signature, or signed with another key, under the tag that a cluster follows.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Tests what the tenants get from the fleet, and how one comes and goes.
+//! Tests the tenants' objects in the fleet, and how a tenant is added and removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +97,7 @@ pub(crate) async fn flux_is_locked_down(d2: Arc<D2>) -> TestResult {
         flags.iter().any(|one| one == "--no-remote-bases=true"),
         "{flags:?}"
     );
-    // The instance's own sync is verified too, and is the only thing that acts with Flux's rights.
+    // The instance's own sync is verified too. Only it acts with Flux's own rights.
     let source = until_ready(&d2.hub, &oci_repository("flux-system", "flux-system")).await?;
     assert_eq!(
         source["spec"]["verify"],
@@ -142,7 +142,7 @@ pub(crate) async fn comes_by_one_commit(d2: Arc<D2>) -> TestResult {
     for plane in &d2.targets {
         until_object(plane.admin(), &belongings, "there", MINUTE, |_| true).await?;
     }
-    // It goes in two commits. The first takes the accesses, and Flux prunes while they drain.
+    // Two commits remove it. The first removes the accesses, and Flux prunes while they drain.
     let line = format!("    - tenant: {GUEST}\n");
     d2.commit(file, &line, &format!("{line}      access: disabled\n"))
         .await?;

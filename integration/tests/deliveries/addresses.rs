@@ -27,7 +27,7 @@ pub(crate) async fn nothing_is_sent_into_the_hubs_networks(world: Arc<OnHub>) ->
         world,
         name: "in-a-service".to_owned(),
     };
-    // What does not depend on a connection goes on, and what requires it does not.
+    // Deliveries that need no connection continue, and those with `probe: Require` do not.
     tenant.until_ready("apps").await?;
     let required = json!({ "deliveries": deliveries, "probe": "Require" });
     tenant.put_access_with("careful", required).await?;
@@ -49,7 +49,7 @@ async fn refused(world: &Arc<OnHub>, name: &str, address: &str, deliveries: &Val
     Ok(())
 }
 
-/// A target, or whoever answers in its place, sends Keyferry on to another address.
+/// A target, or a server in its place, redirects Keyferry to another address.
 pub(crate) async fn a_redirect_of_a_target_is_not_followed(world: Arc<OnHub>) -> TestResult {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let elsewhere = format!("https://{}/", listener.local_addr()?);

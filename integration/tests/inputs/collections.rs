@@ -1,4 +1,4 @@
-//! What the collections hold, and what is never sent.
+//! Tests the content of the collections, and the values that are never sent.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(super) async fn follow_the_hub(stage: Arc<Stage>) -> TestResult {
     assert_eq!(targets["inputs"][1]["target"], "prod-b");
     assert_eq!(targets["inputs"][1]["clusterDNS"], "prod-b.fleet.test");
 
-    // A new access is there, and leaves with its object.
+    // A new access appears, and disappears with its object.
     stage.put_access("tenant-a", "c", "prod-c").await?;
     let path = cluster_path("prod-c", "accesses");
     stage
@@ -53,7 +53,7 @@ pub(super) async fn follow_the_hub(stage: Arc<Stage>) -> TestResult {
         .until(&path, "no access", |reply| reply.body == r#"{"inputs":[]}"#)
         .await?;
 
-    // The same state has the same ETag, and another one another.
+    // Equal states have equal ETags, and different states different ones.
     let path = cluster_path("prod-c", "platform-components");
     let etag = |reply: &super::stage::Reply| {
         let mut headers = reply.headers.iter();

@@ -1,4 +1,4 @@
-//! What each credential reads, by each scheme, and what everything else gets.
+//! Tests the inputs that each credential reads, by each scheme, and the answer to other requests.
 
 use std::sync::Arc;
 
@@ -205,7 +205,7 @@ pub(super) async fn bad_certificates_get_the_same_answer(stage: Arc<Stage>) -> T
     Ok(())
 }
 
-/// A credential is no subject token, and gets no kubeconfig.
+/// A credential is not a subject token, and gets no kubeconfig.
 pub(super) async fn no_token_for_a_credential(stage: Arc<Stage>) -> TestResult {
     for credential in ["team-a", "platform"] {
         let token = stage.token(credential);

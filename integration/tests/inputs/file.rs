@@ -147,17 +147,18 @@ pub(super) async fn serves_inputs_too(stage: Arc<Stage>) -> TestResult {
             .log()?
             .contains("a Secret with a CA that is not watched")
     );
-    // The callers of tokens change with a restart, so their URIs can be no reader's before it.
+    // The list of callers changes only with a restart, so until then no reader may have one of
+    // their URIs.
     let stolen = text.replace(own_uri, CALLER).replace(&caller, "");
     broker.rewrite_config(&stolen, "failure").await?;
     assert!(
         broker
             .log()?
-            .contains("stands in api.clientCertificates of the running")
+            .contains("is also in api.clientCertificates of the running")
     );
     assert_eq!((by(own_uri).await?, by(CALLER).await?), (200, 401));
 
-    // A second target with the name is a mistake, and the file before stays active.
+    // A second target with the same DNS name is a mistake, and the previous file stays active.
     broker
         .rewrite_config(&(text + &target("second")), "failure")
         .await?;

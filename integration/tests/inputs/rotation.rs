@@ -26,7 +26,7 @@ enum Shown {
     Certificate(Client),
 }
 
-/// A child that reads its inputs all the time with its present credential.
+/// A child that keeps reading its inputs with its current credential.
 struct Child {
     shown: Mutex<Arc<Shown>>,
     reads: AtomicUsize,

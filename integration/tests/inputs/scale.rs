@@ -176,7 +176,7 @@ fn share(sorted: &[Duration], percent: usize) -> Duration {
         .unwrap_or_default()
 }
 
-/// An axum handler that answers every path with one body, in threads of its own.
+/// An axum handler that answers every path with one body, on its own threads.
 struct PlainHandler {
     url: String,
     runtime: Option<tokio::runtime::Runtime>,

@@ -75,7 +75,8 @@ async fn rendered(hubs: &Hubs) -> Result<Objects, TestError> {
     overlay(&hubs.base, &folder, written).await
 }
 
-/// Checks what no process shows: where the Pod may run, and what must not look like protection.
+/// Checks the rendered manifests: on which nodes the Pod may run, and that no NetworkPolicy seems
+/// to protect it.
 fn assert_pod_can_be_placed(rendered: &Objects, template: &Value) {
     assert_eq!(template["hostNetwork"], true);
     assert_eq!(template["dnsPolicy"], "Default");
@@ -169,7 +170,7 @@ async fn exchanged(
     let target = json!({
         "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": ACCOUNT },
         "spec": {
-            // It exists only once the hub has a network, and Keyferry is told not to look for it.
+            // The target exists only once the hub has a network, so Keyferry must not probe it.
             "address": "https://10.99.0.1:6443", "probe": "Off", "audience": "https://before-cni.keyferry.test", "caBundle": hub.ca_pem(),
             "allow": [{ "namespaces": [TENANT], "serviceAccounts": [ACCOUNT] }],
         },

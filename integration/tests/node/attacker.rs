@@ -1,4 +1,4 @@
-//! A Pod of another tenant on the same node, and what it reaches.
+//! A Pod of another tenant on the same node: tests what it can reach.
 
 use keyferry_integration::node::POD_TOOL;
 use keyferry_integration::runner::{TestError, TestResult};
@@ -27,8 +27,8 @@ pub(crate) async fn another_tenant_reaches_what_the_docs_say(
         .as_str()
         .ok_or("a Pod without an address")?;
 
-    // Whoever reaches the listeners gets the published documents, no answer of the token API without
-    // a credential, and the metrics, which only a NetworkPolicy closes: this node enforces none.
+    // Any Pod gets the published documents and the metrics, because this node enforces no
+    // NetworkPolicy. The token API refuses it without a credential.
     let documents = ["/.well-known/openid-configuration", "/openid/v1/jwks"];
     for document in documents {
         let url = format!("https://keyferry-discovery.keyferry-system.svc{document}");
@@ -48,8 +48,7 @@ pub(crate) async fn another_tenant_reaches_what_the_docs_say(
     let metrics = format!("http://{address}:8080/metrics");
     assert_eq!(status(cluster, &[&metrics]).await?, "200");
 
-    // Its own token is good, and gets nothing of the other tenant: the same answer as for what does
-    // not exist.
+    // Its own token is valid, and the other tenant's access gets the same answer as an absent one.
     let mut answers = Vec::new();
     for access in ["prod", "missing"] {
         let url = format!("{api}/v1/namespaces/tenant-a/accesses/{access}/kubeconfig");
@@ -58,7 +57,7 @@ pub(crate) async fn another_tenant_reaches_what_the_docs_say(
     assert!(answers[0].starts_with("403"), "{answers:?}");
     assert_eq!(without_ids(&answers[0]), without_ids(&answers[1]));
 
-    // Neither the kubelet nor the hub's apiserver takes it: it is for Keyferry alone.
+    // Neither the kubelet nor the hub's apiserver accepts it: it is for Keyferry alone.
     let kubelet = format!("https://{}:10250/pods", cluster.node.address());
     assert_eq!(status(cluster, &[&kubelet, "", TOKEN]).await?, "401");
     let apiserver = "https://kubernetes.default.svc/api/v1/secrets";
@@ -87,7 +86,7 @@ pub(crate) async fn another_tenant_reaches_what_the_docs_say(
         "{files}"
     );
 
-    // What would reach the node is refused before it runs.
+    // A Pod that could reach the node is refused before it runs.
     let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods");
     for (name, field, value) in [
         ("host-network", "hostNetwork", json!(true)),

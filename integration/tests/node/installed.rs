@@ -112,7 +112,7 @@ async fn images(cluster: &Cluster) -> TestResult {
     cluster.node.import(&deployer, DEPLOYER).await
 }
 
-/// What has to exist before Keyferry: the namespaces, and the Secrets for TLS.
+/// Creates what an installation needs: the namespaces, and the Secrets for TLS.
 async fn prepare(cluster: &Cluster, way: Way) -> TestResult {
     let hub = &cluster.hub;
     let restricted =
@@ -420,7 +420,7 @@ async fn nothing_went_wrong(cluster: &Cluster) -> TestResult {
         let namespace = event["involvedObject"]["namespace"]
             .as_str()
             .unwrap_or_default();
-        // A slow machine may ask a Pod before it is ready.
+        // On a slow machine the kubelet may probe a Pod before it is ready.
         let early = event["message"]
             .as_str()
             .is_some_and(|message| message.starts_with("Readiness probe failed"));

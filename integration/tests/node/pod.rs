@@ -34,7 +34,7 @@ pub(crate) async fn a_pod_gets_a_token_from_the_kubelet(cluster: Arc<Cluster>) -
     assert_eq!(bound["node"]["name"], NODE);
     assert_eq!(bound["serviceaccount"]["uid"], account);
 
-    // The restrictions that its namespace demands are in force, not only declared.
+    // The restrictions that its namespace demands are effective, not only declared.
     let status = cluster
         .exec(
             NAMESPACE,

@@ -1,4 +1,4 @@
-//! What `.ci/release` refuses. Each message names the field, its value and the fix.
+//! Tests what `.ci/release` refuses. Each message names the field, its value and the fix.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The metrics listener: TLS from a Secret, and readers whom a real hub reviews.
+//! The metrics listener: TLS from a Secret, and readers that a real hub reviews.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub(super) async fn only_permitted_readers(stage: Arc<Stage>) -> TestResult {
         status == 403 && text.contains("MetricsForbidden"),
         "{status}: {text}"
     );
-    // A token for Keyferry's token API is none of the hub's.
+    // A token for Keyferry's token API is not a credential of the hub.
     let of_caller = minted("scraper", &["keyferry.dev"]).await?;
     for token in [None, Some("no.such.token"), Some(of_caller.as_str())] {
         let (status, text) = read(token).await?;

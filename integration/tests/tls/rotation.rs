@@ -194,7 +194,7 @@ pub(super) async fn without_the_right_to_watch(stage: Arc<Stage>) -> TestResult 
     Ok(())
 }
 
-/// `ca.crt` of the discovery listener's Secret is what targets are told to trust.
+/// `ca.crt` of the discovery listener's Secret is published for targets to trust.
 pub(super) async fn an_authority_of_another_certificate(stage: Arc<Stage>) -> TestResult {
     let secrets = ["authority-discovery", "authority-api"];
     let [discovery, _] = secrets;

@@ -1,4 +1,4 @@
-//! A Secret that no client would accept, or that is none, at start and with `--check`.
+//! A Secret that clients would refuse, or that is not a TLS Secret, at start and with `--check`.
 
 use std::sync::Arc;
 
@@ -166,7 +166,7 @@ pub(super) async fn the_check_says_what_it_did_not_see(stage: Arc<Stage>) -> Tes
         "--api-tls-secret",
         "some",
     ];
-    // The variable is the flag's twin, and a flag for one listener comes before it.
+    // The variable means the same as the flag, and a flag for one listener overrides it.
     let env = [("KEYFERRY_TLS_SECRET", "other")];
     let output = stage.ground().binary().run(&args, &env).await?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,6 @@
-//! The hub, then the target, goes away in the middle of `keyferry onboard`. Each time the command
-//! names the step, what it has done, and how it goes on; and it does go on.
+//! The hub, then the target, stops answering in the middle of `keyferry onboard`. Each time the
+//! command names the step, what it has done, and the command that continues; and that command
+//! continues.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -83,8 +84,8 @@ impl Journey {
         Ok(())
     }
 
-    /// The hub goes away while the command waits for a status: it says so, waits on within its
-    /// limit, and goes on when the hub is back. If the hub stays away, the error says that.
+    /// The hub stops answering while the command waits for a status. The command reports it, waits
+    /// within its limit, and continues when the hub answers. Otherwise the error names the hub.
     async fn waits_on_while_the_hub_is_away(
         &self,
         hub: &ChaosProxy,
@@ -122,8 +123,8 @@ impl Journey {
         Ok(())
     }
 
-    /// A new version with the same spec, as each status makes one, is no conflict. A new spec is: it
-    /// stays as somebody else has written it.
+    /// A new version with the same spec, as each status update makes, is not a conflict. A new spec
+    /// is: the command leaves it as another user wrote it.
     async fn another_version_while_it_is_changed(
         &self,
         hub: &ChaosProxy,

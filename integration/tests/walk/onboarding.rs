@@ -1,4 +1,4 @@
-//! Onboards targets that trust nobody yet, and tenants, as a platform admin would; and offboards
+//! Onboards targets that trust no issuer yet, and tenants, as a platform admin would, and offboards
 //! them. The files that the command shows are written to the targets unchanged.
 
 use std::path::{Path, PathBuf};

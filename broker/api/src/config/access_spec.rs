@@ -75,12 +75,12 @@ pub(crate) struct TargetAccessSpec {
     #[schemars(length(max = 16), transform = schema::map_by_name)]
     pub(super) deliveries: Vec<DeliverySpec>,
     /// Drain keeps a deleted access, unauthorised and unrefreshed, until its last delivered token
-    /// has expired, so that what uses the objects can end cleanly. Immediate lets the objects go at
-    /// once.
+    /// has expired, so that consumers of the objects can end cleanly. Immediate deletes the objects
+    /// at once.
     #[schemars(extend("enum" = names(DeletionPolicy::ALL), "default" = "Drain"))]
     pub(super) deletion_policy: Option<String>,
-    /// Whether Keyferry tries a token at the target. Report says what it found; Require delivers
-    /// nothing until the target has accepted a token.
+    /// Whether Keyferry tries a token at the target. Report shows the result in the status; Require
+    /// delivers nothing until the target has accepted a token.
     #[schemars(extend("enum" = names(Probe::ALL), "default" = "Report"))]
     pub(super) probe: Option<String>,
     /// While it is true, nothing is minted or refreshed for this access. Delivered objects stay.

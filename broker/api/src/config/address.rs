@@ -65,8 +65,8 @@ pub fn proxy(text: &str) -> Result<String, &'static str> {
 
 /// Reads a `tlsServerName`: a DNS name.
 ///
-/// An address in any spelling is refused: clients take it for the place to connect to, and no rule
-/// about addresses would have looked at it.
+/// An address in any spelling is refused, because clients connect to it and no rule about addresses
+/// has checked it.
 ///
 /// # Errors
 /// As [`server`].

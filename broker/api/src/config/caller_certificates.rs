@@ -1,5 +1,5 @@
-//! `api.clientCertificates`: which client certificates are which callers; and the part of such a rule
-//! that credentials for fleet inputs have too.
+//! `api.clientCertificates`: which client certificate stands for which caller. Credentials for
+//! fleet inputs share a part of these rules.
 
 use serde::Deserialize;
 
@@ -16,7 +16,7 @@ pub(super) const MOST_SECRETS: usize = 16;
 /// The longest URI. SPIFFE allows 2048 bytes too.
 const MAX_URI_BYTES: usize = 2048;
 
-/// Which client certificates an entry is about: those with this URI, signed under this CA.
+/// Selects the client certificates of an entry: those with this URI, signed under this CA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificateRule {
     /// The Secret in Keyferry's namespace whose `ca.crt` has the CA.
@@ -27,7 +27,8 @@ pub struct ClientCertificateRule {
     pub allow_hub_client_ca: bool,
 }
 
-/// One entry of `api.clientCertificates`: the certificates of this rule are this ServiceAccount.
+/// One entry of `api.clientCertificates`: the certificates of this rule stand for this
+/// ServiceAccount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerCertificate {
     /// Which certificates.
@@ -47,7 +48,8 @@ pub(super) struct CallerCertificateSpec {
     allow_hub_client_ca: bool,
 }
 
-/// A rule in an entry of its own: `serde` cannot flatten it into a type that denies unknown fields.
+/// A rule as a nested object, because `serde` cannot flatten it into a type that denies unknown
+/// fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ClientCertificateSpec {

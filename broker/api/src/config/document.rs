@@ -27,8 +27,8 @@ pub(super) struct Document {
     origin: Origin,
 }
 
-/// The source of an object. An object in a file has no UID to use as an owner, so deliveries that
-/// write objects need an object of the hub.
+/// Where an object comes from. An object in a file has no UID that could own delivered objects, so
+/// only an object of the hub can have deliveries that write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// In the configuration file.

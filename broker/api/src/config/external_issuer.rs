@@ -1,8 +1,8 @@
 //! `externalIssuers` of a ServerConfiguration: issuers of callers' tokens other than the hub, such
 //! as a CI system, and the ServiceAccounts that their tokens stand for.
 //!
-//! Everybody who has an account at a public CI system gets tokens of its issuer. So each rule must
-//! name one project by an id that nobody else can get, and what may run there.
+//! Every user of a public CI system gets tokens of its issuer. So each rule must name one project
+//! by an id that no other project can get, and the refs or environments that may use the rule.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +17,11 @@ use crate::managed_issuer::INERT_AUDIENCE;
 use crate::name::{Namespace, ObjectName};
 use crate::service_account::{ServiceAccount, Uid};
 
-/// Claims whose value stays with one project: after a rename or a deletion nobody can get it. Names
-/// of projects and owners are not among them.
+/// Claims whose value stays with one project: after a rename or a deletion no other project gets
+/// it. Names of projects and owners are not such claims.
 const IMMUTABLE: [&str; 2] = ["repository_id", "project_id"];
-/// Claims that say what runs. Without one, every branch of the project could use the rule.
+/// Claims that name the ref or the environment. Without one, every branch of the project could use
+/// the rule.
 const SCOPES: [&str; 2] = ["ref", "environment"];
 /// Claims that Keyferry checks itself, or that differ in every token.
 const RESERVED: [&str; 6] = ["aud", "exp", "iat", "iss", "jti", "nbf"];
@@ -110,12 +111,12 @@ struct ServiceAccountSpec {
 pub(super) struct Surroundings<'a> {
     /// The hub's issuer, if it is pinned.
     pub(super) hub_issuer: Option<&'a Issuer>,
-    /// The origin below which the managed issuers are.
+    /// The origin of the managed issuers, which no external issuer may be below.
     pub(super) public_url: Option<&'a PublicUrl>,
 }
 
-/// Reads the list. Every mistake refuses the file, because a rule that was left out could be the
-/// one that makes another ambiguous.
+/// Reads the list. Every mistake refuses the file: if a bad rule were skipped, its conflict with
+/// another rule would go unnoticed.
 pub(super) fn read(
     specs: Vec<ExternalIssuerSpec>,
     around: &Surroundings<'_>,
@@ -312,8 +313,8 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
             "add the ref that may deploy, or the environment",
         );
     }
-    // GitHub's refs are whole (refs/heads/main). GitLab's are names, and a tag may have the name of
-    // a protected branch.
+    // GitHub writes full refs (refs/heads/main). GitLab writes names, and a tag may have the name
+    // of a protected branch.
     if value("ref").is_some_and(|name| !name.starts_with("refs/")) && !has(&["ref_type"]) {
         check.wrong(
             path,
@@ -324,7 +325,7 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
     let is_protected = value("ref_protected") == Some("true")
         || (has(&["environment"]) && value("environment_protected") == Some("true"));
     // Pipelines of merge requests, and their child pipelines, have the source branch as their ref,
-    // and anyone who may push may name one.
+    // and any user who may push chooses its name.
     if has(&["project_id"]) && !is_protected {
         let (problem, fix) = if has(&["ref"]) {
             (
@@ -341,8 +342,8 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
     }
 }
 
-/// Refuses entries of which two could accept one token: which ServiceAccount it stands for must not
-/// depend on the order of a list.
+/// Refuses two entries that could accept the same token: the order of a list must not decide for
+/// which ServiceAccount the token stands.
 fn check_together(issuers: &[ExternalIssuer], check: &mut Check<'_>) {
     for (index, one) in issuers.iter().enumerate() {
         for (before, other) in issuers.iter().enumerate().take(index) {
@@ -388,8 +389,8 @@ fn check_together(issuers: &[ExternalIssuer], check: &mut Check<'_>) {
     }
 }
 
-/// Whether two texts name one issuer: they differ at most in the case of the host, a default port
-/// or a slash at the end.
+/// Whether two texts name the same issuer: they differ at most in the case of the host, a default
+/// port or a slash at the end.
 pub fn same_issuer(one: &str, other: &str) -> bool {
     let bare = |text: &str| {
         Url::parse(text)

@@ -71,8 +71,8 @@ impl InputCredential {
 }
 
 impl Inputs {
-    /// The first URI that stands for a reader of inputs here and for a caller of tokens there. One
-    /// certificate would then be both.
+    /// The first URI that is in both lists: a reader's in `credentials` and a caller's in
+    /// `callers`. One certificate would then be both.
     pub fn uri_of_a_caller(&self, callers: &[CallerCertificate]) -> Option<&str> {
         let callers: BTreeSet<&str> = callers.iter().map(|one| one.rule.uri.as_str()).collect();
         let mut uris = self.credentials.iter().filter_map(|one| one.certificate());
@@ -81,7 +81,7 @@ impl Inputs {
     }
 }
 
-/// What a credential can read. It is never more, and never something else.
+/// What a credential can read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputScope {
     /// The inputs of one cluster.
@@ -199,7 +199,7 @@ pub(super) fn read(
                 if caller_uris.contains(rule.uri.as_str()) {
                     check.wrong(
                         &at("clientCertificate.uriSAN"),
-                        "stands in api.clientCertificates",
+                        "is also in api.clientCertificates",
                         "give the certificate another URI: one that reads inputs is no caller \
                          of tokens",
                     );

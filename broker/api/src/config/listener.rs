@@ -24,8 +24,8 @@ pub struct Listener {
     pub tls: TlsSource,
     /// The lowest TLS version that a client may use. Default 1.3.
     pub min_version: TlsVersion,
-    /// The most connections of one source. A source is an address; on the discovery listener, the
-    /// /64 of an IPv6 address. None: no limit of its own.
+    /// The most connections of one source: an address or, on the discovery listener, the /64 of an
+    /// IPv6 address. None: no limit per source.
     pub connections_per_address: Option<NonZeroU32>,
 }
 
@@ -36,8 +36,8 @@ pub enum TlsSource {
     Secret(ObjectName),
     /// Two files.
     Files(TlsFiles),
-    /// The file names none. Only commands that read a server's file accept this, because the
-    /// server may get it from a flag that they do not know.
+    /// The file names no certificate. Only commands that read a server's file accept this, because
+    /// the server may get its certificate from a flag.
     Unset,
 }
 
@@ -63,7 +63,7 @@ pub enum TlsVersion {
 /// Flags and environment variables about listeners, which override the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenerOverrides {
-    /// `--tls-secret`: the Secret of every listener that no other flag names one for.
+    /// `--tls-secret`: the Secret of every listener without a flag of its own.
     pub tls_secret: Option<ObjectName>,
     /// `--api-tls-secret`.
     pub api_tls_secret: Option<ObjectName>,
@@ -81,8 +81,8 @@ pub struct ListenerOverrides {
     pub metrics_tls_secret: Option<ObjectName>,
     /// `--metrics-https-addr`.
     pub metrics_address: Option<SocketAddr>,
-    /// Whether a listener without a certificate is no mistake, as for a command that reads a
-    /// server's file without the server's flags.
+    /// Accepts a listener without a certificate, for a command that reads a server's file without
+    /// the server's flags.
     pub tls_may_be_unset: bool,
 }
 
@@ -239,7 +239,8 @@ fn min_version(text: Option<&str>, path: &str, check: &mut Check<'_>) -> Option<
     }
 }
 
-/// Decides where the certificate comes from. Mistakes of the file are noted even where a flag wins.
+/// Decides where the certificate comes from. Mistakes of the file are reported even if a flag
+/// overrides it.
 fn source(tls: Tls, path: &str, given: Given<'_>, check: &mut Check<'_>) -> Option<TlsSource> {
     let written = match (tls.secret_name, tls.cert_file, tls.key_file) {
         (None, None, None) => match (given.secret, given.tls_may_be_unset) {

@@ -38,7 +38,8 @@ pub(super) struct MetricsSpec {
     authentication: Option<String>,
 }
 
-/// Reads the listener; the outer `None` is a mistake, the inner one that there is no such listener.
+/// Reads the listener. The outer `None` means a mistake, the inner `None` that the file has no such
+/// listener.
 pub(super) fn metrics(
     spec: MetricsSpec,
     given: Given<'_>,
@@ -55,7 +56,7 @@ pub(super) fn metrics(
         Some(other) => {
             check.wrong(
                 "metrics.authentication",
-                format!("{other:?} is no way to authenticate readers of metrics"),
+                format!("{other:?} is not a way to authenticate readers of metrics"),
                 "use TokenReview or None",
             );
             None

@@ -13,7 +13,7 @@ use crate::name::{Namespace, ObjectName};
 
 /// The most objects of a list.
 const MAX_OBJECTS: usize = 20_000;
-/// The most mistakes that are reported. A file of another kind would have one in each line.
+/// The most mistakes that are reported: a file of another kind would have one in each line.
 const MAX_MISTAKES: usize = 20;
 /// How to get what is expected.
 const FIX: &str = "give the output of `kubectl get targetclusters,targetaccesses -A -o yaml`";
@@ -162,8 +162,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Checks what a hub's API always states. An object without it was written by hand: nobody has
-    /// compared its audience with those of other targets.
+    /// Checks for the metadata that a hub's API always sets. An object without it was written by
+    /// hand, so no hub has compared its audience with those of other targets.
     fn check_metadata(&mut self, item: &Item<'a>, kind: &'a str) {
         let (namespace, name) = (
             item.text("/metadata/namespace"),

@@ -101,9 +101,9 @@ pub struct StoredObjects {
 }
 
 impl Record {
-    /// Whether another version of the object means the same for the policy. Annotations and
-    /// finalizers do not count: others may change them often, and each change would rebuild the
-    /// policy for all tenants.
+    /// Whether another version of the object is equal for the policy. Annotations and finalizers
+    /// are ignored: others may change them often, and each change would rebuild the policy for all
+    /// tenants.
     pub fn means_the_same_as(&self, other: &Self) -> bool {
         (&self.uid, self.generation, self.deleting)
             == (&other.uid, other.generation, other.deleting)
@@ -397,8 +397,8 @@ impl StoredObjects {
     }
 
     /// The audiences of all targets, as written. A target that is being deleted counts only while
-    /// it drains, which ends within a day. Otherwise another party's finalizer could reserve an
-    /// audience for ever; an object without finalizers loses it just as suddenly.
+    /// it drains, which ends within a day. Otherwise a finalizer of another controller could
+    /// reserve an audience for ever. An object without finalizers frees its audience at once too.
     pub fn audiences(&self) -> BTreeSet<String> {
         let there = self
             .targets

@@ -82,7 +82,7 @@ pub enum TargetKind {
     /// A Kubernetes cluster.
     #[default]
     Cluster,
-    /// A relying party that is no cluster: it has an audience and no address.
+    /// A relying party that is not a cluster: it has an audience and no address.
     Audience,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct TargetClusterSpec {
         "the identity is immutable; delete the TargetCluster and create it again",
     )]))]
     pub(super) identity: Option<ClusterIdentitySpec>,
-    /// What the target is. Cluster, an apiserver; Audience, a relying party that is no cluster,
+    /// What the target is. Cluster, an apiserver; Audience, a relying party that is not a cluster,
     /// such as a registry, a cloud's token service or Vault: it has no address, nothing is sent to
     /// it, and its tokens are only requested. It never changes.
     #[serde(default = "cluster")]
@@ -228,7 +228,7 @@ fn rules() -> [ValidationRule; 8] {
             field_path: Some(".address".to_owned()),
             ..rule(
                 "has(self.kind) && self.kind == 'Audience' || has(self.address)",
-                "a cluster has an address; a relying party that is no cluster has kind: Audience",
+                "a cluster has an address; a relying party that is not a cluster has kind: Audience",
             )
         },
         rule(

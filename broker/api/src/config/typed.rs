@@ -22,8 +22,8 @@ pub(super) struct Misfit {
 
 /// Reads the document as a `T`, with the fields that do not fit.
 ///
-/// A field that does not fit is noted and replaced by an empty value of its type, so that one
-/// reading finds all of them.
+/// A misfit is recorded and replaced by an empty value of its type, so that one reading finds all
+/// of them.
 pub(super) fn read<T: DeserializeOwned>(document: &Document) -> (Option<T>, Vec<Misfit>) {
     let mut misfits: Vec<Misfit> = Vec::new();
     let mut fixed: Option<Value> = None;

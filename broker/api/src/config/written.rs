@@ -1,5 +1,5 @@
-//! The objects of a configuration file as they are written, with their lines, for commands that
-//! say what to change in it.
+//! The objects of a configuration file as written, with their lines, for commands that print what
+//! to change in the file.
 
 use serde_json::Value;
 

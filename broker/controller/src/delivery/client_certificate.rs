@@ -1,7 +1,7 @@
 //! Requests client certificates of the hub's apiserver for `ClientCertificateSecret` deliveries.
 //!
 //! The private key exists only in this process until its certificate is issued and checked. A
-//! process that ends, or a new leader, makes a new key and a new request (decision 0027).
+//! restarted process, or a new leader, makes a new key and a new request (decision 0027).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::hindrance::{Hindrance, refusal};
 use super::write::ROUTE;
 use super::{Deliveries, Reconciliation};
 
-/// How often a request that waits is checked.
+/// How often a waiting request is checked.
 const POLL: Duration = Duration::from_secs(3);
 /// The shortest time between two requests of one delivery: its author can edit the Secret, and
 /// each edit asks for a new certificate.
@@ -40,7 +40,7 @@ const MOST_IN_WINDOW: usize = 32;
 const WINDOW: Duration = Duration::from_secs(3600);
 /// How long a renewal may wait for its automatic approval before the access is reported.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// When a request that could not be signed, or was signed wrongly, is made again.
+/// How long until a request that was not signed, or signed wrongly, is made again.
 const AFTER_FAULT: Duration = Duration::from_secs(3600);
 
 /// The last request of one delivery.
@@ -61,7 +61,8 @@ enum RequestState {
         /// The value of `keyferry.dev/requestedAt` then.
         requested_at: Option<String>,
     },
-    /// Nothing is awaited. Its key is dropped; its time limits how soon the next one is made.
+    /// No request is pending. The key is dropped; the time of the last request limits how soon the
+    /// next one is made.
     Done,
 }
 
@@ -85,11 +86,11 @@ impl CertificateRequests {
     /// Counts one more request of an access.
     ///
     /// # Errors
-    /// The access has made [`MOST_IN_WINDOW`] requests: when the next one may be made.
+    /// The time of the next allowed request, if the access has made [`MOST_IN_WINDOW`].
     fn count(&self, access: &AccessName, now: Duration) -> Result<(), Duration> {
         let mut made = self.made.lock();
-        // Accesses that are gone are forgotten once their requests no longer count, so deleting an
-        // access and creating it again wins nothing.
+        // A deleted access is forgotten only once its requests no longer count, so deleting and
+        // recreating it does not reset the limit.
         made.retain(|_, times| {
             times.retain(|time| now.saturating_sub(*time) < WINDOW);
             !times.is_empty()
@@ -106,7 +107,7 @@ impl CertificateRequests {
         }
     }
 
-    /// Drops the keys of an access that is gone.
+    /// Drops the keys of a deleted access.
     pub(super) fn forget(&self, access: &AccessName) {
         self.last.lock().retain(|(name, _), _| name != access);
     }
@@ -121,7 +122,7 @@ impl CertificateRequests {
         });
     }
 
-    /// Drops the key of one delivery, whose request is no longer awaited.
+    /// Drops the key of one delivery, whose request is no longer needed.
     pub(super) fn finish(&self, access: &AccessName, delivery: &ObjectName) {
         let mut requests = self.last.lock();
         if let Some(last) = requests.get_mut(&(access.clone(), delivery.clone())) {
@@ -139,7 +140,7 @@ impl CertificateRequests {
 pub(super) enum Issuance {
     /// It is issued, and is the requested one.
     Issued(Box<IssuedPair>),
-    /// It is awaited, while the object contains a valid one. Check again after this time.
+    /// The next one is pending, and the object contains a valid one. Check again after this time.
     Waiting(Duration),
 }
 
@@ -158,7 +159,8 @@ pub(super) fn is_of_another_user(delivery: &Delivery, pair: &Pair, held: &OwnedO
 
 impl Deliveries {
     /// Returns the CA certificates of the hub's apiserver, as kube-controller-manager publishes
-    /// them. The ConfigMap in Keyferry's namespace is read: tenants may write those in their own.
+    /// them. Reads the ConfigMap in Keyferry's namespace, because tenants may write the one in
+    /// their own namespace.
     pub(super) async fn hub_authority(
         &self,
         round: &Reconciliation<'_>,

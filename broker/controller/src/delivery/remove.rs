@@ -203,8 +203,8 @@ impl Deliveries {
             }
             match self.remove(&place, owner).await {
                 Ok(Removal::Gone(end)) => exposed = exposed.max(end),
-                // An object that others took over is theirs to delete, unless it may still contain
-                // our token.
+                // An object that another owner took over is not deleted, unless it may still
+                // contain our token.
                 Ok(Removal::Stays(_))
                     if earlier_token(&round.stored.record.status, round.name, &place, now)
                         .is_none() => {}

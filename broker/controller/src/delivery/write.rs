@@ -138,7 +138,8 @@ impl Deliveries {
             return Ok(());
         };
         if let Err(gap) = delivery::express(delivery.delivery_type, target) {
-            // The object may still contain the data of an earlier target, and would lead there.
+            // The object may still contain the data of an earlier target, and clients would connect
+            // there.
             progress.exposed = self
                 .remove(&place, owner)
                 .await
@@ -170,9 +171,9 @@ impl Deliveries {
                     .target()
                     .is_some_and(|earlier| earlier != target.name.as_str()))
         {
-            // An object that leads to the access's previous target is removed now, even if the new
-            // one is not ready. So is a token of a revoked key, which a tenant could otherwise keep
-            // by suspending its access.
+            // An object for the access's previous target is removed now, even if the new target is
+            // not ready. So is a token of a revoked key, which a tenant could otherwise keep by
+            // suspending its access.
             if let Removal::Gone(_) = self
                 .remove(&place, owner)
                 .await
@@ -202,7 +203,7 @@ impl Deliveries {
             now.wall,
         );
         // The current pair stays in the object until the next one is issued, however long its
-        // approval takes; unless it is for another user.
+        // approval takes. A pair for another user does not stay.
         let certificate = if delivery.holds_certificate() {
             match &step {
                 Step::Keep(_) => self.certificates.finish(round.name, &delivery.name),

@@ -1,4 +1,4 @@
-//! The probe connects to no address that the server may not connect to, whatever names say.
+//! The probe connects to no refused address, whatever a name resolves to.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use super::*;
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// A resolver whose answers a test scripts: each call takes the next, and the last one stays.
+/// A resolver with scripted answers: each call takes the next one, and the last one repeats.
 struct Scripted(Mutex<Vec<Vec<IpAddr>>>, AtomicUsize);
 
 impl NameResolver for Scripted {
@@ -45,7 +45,7 @@ fn resolver(answers: &[&[&str]]) -> Arc<Scripted> {
     Arc::new(Scripted(Mutex::new(answers), AtomicUsize::new(0)))
 }
 
-/// A hub whose networks are known, or cannot be read.
+/// The networks of a hub, known or unreadable.
 struct Hub(Option<HubNetworks>);
 
 impl HubNetworkSource for Hub {
@@ -86,8 +86,8 @@ fn target(address: String, proxy: Option<String>, name: Option<&str>) -> ProbedT
     }
 }
 
-/// Every way in which a target can name a host: as its address, with another certificate name, as
-/// a proxy, and behind a proxy that may be called.
+/// Every way in which a target can name a host: as its address, with another certificate name, as a
+/// proxy, and behind an allowed proxy.
 fn ways(host: &str, port: u16) -> [ProbedTarget; 4] {
     let url = |scheme: &str| format!("{scheme}://{host}:{port}");
     let elsewhere = || "https://198.51.100.7:6443".to_owned();
@@ -110,7 +110,7 @@ async fn no_form_of_an_address_that_is_none_of_a_target_is_connected_to() {
         refused: Arc::from(["10.244.0.0/16".parse().unwrap()]),
         ..AddressRules::default()
     };
-    // The proxy that may be called has an address at which nobody answers.
+    // The allowed proxy has an address without a listener.
     let resolver = resolver(&[&["203.0.113.1"]]);
     let probe = HttpsProbe::within(rules, hub(), resolver);
     for form in FORMS {
@@ -125,7 +125,7 @@ async fn no_form_of_an_address_that_is_none_of_a_target_is_connected_to() {
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
-/// The HTTP client connects to an address in the URL as it is, whatever was resolved and checked.
+/// The HTTP client connects to an address in the URL directly, whatever was resolved and checked.
 #[tokio::test]
 async fn an_address_as_certificate_name_is_not_connected_to() {
     let (port, count) = listener().await;
@@ -149,7 +149,7 @@ async fn every_answer_of_a_name_is_checked_and_no_second_one_is_asked_for() {
     let (port, count) = listener().await;
     let probe_of =
         |resolver: Arc<Scripted>| HttpsProbe::within(AddressRules::default(), hub(), resolver);
-    // One bad address among good ones, in any place and of either family.
+    // One bad address among good ones, at any position and of either family.
     for answer in [
         ["127.0.0.1", "198.51.100.7"],
         ["198.51.100.7", "127.0.0.1"],
@@ -168,7 +168,7 @@ async fn every_answer_of_a_name_is_checked_and_no_second_one_is_asked_for() {
             );
         }
     }
-    // The name leads elsewhere when it is resolved again: it is not.
+    // A second resolution would give another address, but the name is resolved only once.
     for target in ways("prod.example.test", port).into_iter().take(3) {
         let changing = resolver(&[&["2001:db8::7"], &[LOOPBACK]]);
         let answer = probe_of(Arc::clone(&changing))

@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// `ca.crt` beside the serving certificate, where cert-manager and `kubernetes.io/tls` Secrets have
-/// it. Keyferry does not need it, so a missing or invalid one is no failure.
+/// it. Keyferry does not need it, so a missing or invalid one is not an error.
 #[derive(Debug)]
 pub struct DiscoveryAuthority {
-    /// Kept current by the listener, which leaves out what does not verify its certificate.
+    /// The listener keeps it current, and omits CA certificates that do not verify its certificate.
     read: watch::Receiver<Option<Vec<u8>>>,
     pem: Mutex<Option<String>>,
 }
@@ -30,7 +30,7 @@ impl DiscoveryAuthority {
     /// Takes what was read last.
     pub(super) fn refresh(&self, now: Timestamp) {
         let bytes = self.read.borrow().clone();
-        // Encoded again, so that nothing else of the source is shown.
+        // Encoded again, so that nothing else from the file or Secret is published.
         *self.pem.lock() = bytes
             .filter(|bytes| bytes.len() <= MAX_BYTES)
             .and_then(|bytes| CaBundle::from_pem(&bytes, now).ok())

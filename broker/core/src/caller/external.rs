@@ -1,7 +1,7 @@
 //! Accepts callers by an id-token of an external issuer, such as a CI system: the configuration says
 //! for which ServiceAccount of the hub a token with certain claims stands.
 //!
-//! Such a token is no credential of the hub, so no TokenReview covers it. Its signature, the
+//! Such a token is not a credential of the hub, so the hub cannot review it. Its signature, the
 //! registered claims and the rules of one entry decide.
 
 use std::sync::Arc;
@@ -26,16 +26,16 @@ struct EventClaim {
     name: &'static str,
     /// The claim with the project's number at the same CI system.
     project: &'static str,
-    /// The events that only people or tokens with the right to write to the project can cause, and
-    /// whose jobs run code that is in the project.
+    /// Events that need write access to the project, and whose jobs run code that is in the
+    /// project.
     by_members: &'static [&'static str],
 }
 
-/// The events that need no rule that names them. Every other event does, because systems add some:
-/// outsiders can cause them, such as `issue_comment` or `gollum`, and such a job can have the ref of
-/// the project's main branch. `merge_group` runs code that is not merged yet; `check_run`, `status`
-/// and `deployment` can follow from an outsider's pull request; `parent_pipeline` has the ref of a
-/// merge request, if one started the parent; `pipeline` is started by another project.
+/// The events that a rule need not name. It must name every other event, because CI systems add
+/// events that outsiders can cause, such as `issue_comment` or `gollum`, and whose jobs can have
+/// the ref of the main branch. `merge_group` runs code that is not merged yet; `check_run`,
+/// `status` and `deployment` can follow from an outsider's pull request; `parent_pipeline` has the
+/// ref of a merge request, if one started the parent; `pipeline` is started by another project.
 const EVENTS: [EventClaim; 2] = [
     EventClaim {
         name: "event_name",
@@ -103,8 +103,8 @@ impl ExternalIdentity {
         self.0.entry
     }
 
-    /// The `jti`, if the token may be exchanged only once. Copies of a token can differ in the bytes
-    /// of an ECDSA signature, but not in this.
+    /// The `jti`, if the token may be exchanged only once. An ECDSA signature has a second valid
+    /// form, so the bytes of a token do not identify it.
     pub fn single_use(&self) -> Option<&str> {
         match self.0.token_use {
             TokenUse::Once => self.0.token_id.as_deref(),
@@ -148,8 +148,8 @@ impl ExternalIdentity {
 /// Refuses a token early if no entry has its `iss` and `aud`, or if it has expired, so that it costs
 /// no signature check.
 ///
-/// Anyone can make a token with any claims. If the rules or the longest life decided here, the time
-/// of the answer would tell a stranger what they are.
+/// Anyone can make a token with any claims. If the rules or the longest life decided here, the
+/// response time would reveal them to a client with forged tokens.
 ///
 /// # Errors
 /// One of the `Caller…` reasons. Nothing read here is trusted before [`accept`].
@@ -235,7 +235,7 @@ fn check_registered(
     verify::check_registered(&claims.registered(), &expected)
 }
 
-/// Of the faults for two entries, the one of the entry that the token is closer to.
+/// Chooses the fault of the entry that the token nearly met.
 fn closer(fault: Reason, error: ClaimsError) -> Reason {
     match error {
         ClaimsError::WrongIssuer => fault,
@@ -250,8 +250,8 @@ fn meets(claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
 }
 
 impl EventClaim {
-    /// Whether the rule names the event, or members caused it. A token that does not say is refused
-    /// where the CI system always says it.
+    /// Whether the rule names the event, or the event needs write access to the project. A token
+    /// without the claim is refused if its CI system always writes it.
     fn admits(&self, claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
         if rule.claims.contains_key(self.name) {
             return true;

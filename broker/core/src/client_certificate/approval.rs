@@ -1,5 +1,5 @@
-//! Decides whether a request may be approved without a user. The approver trusts the requester in
-//! nothing that it can read itself: policy, and the live objects of the hub.
+//! Decides whether a request may be approved without a user. The approver reads policy and the live
+//! objects of the hub itself, and does not trust the requester about them.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct RequestSubject {
 
 impl RequestSubject {
     /// Reads it from a CertificateSigningRequest that `requester` created for the signer and that
-    /// is not decided yet; `None` for all others, which are not the approver's to decide.
+    /// is not decided yet; `None` for all others, about which the approver does not decide.
     pub fn of(object: &Value, requester: &str) -> Option<Self> {
         if object["spec"]["signerName"] != SIGNER || object["spec"]["username"] != requester {
             return None;

@@ -1,5 +1,6 @@
 //! The annotations of a ServiceAccount by which Flux 2.10 and newer choose the credential that they
-//! get for it (Flux's RFC-0014). A delivery of type FluxConfigMap promises a token of the hub.
+//! get for it (Flux's RFC-0014). With a delivery of type FluxConfigMap, Flux is expected to use a
+//! token of the hub.
 
 use std::fmt;
 
@@ -8,7 +9,7 @@ const ANNOTATIONS: [(&str, &str); 2] = [
     ("credential.auth.fluxcd.io/provider", "kubernetes"),
     ("credential.auth.fluxcd.io/type", "jwt"),
 ];
-/// The characters that are kept of a value. Tenants write it, up to 256 KiB.
+/// The most characters of a value that are kept. Tenants write it, up to 256 KiB.
 const MOST_CHARS: usize = 40;
 
 /// An annotation with which Flux may get another credential than a token of the hub.

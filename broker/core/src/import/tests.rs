@@ -290,7 +290,7 @@ fn hostile_input_is_refused_without_being_repeated() {
         let error = read(text, Choice::default()).unwrap_err().to_string();
         assert!(!error.contains("secret") && error.len() < 300, "{error}");
     }
-    // A Secret in a Secret is no kubeconfig.
+    // A Secret inside a Secret is not a kubeconfig.
     let nested = secret("value", &secret("value", &kubeconfig(cluster(), json!({}))));
     assert_eq!(
         read(&nested.to_string(), Choice::default()).unwrap_err(),

@@ -24,8 +24,8 @@ impl Collection {
     /// Makes a body of inputs by their ids.
     ///
     /// # Errors
-    /// [`InputsError`]: something looks like a secret, or the body is too large. It is never cut:
-    /// a reader would take what is missing for what was removed.
+    /// [`InputsError`]: something looks like a secret, or the body is too large. It is never
+    /// truncated, because Flux Operator deletes the objects of missing inputs.
     pub fn new(inputs: BTreeMap<String, Map<String, Value>>) -> Result<Self, InputsError> {
         let inputs: Vec<Value> = inputs
             .into_iter()

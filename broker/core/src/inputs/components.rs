@@ -22,12 +22,12 @@ pub fn target_of(config_map: &str) -> Option<ObjectName> {
 }
 
 /// Makes the inputs of the entries of a ConfigMap: each key is the id of a component, without an
-/// ending `.yaml`, and its value a YAML mapping. So each component can have its own writer, by
+/// ending `.yaml`, and its value a YAML mapping. Each component can have its own writer, by
 /// server-side apply.
 ///
 /// # Errors
-/// [`InputsError`]. One bad entry refuses them all: a reader would take a missing one for a removed
-/// one. No text repeats a value.
+/// [`InputsError`]. One bad entry refuses them all, because Flux Operator deletes the objects of
+/// missing inputs. No text repeats a value.
 pub fn read(
     config_map: &str,
     data: &BTreeMap<String, String>,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     proptest! {
-        /// A bounded fuzz run: whatever is written either is a collection or is refused.
+        /// A bounded fuzz run: any text is either read as a collection or refused.
         #[test]
         fn any_text_ends(key in "[-._a-zA-Z0-9]{1,20}", text in "[-a-z:\\[\\]{}&*!|>'\"#\\n ,.?0-9]{0,200}") {
             let _ = of(&[(&key, &text)]);

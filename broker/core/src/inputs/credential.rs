@@ -32,7 +32,7 @@ pub const UNTIL_KEY: &str = "previous-until";
 
 type Hash = [u8; 32];
 
-/// A token for fleet inputs: a fixed prefix and 256 random bits. No weaker text is one.
+/// A token for fleet inputs: a fixed prefix and 256 random bits.
 pub struct InputToken(SecretString);
 
 impl fmt::Debug for InputToken {
@@ -60,8 +60,8 @@ impl InputToken {
         &self.0
     }
 
-    /// The SHA-256 of the text, in lower-case hexadecimal. A token has 256 random bits, so nothing
-    /// is gained by a slow hash or a salt.
+    /// The SHA-256 of the text, in lower-case hexadecimal. A token has 256 random bits, so a slow
+    /// hash or a salt would add nothing.
     pub fn sha256(&self) -> String {
         self.hash()
             .iter()
@@ -78,10 +78,10 @@ impl InputToken {
 /// Why the content of a credential's Secret cannot be used, in whole or in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialSecretError {
-    /// `sha256` is absent or is no hash.
+    /// `sha256` is absent or not a hash.
     #[error("sha256 is not 64 hexadecimal digits; fix: make it by keyferry inputs credential new")]
     Hash,
-    /// `sha256-previous` is no hash, or has no valid `previous-until`.
+    /// `sha256-previous` is not a hash, or has no valid `previous-until`.
     #[error(
         "sha256-previous needs 64 hexadecimal digits, and previous-until a time such as \
          2026-01-31T00:00:00Z; fix: make both by keyferry inputs credential rotate"
@@ -101,7 +101,7 @@ pub struct CredentialHashes {
 
 impl CredentialHashes {
     /// Reads a Secret's entries. A bad previous hash is left out and reported beside the current
-    /// one, so that a mistake in a rotation does not end what works.
+    /// one, so that a mistake in a rotation does not disable the current token.
     ///
     /// # Errors
     /// [`CredentialSecretError::Hash`]: there is no current hash.
@@ -171,8 +171,7 @@ pub enum InputPath {
 }
 
 /// A machine that presented a valid credential. Only [`CredentialBook::verify`] and
-/// [`InputCaller::certified`] make it. It has no ServiceAccount, and no code makes one of it, so
-/// nothing can be minted for it.
+/// [`InputCaller::certified`] make it. It has no ServiceAccount, so nothing can be minted for it.
 #[derive(Clone, Debug)]
 pub struct InputCaller {
     credential: Arc<InputCredential>,
@@ -180,7 +179,7 @@ pub struct InputCaller {
 }
 
 impl InputCaller {
-    /// Accepts a machine whom a client certificate identified.
+    /// Accepts a machine that a client certificate identified.
     pub fn certified(certified: &CertifiedCaller<Arc<InputCredential>>) -> Self {
         Self {
             credential: Arc::clone(certified.identity()),
@@ -222,8 +221,8 @@ struct Entry {
     until: Option<Timestamp>,
 }
 
-/// The hashes of all credentials. A presented token is found by a keyed hash of its hash, so the
-/// time of a lookup says nothing about the stored hashes.
+/// The hashes of all credentials. A presented token is looked up by a keyed hash of its hash, so
+/// the time of a lookup reveals nothing about the stored hashes.
 pub struct CredentialBook {
     key: hmac::Key,
     entries: HashMap<Hash, Entry>,

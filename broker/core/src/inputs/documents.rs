@@ -1,4 +1,4 @@
-//! The inputs that are made of the policy: a cluster's identity, the accesses to it, and the
+//! The inputs that are made from the policy: a cluster's identity, the accesses to it, and the
 //! targets of a namespace.
 
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ pub struct TargetInput<'a> {
     pub access: &'a str,
     /// The TargetCluster.
     pub target: &'a str,
-    /// The apiserver's URL. A relying party that is no cluster has none.
+    /// The apiserver's URL. A relying party that is not a cluster has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<&'a str>,
     /// The audience of its tokens.
@@ -75,8 +75,8 @@ pub struct TargetInput<'a> {
     pub cluster: Option<ClusterInput<'a>>,
 }
 
-/// The user that a target authenticates for a ServiceAccount. `hub_name` begins every user at the
-/// targets, but not those of the hub's own client certificates.
+/// The user name that a target gives a ServiceAccount. It begins with `hub_name`, except for client
+/// certificates of the hub itself.
 fn username(hub_name: &str, target: &TargetCluster, account: &ServiceAccount) -> String {
     if target.client_certificates.is_some() {
         return client_certificate::user_of(account);
@@ -96,8 +96,8 @@ pub fn cluster(name: &ObjectName, identity: &ClusterIdentity) -> Result<Collecti
     Collection::new(BTreeMap::from([(name.to_string(), members)]))
 }
 
-/// The accesses that policy grants to one target, by `<namespace>.<name>`. A suspended one is
-/// among them: its rights at the target stay as they are.
+/// The accesses that policy grants to one target, by `<namespace>.<name>`. A suspended access is
+/// included, because its rights at the target stay as they are.
 ///
 /// # Errors
 /// [`InputsError`].
@@ -125,8 +125,8 @@ pub fn accesses(
     Collection::new(inputs.collect())
 }
 
-/// The targets that policy grants to one namespace, by the name of the access. What is absent,
-/// forbidden or not allowed is not among them, and cannot be told apart.
+/// The targets that policy grants to one namespace, by the name of the access. Absent, forbidden
+/// and not allowed targets are all left out, so a reader cannot distinguish them.
 ///
 /// # Errors
 /// [`InputsError`].

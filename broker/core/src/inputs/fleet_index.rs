@@ -38,9 +38,9 @@ impl FleetIndex {
     /// The target with this DNS name, or `None`.
     ///
     /// # Errors
-    /// [`InputsError::IdentityConflict`]: several targets have it. None of them is preferred: which
-    /// one the name belongs to cannot be proven, and the wrong one's inputs would configure a
-    /// cluster as another.
+    /// [`InputsError::IdentityConflict`]: several targets have it. None of them is preferred:
+    /// nothing proves which one the name belongs to, and the wrong inputs would configure a cluster
+    /// as another.
     pub fn target(&self, dns: &ClusterDns) -> Result<Option<&ObjectName>, InputsError> {
         match self.by_dns.get(dns).map(Vec::as_slice) {
             None | Some([]) => Ok(None),

@@ -1,4 +1,4 @@
-//! The two ConfigMaps by which a child cluster's Flux knows its own cluster: `cluster-identity` and
+//! The two ConfigMaps with the names of a child cluster, for its Flux: `cluster-identity` and
 //! `flux-runtime-info`.
 
 use keyferry_api::config::ClusterIdentity;

@@ -1,7 +1,7 @@
 //! Finds what looks like a secret in fleet inputs: a JWT, a private key, a token of this API, or a
 //! member whose name says that it is a secret.
 //!
-//! This catches mistakes of writers. It cannot recognise a password under an innocent name.
+//! This finds mistakes of writers. It cannot recognise a password under an innocent name.
 
 use std::fmt;
 
@@ -29,9 +29,8 @@ const TOKEN_CHARACTERS: usize = 43;
 /// The longest key name that a message repeats.
 const MAX_SHOWN: usize = 40;
 
-/// Names that say that their value is a secret, as a name ends with them. Case, `-`, `_`, `.` and
-/// digits at the end do not count. `secretRef` and `tokenName` end otherwise: they name a secret
-/// without holding it.
+/// Endings of names whose value is a secret. Case, `-`, `_`, `.` and digits at the end do not
+/// count. `secretRef` and `tokenName` end otherwise: they name a secret and do not hold it.
 const SECRET_NAMES: [&str; 34] = [
     "accesskey",
     "accesskeyid",
@@ -87,7 +86,7 @@ pub enum SecretKind {
     TooDeep,
 }
 
-/// Something in a collection looks like a secret. The text has the place and never the value.
+/// Something in a collection looks like a secret. The message has its path and never the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place} {kind}")]
 pub struct LooksSecret {
@@ -111,7 +110,7 @@ impl fmt::Display for SecretKind {
     }
 }
 
-/// Searches a value and all that is in it.
+/// Searches a value and everything nested in it.
 ///
 /// # Errors
 /// [`LooksSecret`] for the first thing that looks like a secret.
@@ -151,7 +150,7 @@ fn scan_at(value: &Value, place: &str, depth: usize) -> Result<(), LooksSecret> 
     }
 }
 
-/// A member's name for a message, or a mark if it could itself be what must not be repeated.
+/// A member's name for a message, or a placeholder if the name could itself be a secret.
 fn shown(name: &str) -> &str {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     if name.len() <= MAX_SHOWN && name.chars().all(plain) {
@@ -231,8 +230,8 @@ fn in_plain(text: &str) -> Option<SecretKind> {
     }
 }
 
-/// The prefix with what only a token has behind it. The prefix alone begins the names of
-/// ConfigMaps too.
+/// Finds the prefix with the part that only a token has after it. Names of ConfigMaps begin with
+/// the prefix too.
 fn has_input_token(text: &str) -> bool {
     text.match_indices(TOKEN_PREFIX).any(|(at, _)| {
         let rest = text.get(at + TOKEN_PREFIX.len()..).unwrap_or_default();
@@ -242,8 +241,8 @@ fn has_input_token(text: &str) -> bool {
             .take(TOKEN_CHARACTERS)
             .take_while(url_safe)
             .collect();
-        // Without an upper-case letter it is a name of Kubernetes. A tenant can choose such a name,
-        // and must not have the lists refused that it is in.
+        // Without an upper-case letter it can be a Kubernetes name. Tenants choose such names, and
+        // must not be able to block the lists that contain them.
         random.len() == TOKEN_CHARACTERS && random.contains(|c: char| c.is_ascii_uppercase())
     })
 }
@@ -475,7 +474,8 @@ mod tests {
             }
         }
 
-        /// Tenants choose names of objects, and must not have the lists refused that they are in.
+        /// Tenants choose the names of objects, and must not be able to block the lists that
+        /// contain them.
         #[test]
         fn no_name_of_an_object_looks_like_a_secret(
             start in "(keyferry-inputs-|age-secret-key-1|eyj|ewog|ls0tls1crudjti|[a-z])",

@@ -137,7 +137,7 @@ fn collect_keys(value: &Value, keys: &mut Vec<String>) {
 
 #[test]
 fn hostile_but_valid_values_stay_texts() {
-    // Numbers are no server names: clients take them for addresses.
+    // Numbers are not server names: clients read them as addresses.
     for (name, token) in [
         ("true", "5"),
         ("null", "0755"),

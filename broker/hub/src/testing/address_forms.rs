@@ -1,4 +1,4 @@
-//! Hosts of URLs that lead to no target, in every form that a URL parser or a resolver reads.
+//! Hosts of URLs to which nothing may be sent, in every form that a URL parser or a resolver reads.
 
 /// Forms of addresses to which nothing is ever sent: loopback, link-local, metadata services,
 /// multicast and reserved ones, the Services 10.96.0.0/16 of a hub, its apiserver 192.0.2.1, and

@@ -1,4 +1,5 @@
-//! Writes below one open folder: no name in it leads out of it, and no file is ever half written.
+//! Writes files below one open folder. No path leads out of the folder, and no reader sees a
+//! half-written file.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -61,7 +62,7 @@ impl Folder {
         if read(&folder, name)?.is_some_and(|there| there == bytes) {
             return Ok(false);
         }
-        // A leftover of a killed export belongs to no other process.
+        // A leftover of a killed export: the folder is locked, so no other process writes it.
         match unlinkat(&self.0, UNFINISHED, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),

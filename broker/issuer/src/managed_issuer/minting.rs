@@ -41,7 +41,7 @@ impl OwnMint {
     /// its tokens.
     ///
     /// # Errors
-    /// The reason why there are no keys yet.
+    /// The reason why the issuer has no keys yet.
     pub fn holding_key(&self, target: &ObjectName) -> Result<(Issuer, Arc<str>), Reason> {
         let own = self.issuers.get(target).ok_or(Reason::IssuerKeysSettling)?;
         let ManagedIssuer {

@@ -13,7 +13,7 @@ use x509_parser::parse_x509_certificate;
 use super::{CallerCertificateError, PresentedChain, fingerprint};
 use crate::ca_bundle::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
 
-/// The most certificates of one rule's CA: an old and a new one during a rotation, with room.
+/// The most certificates of one rule's CA. A rotation needs two.
 const MAX_AUTHORITIES: usize = 8;
 
 /// The signatures that certificates may have. SHA-1 is not among them, nor RSA below 2048 bits.
@@ -72,7 +72,7 @@ pub struct CallerAuthority(Vec<Authority>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Authority {
     anchor: TrustAnchor<'static>,
-    /// The validity in seconds since 1970. A trust anchor has none of its own.
+    /// The validity in seconds since 1970, because webpki's trust anchors have none.
     validity: std::ops::RangeInclusive<i64>,
     /// The SHA-256 of the certificate, in hexadecimal.
     fingerprint: String,
@@ -120,8 +120,8 @@ impl CallerAuthority {
         own.any(|key| keys.0.contains(key))
     }
 
-    /// Verifies that the chain leads to one of the certificates over no CA with a key of `refused`,
-    /// and returns the fingerprint of that one.
+    /// Verifies that the chain leads to one of the certificates, and that no CA in it has a key of
+    /// `refused`. Returns the fingerprint of that certificate.
     pub(super) fn verify(
         &self,
         chain: &PresentedChain,
@@ -138,8 +138,8 @@ impl CallerAuthority {
             .iter()
             .filter(|authority| authority.validity.contains(&seconds))
             .filter(|authority| refused.is_none_or(|keys| !keys.0.contains(&authority.public_key)));
-        // A CA of callers may have signed a certificate for the other CA, whose certificates would
-        // then lead to it.
+        // A CA of callers may have cross-signed a refused CA, whose certificates would then lead to
+        // it.
         let check_path = |path: &VerifiedPath<'_>| {
             let mut between = path.intermediate_certificates();
             let is_refused = refused.is_some_and(|keys| {
@@ -183,7 +183,7 @@ fn authority(der: &CertificateDer<'static>) -> Option<Authority> {
     })
 }
 
-/// The public keys of some CA certificates. A CA that was issued again with its key is the same CA.
+/// The public keys of CA certificates. A CA that is renewed with the same key is the same CA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorityKeys(BTreeSet<Vec<u8>>);
 

@@ -1,5 +1,5 @@
-//! Client certificates of every kind that a caller may present, each with what must become of it.
-//! Tests of the verifier and of the listener use the same ones.
+//! Client certificates of every kind that a caller may present, each with its expected result.
+//! Tests of the verifier and of the listener share them.
 
 mod table;
 
@@ -55,7 +55,7 @@ pub enum Outcome {
     RefusedWithoutTls(CallerCertificateError),
 }
 
-/// A certificate and what must become of it.
+/// A certificate and its expected result.
 pub struct Case {
     /// What is special about it.
     pub name: &'static str,

@@ -63,7 +63,7 @@ impl HubState {
     }
 }
 
-/// 256 random bits, in a form that is no JWT.
+/// 256 random bits, in a form that is not a JWT.
 pub(crate) fn random_token() -> Result<SecretString, EmbeddedError> {
     let mut bytes = [0_u8; 32];
     rand::fill(&mut bytes)?;

@@ -1,4 +1,4 @@
-//! Whether a user may impersonate another one, and who the other one is then.
+//! Decides whether a user may impersonate another one, and returns the impersonated user.
 //!
 //! From 1.36 on, kube-apiserver first tries the modes of constrained impersonation (KEP-5284). Each
 //! needs two rights: `impersonate:<mode>` on the parts of the other user, and
@@ -20,7 +20,7 @@ const NODES: &str = "system:nodes";
 const GROUP: &str = "authentication.k8s.io";
 /// The extra of a ServiceAccount's token that names the node of its pod.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-/// From this many groups or extra values on, a right to all of them is asked for first.
+/// From this many groups or extra values on, the right to all of them is checked first.
 const MANY: usize = 4;
 
 /// A way in which impersonation is allowed.
@@ -34,7 +34,7 @@ enum Mode {
     ServiceAccount,
     /// Any other user, with groups, UID and extras.
     UserInfo,
-    /// Anybody, by the verb `impersonate`.
+    /// Any user, by the verb `impersonate`.
     Legacy,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Impersonation<'a> {
     pub(super) policy: &'a RbacPolicy,
     /// Whether the target tries the constrained modes.
     pub(super) constrained: bool,
-    /// Who sends the request.
+    /// The user who sends the request.
     pub(super) requestor: &'a UserInfo,
-    /// Who the requestor wants to be.
+    /// The user to impersonate.
     pub(super) wanted: &'a UserInfo,
     /// What the request is about.
     pub(super) request: &'a RequestAttributes,
@@ -169,7 +169,8 @@ impl Impersonation<'_> {
         };
         if let Some(node) = node(name).filter(|_| mode.is_constrained()) {
             wanted.resource = "nodes".to_owned();
-            // The right to be one's own node is the same on every node, so no name is asked for.
+            // The right to impersonate one's own node names no node, because it is the same on
+            // every node.
             wanted.name = match mode {
                 Mode::AssociatedNode => "*".to_owned(),
                 _ => node.to_owned(),

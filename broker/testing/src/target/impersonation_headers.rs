@@ -18,8 +18,8 @@ pub(super) struct UserMissing {
     wanted: UserInfo,
 }
 
-/// Reads the headers: the user exactly as asked for, without any group that the target adds.
-/// `None` if nobody is impersonated.
+/// Reads the headers: the user exactly as asked for, without any group that the target adds. `None`
+/// if no user is impersonated.
 pub(super) fn wanted_user(headers: &HeaderMap) -> Result<Option<UserInfo>, UserMissing> {
     let values = |name: &str| -> Vec<String> {
         let values = headers.get_all(name).iter();

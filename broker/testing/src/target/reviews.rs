@@ -34,8 +34,8 @@ pub(super) async fn who_am_i(Extension(user): Extension<UserInfo>) -> (StatusCod
     )
 }
 
-/// Reviews a token. The API audience of a target is its own URL: the audience of the JWT
-/// authenticator is no API audience.
+/// Reviews a token. The API audience of a target is its own URL; the audience of the JWT
+/// authenticator is not one.
 pub(super) async fn token(
     State(target): State<Arc<TargetState>>,
     headers: HeaderMap,

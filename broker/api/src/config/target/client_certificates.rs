@@ -52,8 +52,8 @@ pub(super) fn read(
     })
 }
 
-/// Refuses rules that can never grant anything. The hub's apiserver must not accept a target's
-/// audience, so no token fits it; and a certificate of the hub fits no other cluster.
+/// Refuses rules that can never grant anything. The hub's apiserver accepts no token for a target's
+/// audience, and no other cluster accepts a client certificate of the hub.
 pub(super) fn check_allowed(hub: bool, allow: &[AllowRule], check: &mut Check<'_>) {
     for (index, rule) in allow.iter().enumerate() {
         let path = format!("spec.allow[{index}].deliveries");

@@ -1,4 +1,4 @@
-//! The kind of a target, and the fields that a relying party cannot have that is no cluster.
+//! The kind of a target, and the fields that a relying party without a cluster cannot have.
 
 use super::super::access::{DeliveryType, choice};
 use super::super::allow::AllowRule;
@@ -44,7 +44,8 @@ pub(super) fn read(spec: &TargetClusterSpec, check: &mut Check<'_>) -> TargetKin
     kind
 }
 
-/// Refuses rules with deliveries that lead to a cluster. The token directory is fetched as HTTP.
+/// Refuses rules with deliveries that need a cluster's address. `keyferry agent` uses the delivery
+/// `HTTP`.
 pub(super) fn check_allowed(kind: TargetKind, allow: &[AllowRule], check: &mut Check<'_>) {
     if kind == TargetKind::Cluster {
         return;

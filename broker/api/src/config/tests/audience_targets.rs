@@ -1,4 +1,4 @@
-//! Targets that are no clusters: an audience without an address.
+//! Targets that are not clusters: an audience without an address.
 
 use super::{GOOD, mistakes_of, target};
 use crate::config::{Probe, TargetKind, read};

@@ -177,7 +177,7 @@ fn a_certificate_of_a_credential_is_no_caller_of_tokens() {
         mistakes[0].path,
         "inputs.credentials[0].clientCertificate.uriSAN"
     );
-    assert_eq!(mistakes[0].problem, "stands in api.clientCertificates");
+    assert_eq!(mistakes[0].problem, "is also in api.clientCertificates");
     let apart = read(&with(credential).replace("api:\n", &caller("a:c")))
         .unwrap()
         .server;

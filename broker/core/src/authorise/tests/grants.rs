@@ -43,7 +43,7 @@ fn a_job_has_its_own_accesses_and_no_delegation() {
     assert!(grant(&policy, job("reconciler"), own, Review::NotAsked).is_ok());
     let delegated = ask(&policy, &hub, &job("notifier"), "tenant-a/prod").unwrap();
     assert_eq!(delegated.via(), Via::Delegate);
-    // The pair of the account's own Pod, which has the same identity, is no way around it.
+    // The pair of the account's own Pod, which has the same identity, does not bypass it.
     let of_pod = ask(
         &policy,
         &hub,

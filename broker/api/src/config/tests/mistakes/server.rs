@@ -367,7 +367,7 @@ fn of_the_server() {
             "api:\n",
             "metrics:\n  authentication: Basic #here\napi:\n",
             "metrics.authentication",
-            "\"Basic\" is no way",
+            "\"Basic\" is not a way",
             "use TokenReview or None",
         ),
         case(
