@@ -93,7 +93,7 @@ enum ExportRoundError {
     ManagedIssuer(ObjectName),
 }
 
-/// The path is none below which files can be served.
+/// Files cannot be served below this path.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("write a path such as /hubs/a: small letters, digits, '-' and '/', and no '/' at its end")]
 struct PrefixError;

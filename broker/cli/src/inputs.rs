@@ -191,7 +191,7 @@ fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
             "once the Secret is applied, no token of this credential is valid; rotate makes a new \
              one, or remove the credential from the configuration",
         );
-        // The hash of a token that nobody has. A Secret without a hash would be a mistake.
+        // The hash of an unknown token, because a Secret without a hash is refused.
         secret.without_previous().replaced(&token()?)
     };
     let output = Output {

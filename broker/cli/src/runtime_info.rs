@@ -1,5 +1,4 @@
-//! `keyferry runtime-info`: prints the ConfigMaps by which a child cluster's Flux knows its own
-//! cluster.
+//! `keyferry runtime-info`: prints the ConfigMaps with a child cluster's names, for its Flux.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -336,7 +336,7 @@ mod tests {
                 "{refused}"
             );
         }
-        // Nothing answers: what is not known is not taken for good.
+        // The hub does not answer, so no policy counts as active.
         let silent = approver(Vec::new()).await;
         let refused = silent.check_policies().await;
         assert!(matches!(refused, Err(ApproverError::Hub(..))));

@@ -73,8 +73,8 @@ impl CiTokenSource {
         }
     }
 
-    /// Returns what belongs to one job alone, to keep tokens of several jobs apart that run under
-    /// one user.
+    /// Returns a value that is unique to one job, to keep the tokens of several jobs of one user
+    /// apart.
     pub fn job(&self) -> Option<SecretString> {
         match self {
             Self::Variable(name) => text(name),

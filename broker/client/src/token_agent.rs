@@ -70,7 +70,7 @@ pub type Report = dyn Fn(&AccessName, &Result<AgentUpdate, AgentUpdateError>) + 
 pub enum Received {
     /// A token and the cluster that it is for.
     Kubeconfig(ReceivedKubeconfig),
-    /// A token alone, for a target that is no cluster.
+    /// A token alone, for a target that is not a cluster.
     Token(SecretString),
 }
 

@@ -88,7 +88,7 @@ impl TrustedIssuer<'_> {
             problem: problem.to_owned(),
         };
         let provider: Provider = serde_json::from_slice(&body)
-            .map_err(|_| useless("the answer is no discovery document"))?;
+            .map_err(|_| useless("the answer is not a discovery document"))?;
         if provider.issuer != self.url {
             return Err(FetchError::OtherIssuer {
                 expected: self.url.to_owned(),

@@ -1,6 +1,6 @@
 //! The CAs of `api.clientCertificates` and of `inputs.credentials`: read from their Secrets at the
-//! start and after each change. Which Secrets these are is fixed at the start, because each has a
-//! watch; which credentials for inputs they are for changes with the configuration file.
+//! start and after each change. The list of Secrets is fixed at the start, because each has a
+//! watch. The credentials for inputs that use them change with the configuration file.
 //!
 //! A Secret whose content is bad keeps the CA that was read before. The CA is withdrawn if the Secret
 //! was deleted, if the hub refuses the reads, or if it turns out to be the hub's own client CA. While
@@ -47,7 +47,7 @@ const AFTER_UNREAD: Duration = Duration::from_secs(10);
 /// The rules with their CAs at one time.
 #[derive(Debug, Default)]
 pub struct Trust {
-    /// Another number for every change, so that nothing decided by an earlier state is used.
+    /// A new number for every change, so that results of an earlier state are not used.
     pub version: u64,
     /// The callers of tokens.
     pub callers: CallerCertificateRules,
@@ -118,7 +118,7 @@ pub struct CallerTrust {
     reads: RwLock<BTreeMap<ObjectName, LastRead>>,
 }
 
-/// What was read of a Secret last, so that each change is used and reported once.
+/// The last read of a Secret, so that each change is used and reported once.
 #[derive(Clone, Default)]
 struct LastRead {
     /// The version of the Secret; `None` if there was none.
@@ -127,7 +127,7 @@ struct LastRead {
     uid: Option<String>,
     /// The CA as it is used.
     authority: Option<Arc<CallerAuthority>>,
-    /// The keys of the hub's client CAs, as last read: no chain of a caller may lead over them.
+    /// The keys of the hub's client CAs, as last read: no chain of a caller may contain them.
     /// `None` if the CA was not compared with them, because every rule with the Secret allows them.
     hub_keys: Option<Arc<AuthorityKeys>>,
     error: Option<CallerTrustError>,
@@ -226,7 +226,7 @@ impl CallerTrust {
             let (inputs, reload_signal) = (inputs.clone(), reload_signal.clone());
             secrets.spawn(Arc::clone(&trust).follow_one(secret, inputs, reload_signal));
         }
-        // None of them ends, so the end of one is a panic; it must not go unnoticed.
+        // These tasks never end, so an end means a panic, which must not go unnoticed.
         let _ = secrets.join_next().await;
     }
 
@@ -301,7 +301,7 @@ impl CallerTrust {
         }
     }
 
-    /// Decides what is left of the earlier CA, and reports the failure once.
+    /// Decides whether the earlier CA stays in use, and reports the failure once.
     async fn failed(&self, secret: &ObjectName, last: LastRead, bad: BadSecret) {
         let BadSecret { read, fault } = bad;
         let now = self.clock.now();
@@ -378,7 +378,7 @@ impl CallerTrust {
         }
     }
 
-    /// Makes what was read last the current rules.
+    /// Makes the current rules from the last reads.
     fn publish(&self) {
         let read = self.reads.read();
         let rule_of = |rule: &ClientCertificateRule| {

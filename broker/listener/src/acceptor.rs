@@ -120,9 +120,8 @@ where
     }
 }
 
-/// Sets the kernel's timeout for a client that acknowledges nothing or keeps its window shut. It
-/// also applies after the process has closed its end, when the process can no longer limit what the
-/// kernel buffers for the client.
+/// Sets the kernel's timeout for a client that acknowledges nothing or keeps its window closed. It
+/// also applies after the process has closed its end and can no longer limit the kernel's buffer.
 #[cfg(target_os = "linux")]
 fn bound_kernel(stream: &TcpStream, times: Times) {
     // Longer than the connection's own limit, which ends the connection first and is counted in a

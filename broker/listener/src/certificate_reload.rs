@@ -127,7 +127,7 @@ impl CertificateReload {
             read_at,
         } = self.source.read().await;
         match content {
-            // Nothing is known of the certificate, so nothing has changed.
+            // A failed read is no change of the certificate.
             Err(error) if error.is_unread() => {
                 tracing::debug!(%error, "a serving certificate could not be read again");
                 return SourceRead::No;

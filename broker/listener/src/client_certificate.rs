@@ -1,9 +1,9 @@
-//! Asks clients for a certificate, which they may withhold. TLS proves only that the client has the
-//! key of what it presents; who the caller is, is decided for each request.
+//! Asks clients for an optional certificate. TLS proves only that the client has its key. Each
+//! request decides which caller it identifies.
 //!
-//! So no connection outlives a certificate's validity or a change of the rules, and a certificate
-//! that no rule accepts gets the answer of every caller that is not accepted, not an alert that
-//! tells which check failed.
+//! So a certificate is not accepted beyond its validity or a change of the rules, however long the
+//! connection is open. A refused certificate gets the same answer as every refused caller, and not
+//! a TLS alert that shows which check failed.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ impl ClientCertVerifier for PossessionVerifier {
         false
     }
 
-    /// No names of CAs: those in use change without a new TLS configuration, and nobody has to
-    /// learn them from a handshake.
+    /// The handshake lists no names of CAs: they change without a new TLS configuration, and
+    /// clients need not learn them.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -32,8 +32,8 @@ impl DiscoveryAuthorityMismatch {
     }
 }
 
-/// Returns the CA certificates beside a serving certificate, if there are any and they verify it for
-/// the host that clients use. Where no host is known, nobody is told to trust them.
+/// Returns the CA certificates beside a serving certificate, if there are any and they verify it
+/// for the host that clients use. If no host is known, they are not published.
 ///
 /// # Errors
 /// They do not verify it.
@@ -54,7 +54,7 @@ pub(crate) fn verified(
     let Some((leaf, intermediates)) = chain.split_first() else {
         return Ok(None);
     };
-    // Go's verifiers, which targets are, accept a certificate that is trusted itself.
+    // The targets' Go verifier accepts a certificate that is itself trusted.
     if trusted.is_empty() || trusted.contains(leaf) {
         return Ok(Some(authority.clone()));
     }
@@ -67,8 +67,8 @@ pub(crate) fn verified(
     }
 }
 
-/// Whether one of the trusted certificates issued the leaf, perhaps through the intermediates. Every
-/// other fault of the chain is the concern of the check of the certificate itself.
+/// Whether one of the trusted certificates issued the leaf, directly or through the intermediates.
+/// The check of the certificate itself finds all other faults of the chain.
 fn issued(
     trusted: &[CertificateDer<'_>],
     leaf: &CertificateDer<'_>,

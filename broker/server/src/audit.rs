@@ -21,8 +21,8 @@ use self::file::LogFile;
 /// The maximum number of waiting lines, some 12 MB; a longer queue means that the log is blocked.
 /// Even many callers that waited for one mint submit their lines within a tenth of a second.
 const QUEUE: usize = 16_384;
-/// How many of those lines may be refusals of unknown callers. Further ones are only counted: an
-/// issuance waits for its line, and an unknown caller must not take its place.
+/// How many of those lines may be refusals of unknown callers. Further refusals are only counted,
+/// because an issuance waits for its line and must not wait behind unknown callers.
 const STRANGERS: usize = QUEUE / 2;
 /// How long one write may take. After that, the callers that wait for it or behind it are refused.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -151,8 +151,8 @@ impl AuditQueue {
     }
 }
 
-/// Whether a record is a refusal of an unknown caller: anyone who reaches the listener can cause
-/// such records. A summary covers many of them, and always gets its line.
+/// Whether a record is a refusal of an unknown caller. Any client that reaches the listener can
+/// cause such records. A summary covers many of them, and always gets its line.
 fn is_of_stranger(record: &AuditRecord) -> bool {
     record.caller.is_none() && record.count.is_none() && record.decision != "granted"
 }

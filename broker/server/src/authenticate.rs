@@ -106,8 +106,8 @@ impl Authenticator {
         Self { external, ..self }
     }
 
-    /// Identifies the caller whose certificate the connection from `source` has. Only an unknown
-    /// caller counts towards the limit of its source.
+    /// Identifies the caller by the client certificate of the connection from `source`. Only an
+    /// unknown caller counts towards the limit of its source.
     ///
     /// # Errors
     /// [`CertificateRefusal`]: a `Caller…` reason or [`Reason::RateLimited`].
@@ -299,7 +299,7 @@ fn digest_of(context: hmac::Context) -> TokenKey {
     key
 }
 
-/// The hub takes no part in the authentication of an external caller, so none is ever stale.
+/// The hub does not authenticate external callers, so their results are never stale.
 fn of_external(caller: VerifiedCaller, key: TokenKey) -> Authentication {
     Authentication {
         caller,

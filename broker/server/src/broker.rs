@@ -321,8 +321,8 @@ impl Broker {
         Ok(())
     }
 
-    /// Audits a request for fleet inputs whose client certificate was refused. Its source was
-    /// counted when the certificate was checked.
+    /// Audits a request for fleet inputs whose client certificate was refused. The request was
+    /// counted towards the limit of its source when the certificate was checked.
     ///
     /// # Errors
     /// [`Reason::RateLimited`]: the certificate was not checked for that.
@@ -502,7 +502,7 @@ impl Broker {
     ) -> Result<Review, Reason> {
         match pair.via() {
             Via::Itself | Via::Author => Ok(Review::NotAsked),
-            // Refused whatever the hub would answer, so it is not asked.
+            // The caller is refused in any case, so the hub is not asked.
             Via::Delegate if caller.caller.external().is_some() => Ok(Review::Refused),
             Via::Delegate => {
                 let delegation = self

@@ -182,7 +182,7 @@ fn of_files(files: &TlsFiles) -> Result<CertificateContent, ServingCertificateEr
     Ok(CertificateContent {
         certificate: bytes(&files.certificate)?,
         key: SecretSlice::from(bytes(&files.key)?),
-        // Keyferry does not need it, so a missing or unreadable one is no failure.
+        // Keyferry does not need it, so a missing or unreadable one is not an error.
         authority: regular_file::read(&files.certificate.with_file_name("ca.crt"), MAX_BYTES).ok(),
         certificate_at: files.certificate.display().to_string(),
         key_at: files.key.display().to_string(),

@@ -59,7 +59,7 @@ pub struct ExternalCallers {
 }
 
 impl ExternalCallers {
-    /// Creates it without any keys; the first token of an issuer has them fetched.
+    /// Creates it without keys. The first token of an issuer causes a fetch of that issuer's keys.
     pub fn new(parts: ExternalCallersParts) -> Self {
         let verified = Cache::builder()
             .max_capacity(CAPACITY)
@@ -112,7 +112,8 @@ impl ExternalCallers {
         let (issuer, kid) = {
             let jwt = UnverifiedJwt::parse_id_token(token.expose())
                 .map_err(|_| Reason::CallerMalformed)?;
-            // Keeps tokens for others from costing a signature check. The rules come after it.
+            // Refuses tokens for other audiences without a signature check. The rules are compared
+            // after the signature.
             external::read(&jwt, &self.issuers, self.clock.now().wall)?;
             let issuer = claimed_issuer(&jwt).ok_or(Reason::CallerMalformed)?;
             let kid = jwt.kid().ok_or(Reason::CallerMalformed)?;

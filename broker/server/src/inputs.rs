@@ -100,8 +100,8 @@ pub(crate) enum ShownCredential {
     Certificate(InputCaller),
     /// A client certificate that identifies no reader.
     RefusedCertificate(RefusedInputCertificate),
-    /// A client certificate and `Authorization`. Neither was looked at: to ignore one of them would
-    /// let a machine read as another than it shows.
+    /// A client certificate and `Authorization`, of which neither was checked: if one were ignored,
+    /// a machine could read as another than its other proof says.
     Both,
 }
 

@@ -138,7 +138,8 @@ impl MetricsReaders {
         match self.calls.join(key, call).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(ReviewFailure::Refused(reason))) => Err(reason),
-            // Busy is no answer either: otherwise a flood of forged tokens blinds a known reader.
+            // If all reviews are busy, the earlier permission counts too: otherwise a flood of
+            // forged tokens would block a known reader.
             Ok(Err(ReviewFailure::Hub(error)))
                 if error.proves_unreachable() || error == HubError::Busy =>
             {

@@ -1,5 +1,5 @@
-//! `keyferry offboard`: says who loses what when a target or a tenant goes, and removes it in the
-//! order in which nothing is orphaned.
+//! `keyferry offboard`: lists the accesses that end with a target or a tenant, and removes them in
+//! an order that orphans nothing.
 
 mod in_file;
 
@@ -362,8 +362,8 @@ fn failed(doing: &str, error: &HubError) -> CommandError {
     CommandError::new(format!("{doing}: {error}"))
 }
 
-/// What a target accepts as long as it knows the hub. No pairing of the hub covers an audience
-/// without a TargetCluster.
+/// Warns that the target accepts tokens until the hub's entry there is removed. Without a
+/// TargetCluster, the AudiencePairing no longer reserves the audience.
 const UNTIL_THEN: &str = "Until then it accepts tokens that were issued before, until they expire. \
      It also accepts new ones, which any user of the hub with create serviceaccounts/token can mint \
      for a ServiceAccount that the target's rules name";

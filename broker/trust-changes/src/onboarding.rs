@@ -1,5 +1,5 @@
-//! Brings targets and tenants on board, and off again: the objects that they need, how they are
-//! applied, and who loses what when they go.
+//! Onboards and offboards targets and tenants: renders the objects, applies them, and lists the
+//! accesses that end.
 
 pub(crate) mod apply;
 pub(crate) mod objects;

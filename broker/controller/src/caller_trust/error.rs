@@ -24,7 +24,7 @@ pub(super) enum SourceState {
     /// The hub refuses Keyferry the Secret or the ConfigMap with its own client CA (401 or 403). This
     /// is an answer, and can be how an admin withdraws the CA.
     Refused,
-    /// Nothing is known: the Secret or the hub's own client CA could not be read.
+    /// The Secret or the hub's own client CA could not be read, so the state of the CA is unknown.
     Unknown,
 }
 

@@ -1,6 +1,6 @@
-//! Identifies callers of tokens and readers of fleet inputs by client certificates. The result is
-//! cached for seconds, so that a connection with many requests costs one verification, and no longer
-//! than the rules and the CAs stay as they are.
+//! Identifies callers of the token API and readers of fleet inputs by client certificates. The
+//! result is cached for seconds, so that a connection with many requests costs one verification. A
+//! change of the rules or of a CA ends the caching.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +109,7 @@ enum CachedCheck<C> {
     Accepted {
         caller: C,
         fresh: Deadline,
-        /// Until then the caller is a known one, which no limit of unknown callers applies to.
+        /// Until then the caller is known, and the limits of unknown callers do not apply to it.
         known: Deadline,
     },
     Refused {

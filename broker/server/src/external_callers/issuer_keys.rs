@@ -1,7 +1,8 @@
 //! The cached keys of external issuers.
 //!
-//! A set is fetched when the first token needs it, and again when it is old or lacks a token's key.
-//! One fetch serves all who wait, and invented `kid` values cause at most one fetch each pause.
+//! A key set is fetched when the first token needs it, and again when it is old or lacks a token's
+//! key. One fetch serves all waiting requests, and invented `kid` values cause at most one fetch in
+//! each pause.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -27,8 +27,8 @@ pub(super) struct UsedTokens {
     entries: Vec<Mutex<UsedOfEntry>>,
 }
 
-/// The start of the keyed hash of a `jti`. Its own text could be long, and the key keeps a caller
-/// from choosing two that collide.
+/// The first bytes of a keyed hash of a `jti`. The `jti` itself can be long, and without the key a
+/// caller could choose two that collide.
 type TokenHash = [u8; 16];
 
 #[derive(Default)]
@@ -36,8 +36,8 @@ struct UsedOfEntry {
     /// The expiry, in seconds since 1970.
     used: HashMap<TokenHash, i64>,
     added: usize,
-    /// The second in which expired tokens were removed last: the removal visits all tokens, and a
-    /// full memory must not cost that for each request.
+    /// When expired tokens were last removed, in seconds. A removal visits all tokens, so it must
+    /// not run for each request while the memory is full.
     cleaned: Option<i64>,
 }
 
@@ -62,7 +62,7 @@ impl UsedTokens {
         let Some((entry, hash)) = self.of(identity) else {
             return match identity.single_use() {
                 None => Ok(()),
-                // An entry that this memory does not have; no configuration leads here.
+                // No configuration has an entry that is missing in this memory.
                 Some(_) => Err(Reason::RateLimited),
             };
         };

@@ -37,7 +37,7 @@ pub(super) enum ApiRoute {
     Metadata,
 }
 
-/// Which of the routes that the configuration turns on or off there are.
+/// The optional routes that the configuration enables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Enabled {
     pub(super) inputs: bool,
@@ -202,7 +202,7 @@ fn public(request: &Request, answer: impl FnOnce() -> Response<Body>) -> Respons
     answer()
 }
 
-/// Says no more than whether it is well: the cause is on the health listener, which is not public.
+/// Reports only whether it is ready. The cause is on the health listener, which is not public.
 fn live(is_well: bool) -> Response<Body> {
     if is_well {
         plain_text(StatusCode::OK, "ok\n")

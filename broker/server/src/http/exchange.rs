@@ -75,8 +75,8 @@ pub(super) fn certificate_of<B>(request: &Request<B>) -> Option<Arc<PresentedCha
     request.extensions().get().cloned()
 }
 
-/// Chooses the proof of who the caller is. A token beside a certificate is refused, and neither is
-/// looked at: to ignore one of them would let a caller act as another than it shows.
+/// Chooses the caller's proof of identity. A token beside a certificate is refused without a check
+/// of either: if one were ignored, a caller could act as another than its other proof says.
 pub(super) fn credential(
     token: Option<PresentedToken<'_>>,
     certificate: Option<Arc<PresentedChain>>,

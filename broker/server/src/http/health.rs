@@ -61,7 +61,8 @@ fn readiness(parts: &HealthParts) -> (StatusCode, &'static str) {
     if parts.stopping.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "not serving: stopping\n")
     } else if parts.published.is_cut_off() && parts.published.current().is_some() {
-        // Targets need the documents most while the hub is away, even if other parts are not ready.
+        // Targets need the documents most while the hub does not answer, even if other parts are
+        // not ready.
         (
             StatusCode::OK,
             "ok: the hub does not answer, the documents are served\n",

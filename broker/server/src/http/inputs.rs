@@ -170,7 +170,7 @@ fn not_found(id: RequestId) -> Response<Body> {
     refusal::answer(&Reason::InputsNotGranted.into(), Surface::Inputs, Some(id))
 }
 
-/// One answer to every credential that is not accepted, whatever was recorded of it.
+/// The same answer to every refused credential, whatever the audit record says.
 fn unauthorized(recorded: Result<(), Refusal>, id: RequestId) -> Response<Body> {
     let refused = match recorded {
         Ok(()) => Reason::InputCredentialRejected.into(),

@@ -13,7 +13,7 @@ use super::api_route::ApiRoute;
 /// The path (RFC 8414 section 3).
 pub(super) const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
 
-/// The document. It is made of the configured origin alone: no header of a request changes a byte.
+/// The document. It depends only on the configured origin, and on no header of a request.
 #[derive(Clone)]
 pub struct Metadata(Arc<[u8]>);
 

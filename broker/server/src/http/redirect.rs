@@ -1,7 +1,7 @@
 //! Redirects from plain HTTP to the published documents.
 //!
-//! Nothing of a request is used but its method and its path: `Host` cannot choose where a client is
-//! sent, and no body is read.
+//! Only the method and the path of a request are used. `Host` cannot choose where a client is sent,
+//! and no body is read.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ async fn redirect(State(shared): State<Arc<Shared>>, request: Request) -> Respon
     } else {
         discovery::not_found()
     };
-    // A client has nothing more to ask here. Ending the connection also drops an unread body.
+    // A client needs no second request here. Closing the connection also drops an unread body.
     response
         .headers_mut()
         .insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -14,7 +14,7 @@ use super::ServeError;
 /// The pause between attempts while the hub is unreachable.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Waits for the hub, then checks that callers' tokens are no credentials of the hub.
+/// Waits for the hub, then checks that callers' tokens are not credentials of the hub.
 pub(super) async fn check(
     guard: &AudienceGuard,
     server: &ServerConfiguration,

@@ -1,5 +1,5 @@
-//! Offboarding where the objects are in a configuration file: says who loses what, and which lines
-//! to remove. The file is its owner's, so nothing is written.
+//! Offboarding with objects in a configuration file: lists the accesses that end and the lines to
+//! remove. The command does not write the file.
 
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ impl FileObjects {
         }))
     }
 
-    /// Says who loses a target, and which lines it has.
+    /// Lists the accesses that end with a target, and its lines in the file.
     pub(super) fn target(&self, name: &ObjectName) -> Result<(), CommandError> {
         let target = self.target_object(name)?;
         let uses = self.uses(name, None);

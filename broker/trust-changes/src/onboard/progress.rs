@@ -1,5 +1,5 @@
-//! What a run has done so far. A hub or a target that goes away in the middle ends the run; then the
-//! user reads where it stopped and how it goes on.
+//! The steps that a run has done so far. If the hub or the target stops answering, the run ends and
+//! prints where it stopped and which command continues.
 
 use keyferry_terminal::ui;
 
@@ -33,8 +33,8 @@ impl Progress {
         }
     }
 
-    /// Describes where the run stopped, and the command that goes on. `words` are the arguments of
-    /// this run. `None` before the first step.
+    /// Describes where the run stopped, and the command that continues. `words` are the arguments
+    /// of this run. `None` before the first step.
     fn described(&self, words: &[String]) -> Option<String> {
         let step = self.step?;
         let applied = if self.applied.is_empty() {

@@ -176,9 +176,9 @@ impl Applier<'_> {
         let mut object = on_current(planned, before.as_ref())?;
         let mut answer = self.send(&object).await;
         if matches!(answer, Err(HubError::Conflict(_))) && version(&object).is_some() {
-            // Either another manager owns a field, or the object got a new version just now. The
-            // API answers 409 to both, so the version decides. Only once: a second conflict is
-            // reported.
+            // The API answers 409 if another manager owns a field, and if the object has just got a
+            // new version. The current version shows which. The change is retried once; a second
+            // conflict is reported.
             let current = self.existing(&planned.object).await?;
             if version_of(current.as_ref()) != version(&object) {
                 before = current;
