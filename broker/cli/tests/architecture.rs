@@ -83,7 +83,7 @@ fn the_manifests_hold_the_walls() {
         ("hub", &["api", "core", "keys"]),
         ("issuer", &["api", "core", "hub", "keys"]),
         ("controller", &["api", "core", "hub", "issuer", "keys"]),
-        // A fault in what every client reaches before it is known has no hub and no key at hand.
+        // Every client reaches it before anything is known of the client.
         ("listener", &["api", "keys"]),
         // No request may reach the evaluator of foreign expressions or a fake cluster.
         (
