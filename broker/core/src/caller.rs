@@ -165,9 +165,9 @@ pub fn accept(
     Ok(VerifiedCaller(Arc::new(Facts {
         identity: claims.identity.clone(),
         user: answer.user,
-        token_id: claims.token_id.clone(),
+        token_id: claims.registered.token_id.clone(),
         certificate: None,
-        expires_at: claims.expires_at,
+        expires_at: claims.registered.expires_at,
         external: None,
     })))
 }

@@ -55,8 +55,8 @@ pub(crate) fn jwt(data: &[u8]) {
     let Ok(claims) = ServiceAccountClaims::read(&jwt) else {
         return;
     };
-    assert!(!claims.issuer.is_empty() && !claims.audiences.is_empty());
-    assert!(claims.expires_at >= Timestamp::UNIX_EPOCH);
+    assert!(!claims.registered.issuer.is_empty() && !claims.registered.audiences.is_empty());
+    assert!(claims.registered.expires_at >= Timestamp::UNIX_EPOCH);
     let (issuer, audience) = (
         Issuer::new(ISSUER).expect("an issuer"),
         Audience::new(AUDIENCE).expect("an audience"),
@@ -69,10 +69,13 @@ pub(crate) fn jwt(data: &[u8]) {
     };
     if check_claims(&claims, &expected).is_ok() {
         assert_eq!(
-            (claims.issuer.as_str(), claims.audiences.as_slice()),
+            (
+                claims.registered.issuer.as_str(),
+                claims.registered.audiences.as_slice()
+            ),
             (ISSUER, &[AUDIENCE.to_owned()][..])
         );
-        assert!(claims.expires_at > now());
+        assert!(claims.registered.expires_at > now());
     }
 }
 

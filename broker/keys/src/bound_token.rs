@@ -117,11 +117,12 @@ pub fn check(
     let jwt =
         UnverifiedJwt::parse(answer.token.expose_secret()).map_err(|_| MintFault::Malformed)?;
     let claims = ServiceAccountClaims::read(&jwt).map_err(|_| MintFault::Malformed)?;
-    if claims.issuer != expected.issuer.as_str() {
+    if claims.registered.issuer != expected.issuer.as_str() {
         return Err(MintFault::Issuer);
     }
-    if claims.audiences.len() != 1
-        || claims.audiences.first().map(String::as_str) != Some(expected.audience.as_str())
+    if claims.registered.audiences.len() != 1
+        || claims.registered.audiences.first().map(String::as_str)
+            != Some(expected.audience.as_str())
     {
         return Err(MintFault::Audience);
     }
@@ -139,15 +140,19 @@ pub fn check(
     verify::verify(&jwt, expected.keys).map_err(|_| MintFault::Signature)?;
     let ahead = |time: Timestamp| time.as_second().saturating_sub(now.wall.as_second());
     let most = i64::try_from(lifetime::MAX_SKEW.as_secs()).unwrap_or(i64::MAX);
-    if !(-most..=most).contains(&ahead(claims.issued_at))
-        || claims.not_before.is_some_and(|time| ahead(time) > most)
+    if !(-most..=most).contains(&ahead(claims.registered.issued_at))
+        || claims
+            .registered
+            .not_before
+            .is_some_and(|time| ahead(time) > most)
     {
         return Err(MintFault::Skew);
     }
     let life = claims
+        .registered
         .expires_at
         .as_second()
-        .saturating_sub(claims.issued_at.as_second());
+        .saturating_sub(claims.registered.issued_at.as_second());
     // One second of tolerance for a hub that rounds `iat` and `exp` differently.
     if life
         > i64::try_from(expected.lifetime.as_secs())
@@ -157,12 +162,12 @@ pub fn check(
         return Err(MintFault::TooLong);
     }
     // The earlier of the two: a hub may issue a token that outlives the expiry in its response.
-    let deadline = Deadline::at(claims.expires_at.min(answer.expires_at), now);
+    let deadline = Deadline::at(claims.registered.expires_at.min(answer.expires_at), now);
     let lifetime = deadline.left(now);
     if lifetime < lifetime::MARGIN + lifetime::LEAST_USE {
         return Err(MintFault::TooShort);
     }
-    let token_id = claims.token_id.unwrap_or_default().into();
+    let token_id = claims.registered.token_id.unwrap_or_default().into();
     Ok(BoundToken {
         token: answer.token,
         token_id,
@@ -170,7 +175,7 @@ pub fn check(
         deadline,
         lifetime,
         minted: now,
-        skew_seconds: ahead(claims.issued_at),
+        skew_seconds: ahead(claims.registered.issued_at),
     })
 }
 

@@ -10,6 +10,22 @@ use crate::jwt::UnverifiedJwt;
 /// The unverified claims of a bound ServiceAccount token; [`crate::verify`] checks them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccountClaims {
+    /// The claims that every token has.
+    pub registered: RegisteredClaims,
+    /// The namespace and ServiceAccount of `kubernetes.io`; `sub` names the same.
+    pub identity: ServiceAccountIdentity,
+    /// `kubernetes.io.pod`: the token is invalid once this Pod is gone.
+    pub pod: Option<BoundObject>,
+    /// `kubernetes.io.node`: the Node of the Pod, or the Node to which the token is bound.
+    pub node: Option<BoundObject>,
+    /// `kubernetes.io.secret`: the token is invalid once this Secret is gone.
+    pub secret: Option<BoundObject>,
+}
+
+/// The registered claims (RFC 7519 section 4.1) that [`crate::verify`] checks in every token. `sub`
+/// is read by each kind of token in its own way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisteredClaims {
     /// `iss`, byte for byte.
     pub issuer: String,
     /// `aud`: at least one entry, none empty; a single string reads as one entry.
@@ -22,29 +38,23 @@ pub struct ServiceAccountClaims {
     pub not_before: Option<Timestamp>,
     /// `jti`: Kubernetes 1.32 and later always write one.
     pub token_id: Option<String>,
-    /// The namespace and ServiceAccount of `kubernetes.io`; `sub` names the same.
-    pub identity: ServiceAccountIdentity,
-    /// `kubernetes.io.pod`: the token is invalid once this Pod is gone.
-    pub pod: Option<BoundObject>,
-    /// `kubernetes.io.node`: the Node of the Pod, or the Node to which the token is bound.
-    pub node: Option<BoundObject>,
-    /// `kubernetes.io.secret`: the token is invalid once this Secret is gone.
-    pub secret: Option<BoundObject>,
 }
 
-/// The registered claims (RFC 7519 section 4.1) that [`crate::verify`] checks in every token.
-#[derive(Clone, Copy, Debug)]
-pub struct RegisteredClaims<'a> {
-    /// `iss`, byte for byte.
-    pub issuer: &'a str,
-    /// `aud`.
-    pub audiences: &'a [String],
-    /// `exp`.
-    pub expires_at: Timestamp,
-    /// `iat`.
-    pub issued_at: Timestamp,
-    /// `nbf`.
-    pub not_before: Option<Timestamp>,
+impl RegisteredClaims {
+    /// Reads the registered claims of a token, verified or not.
+    ///
+    /// # Errors
+    /// [`ClaimsFormError`] names the first claim that is missing or of the wrong form.
+    pub(crate) fn read(claims: &Map<String, Value>) -> Result<Self, ClaimsFormError> {
+        Ok(Self {
+            issuer: required(text(claims, "iss", "iss")?, "iss")?.to_owned(),
+            audiences: audiences(claims)?,
+            expires_at: required(time(claims, "exp")?, "exp")?,
+            issued_at: required(time(claims, "iat")?, "iat")?,
+            not_before: time(claims, "nbf")?,
+            token_id: text(claims, "jti", "jti")?.map(str::to_owned),
+        })
+    }
 }
 
 /// An object that a token names.
@@ -97,30 +107,12 @@ impl ServiceAccountClaims {
             return Err(ClaimsFormError::SubjectDisagrees);
         }
         Ok(Self {
-            issuer: required(text(claims, "iss", "iss")?, "iss")?.to_owned(),
-            audiences: audiences(claims)?,
-            expires_at: required(time(claims, "exp")?, "exp")?,
-            issued_at: required(time(claims, "iat")?, "iat")?,
-            not_before: time(claims, "nbf")?,
-            token_id: text(claims, "jti", "jti")?.map(str::to_owned),
+            registered: RegisteredClaims::read(claims)?,
             identity,
             pod: bound_object(bound, "pod", "kubernetes.io.pod")?,
             node: bound_object(bound, "node", "kubernetes.io.node")?,
             secret: bound_object(bound, "secret", "kubernetes.io.secret")?,
         })
-    }
-}
-
-impl ServiceAccountClaims {
-    /// The registered claims.
-    pub fn registered(&self) -> RegisteredClaims<'_> {
-        RegisteredClaims {
-            issuer: &self.issuer,
-            audiences: &self.audiences,
-            expires_at: self.expires_at,
-            issued_at: self.issued_at,
-            not_before: self.not_before,
-        }
     }
 }
 
@@ -160,7 +152,7 @@ fn bound_object(
     }))
 }
 
-pub(crate) fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, ClaimsFormError> {
+fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, ClaimsFormError> {
     const WRONG: ClaimsFormError = ClaimsFormError::WrongForm("aud");
     let entry = |value: &Value| match value {
         Value::String(audience) if !audience.is_empty() => Ok(audience.clone()),
@@ -175,7 +167,7 @@ pub(crate) fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, Clai
 }
 
 /// Reads a NumericDate (RFC 7519 section 2). Kubernetes uses whole seconds only.
-pub(crate) fn time(
+fn time(
     claims: &Map<String, Value>,
     claim: &'static str,
 ) -> Result<Option<Timestamp>, ClaimsFormError> {

@@ -1,24 +1,16 @@
 //! The claims of an id-token (OpenID Connect Core 1.0 section 2) of an issuer other than a hub,
 //! such as a CI system.
 
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::claims::{
-    ClaimsFormError, MAX_CLAIM_BYTES, RegisteredClaims, audiences, required, text, time,
-};
+use crate::claims::{ClaimsFormError, MAX_CLAIM_BYTES, RegisteredClaims, required, text};
 use crate::jwt::UnverifiedJwt;
 
 /// The unverified claims of an id-token; [`crate::verify`] checks them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdTokenClaims {
-    issuer: String,
+    registered: RegisteredClaims,
     subject: String,
-    audiences: Vec<String>,
-    expires_at: Timestamp,
-    issued_at: Timestamp,
-    not_before: Option<Timestamp>,
-    token_id: Option<String>,
     members: Map<String, Value>,
 }
 
@@ -34,51 +26,20 @@ impl IdTokenClaims {
             return Err(ClaimsFormError::WrongForm("kubernetes.io"));
         }
         Ok(Self {
-            issuer: required(text(claims, "iss", "iss")?, "iss")?.to_owned(),
+            registered: RegisteredClaims::read(claims)?,
             subject: required(text(claims, "sub", "sub")?, "sub")?.to_owned(),
-            audiences: audiences(claims)?,
-            expires_at: required(time(claims, "exp")?, "exp")?,
-            issued_at: required(time(claims, "iat")?, "iat")?,
-            not_before: time(claims, "nbf")?,
-            token_id: text(claims, "jti", "jti")?.map(str::to_owned),
             members: claims.clone(),
         })
     }
 
-    /// The registered claims.
-    pub fn registered(&self) -> RegisteredClaims<'_> {
-        RegisteredClaims {
-            issuer: &self.issuer,
-            audiences: &self.audiences,
-            expires_at: self.expires_at,
-            issued_at: self.issued_at,
-            not_before: self.not_before,
-        }
-    }
-
-    /// `iss`, byte for byte.
-    pub fn issuer(&self) -> &str {
-        &self.issuer
+    /// The claims that every token has.
+    pub fn registered(&self) -> &RegisteredClaims {
+        &self.registered
     }
 
     /// `sub`.
     pub fn subject(&self) -> &str {
         &self.subject
-    }
-
-    /// `aud`: at least one entry, none empty.
-    pub fn audiences(&self) -> &[String] {
-        &self.audiences
-    }
-
-    /// `exp`.
-    pub fn expires_at(&self) -> Timestamp {
-        self.expires_at
-    }
-
-    /// `jti`.
-    pub fn token_id(&self) -> Option<&str> {
-        self.token_id.as_deref()
     }
 
     /// Returns a claim that is a string of at most 1024 bytes; `None` for any other value. Issuers
@@ -128,8 +89,11 @@ mod tests {
             (read.claim("empty"), read.claim("absent")),
             (Some(""), None)
         );
-        assert_eq!(read.audiences(), ["https://keyferry.example.com"]);
-        assert_eq!(read.token_id(), Some("one"));
+        assert_eq!(
+            read.registered().audiences,
+            ["https://keyferry.example.com"]
+        );
+        assert_eq!(read.registered().token_id.as_deref(), Some("one"));
     }
 
     #[test]

@@ -138,7 +138,7 @@ pub fn check_claims(
     claims: &ServiceAccountClaims,
     expected: &Expected<'_>,
 ) -> Result<(), ClaimsError> {
-    check_registered(&claims.registered(), expected)
+    check_registered(&claims.registered, expected)
 }
 
 /// Checks the registered claims of any token, as [`check_claims`] does for a ServiceAccount's.
@@ -146,7 +146,7 @@ pub fn check_claims(
 /// # Errors
 /// [`ClaimsError`] names the first claim that is not acceptable.
 pub fn check_registered(
-    claims: &RegisteredClaims<'_>,
+    claims: &RegisteredClaims,
     expected: &Expected<'_>,
 ) -> Result<(), ClaimsError> {
     if claims.issuer != expected.issuer.as_str() {

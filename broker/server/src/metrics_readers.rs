@@ -248,7 +248,7 @@ impl Reviewer {
             .ok()
             .and_then(|jwt| ServiceAccountClaims::read(&jwt).ok());
         let expiry = claims.map_or(Deadline::after(PERMISSION_LIFETIME, now), |claims| {
-            Deadline::at(claims.expires_at, now)
+            Deadline::at(claims.registered.expires_at, now)
         });
         if expiry.left(now) < limit.left(now) {
             expiry

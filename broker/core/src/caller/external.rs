@@ -182,8 +182,8 @@ pub fn accept(
         issuer: entry.url.clone(),
         subject: claims.subject().to_owned(),
         run: run.map(str::to_owned),
-        token_id: claims.token_id().map(str::to_owned),
-        expires_at: claims.expires_at(),
+        token_id: claims.registered().token_id.clone(),
+        expires_at: claims.registered().expires_at,
         account: entry.service_account.clone(),
         pinned_uid: entry.service_account_uid.clone(),
         token_use: entry.token_use,
@@ -214,7 +214,7 @@ fn entry<'i>(
         }
     }
     let (index, entry) = accepting.ok_or(fault)?;
-    if entry.token_use == TokenUse::Once && claims.token_id().is_none() {
+    if entry.token_use == TokenUse::Once && claims.registered().token_id.is_none() {
         return Err(Reason::CallerMalformed);
     }
     Ok((index, entry))
@@ -232,7 +232,7 @@ fn check_registered(
         now,
         longest_life: longest_life.and_then(|life| life.try_into().ok()),
     };
-    verify::check_registered(&claims.registered(), &expected)
+    verify::check_registered(claims.registered(), &expected)
 }
 
 /// Chooses the fault of the entry that the token nearly met.

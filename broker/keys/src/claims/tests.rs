@@ -33,13 +33,22 @@ fn without(pointer: &str) -> Result<ServiceAccountClaims, ClaimsFormError> {
 #[test]
 fn a_bound_token_reads_as_kubernetes_wrote_it() {
     let read = read(&claims()).unwrap();
-    assert_eq!(read.issuer, "https://hub.example.com");
-    assert_eq!(read.audiences, ["keyferry.dev"]);
-    assert_eq!(read.expires_at, Timestamp::from_second(NOW + 3600).unwrap());
-    assert_eq!(read.issued_at, Timestamp::from_second(NOW).unwrap());
-    assert_eq!(read.not_before, Some(Timestamp::from_second(NOW).unwrap()));
+    assert_eq!(read.registered.issuer, "https://hub.example.com");
+    assert_eq!(read.registered.audiences, ["keyferry.dev"]);
     assert_eq!(
-        read.token_id.as_deref(),
+        read.registered.expires_at,
+        Timestamp::from_second(NOW + 3600).unwrap()
+    );
+    assert_eq!(
+        read.registered.issued_at,
+        Timestamp::from_second(NOW).unwrap()
+    );
+    assert_eq!(
+        read.registered.not_before,
+        Some(Timestamp::from_second(NOW).unwrap())
+    );
+    assert_eq!(
+        read.registered.token_id.as_deref(),
         Some("6f2ee0f7-1ab9-4d7a-8f4e-0e2f1b1f0c55")
     );
     assert_eq!(
@@ -67,7 +76,10 @@ fn what_kubernetes_may_leave_out_may_be_absent() {
         assert!(without(pointer).is_ok(), "{pointer}");
     }
     assert_eq!(
-        with("/aud", json!("keyferry.dev")).unwrap().audiences,
+        with("/aud", json!("keyferry.dev"))
+            .unwrap()
+            .registered
+            .audiences,
         ["keyferry.dev"]
     );
 }

@@ -391,34 +391,41 @@ fn j38_to_j44_times_hold() {
     assert_eq!(check(|_| {}, -30), Ok(()));
     assert_eq!(check(|_| {}, -31), Err(ClaimsError::NotYetValid));
     assert_eq!(
-        check(|claims| claims.not_before = None, -31),
+        check(|claims| claims.registered.not_before = None, -31),
         Err(ClaimsError::IssuedInFuture)
     );
     assert_eq!(
-        check(|claims| claims.not_before = Some(at(31)), 0),
+        check(|claims| claims.registered.not_before = Some(at(31)), 0),
         Err(ClaimsError::NotYetValid)
     );
     assert_eq!(
-        check(|claims| claims.issued_at = at(31), 0),
+        check(|claims| claims.registered.issued_at = at(31), 0),
         Err(ClaimsError::IssuedInFuture)
     );
     assert_eq!(
-        check(|claims| claims.issued_at = at(3601), 0),
+        check(|claims| claims.registered.issued_at = at(3601), 0),
         Err(ClaimsError::EndsBeforeItBegins)
     );
     assert_eq!(
-        check(|claims| claims.issued_at = at(3600), 0),
+        check(|claims| claims.registered.issued_at = at(3600), 0),
         Err(ClaimsError::EndsBeforeItBegins)
     );
     let hour = SignedDuration::from_hours(1);
     assert_eq!(check_for(|_| {}, 0, Some(hour)), Ok(()));
     assert_eq!(
-        check_for(|claims| claims.expires_at = at(3601), 0, Some(hour)),
+        check_for(
+            |claims| claims.registered.expires_at = at(3601),
+            0,
+            Some(hour)
+        ),
         Err(ClaimsError::LivesTooLong)
     );
     let ends = (Timestamp::MIN, Timestamp::MAX);
     assert_eq!(
-        check(|claims| (claims.issued_at, claims.expires_at) = ends, 0),
+        check(
+            |claims| (claims.registered.issued_at, claims.registered.expires_at) = ends,
+            0
+        ),
         Ok(())
     );
 }
@@ -433,7 +440,7 @@ fn j45_to_j49_the_issuer_is_equal_byte_for_byte() {
         "https://hub.example.com\0",
     ] {
         assert_eq!(
-            check(|claims| claims.issuer = issuer.into(), 0),
+            check(|claims| claims.registered.issuer = issuer.into(), 0),
             Err(ClaimsError::WrongIssuer),
             "{issuer:?}"
         );
@@ -451,7 +458,7 @@ fn j50_to_j54_and_j74_the_audience_is_ours_alone() {
         &["a", "b"],
     ] {
         let change = |claims: &mut ServiceAccountClaims| {
-            claims.audiences = audiences.iter().map(|text| (*text).to_owned()).collect()
+            claims.registered.audiences = audiences.iter().map(|text| (*text).to_owned()).collect()
         };
         assert_eq!(
             check(change, 0),
@@ -465,7 +472,7 @@ fn j50_to_j54_and_j74_the_audience_is_ours_alone() {
         ["keyferry.dev"; 2],
     ] {
         let change = |claims: &mut ServiceAccountClaims| {
-            claims.audiences = audiences.map(str::to_owned).to_vec()
+            claims.registered.audiences = audiences.map(str::to_owned).to_vec()
         };
         assert_eq!(
             check(change, 0),

@@ -79,8 +79,11 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
         "the canary's and one for the ServiceAccount"
     );
     let claims = claims(&minted.token);
-    assert_eq!(claims.issuer, "https://keyferry.example.test/issuers/prod");
-    assert_eq!(claims.audiences, ["https://prod.example.test"]);
+    assert_eq!(
+        claims.registered.issuer,
+        "https://keyferry.example.test/issuers/prod"
+    );
+    assert_eq!(claims.registered.audiences, ["https://prod.example.test"]);
     assert_eq!(claims.identity, *grant.pair().service_account());
     assert_eq!(minted.token.lifetime(), Duration::from_secs(3600));
     let held = mint.token(&grant, NOTHING).await.unwrap();
