@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use keyferry_terminal::command_error::CommandError;
 use keyferry_terminal::output_format::OutputFormat;
 use keyferry_terminal::role_manifest::{resource_name, with_bindings};
-use keyferry_terminal::target_way::{StartArg, WayArgs, attributes};
+use keyferry_terminal::start_args::{StartArg, WayArgs, attributes};
 use keyferry_terminal::{TARGET, ui};
 
 /// The reason if the target refuses the impersonation itself.

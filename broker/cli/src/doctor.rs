@@ -12,7 +12,7 @@ use keyferry_kube_authn::doctor::{Identity, Mode, Report, examine};
 use keyferry_terminal::command_error::CommandError;
 use keyferry_terminal::doctor_report::{exit_code, table};
 use keyferry_terminal::output_format::OutputFormat;
-use keyferry_terminal::target_way::StartArgs;
+use keyferry_terminal::start_args::StartArgs;
 use keyferry_terminal::{TARGET, ui};
 
 use crate::kuberc;
@@ -63,7 +63,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
     let auth_config = args
         .auth_config
         .as_deref()
-        .map(keyferry_terminal::target_way::file)
+        .map(keyferry_terminal::start_args::file)
         .transpose()?;
     let mut modes = vec![Mode::Network];
     modes.extend(auth_config.is_some().then_some(Mode::Configuration));
@@ -80,7 +80,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
         needs: args
             .needs
             .iter()
-            .map(|need| keyferry_terminal::target_way::need(need, args.target_namespace.as_deref()))
+            .map(|need| keyferry_terminal::start_args::need(need, args.target_namespace.as_deref()))
             .collect::<Result<_, _>>()?,
         target_namespace: args.target_namespace.clone(),
     };

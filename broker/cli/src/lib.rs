@@ -1,5 +1,7 @@
-//! The command line. Flag names are kubectl's; a flag that says where something is can be a
-//! `KEYFERRY_*` variable too.
+//! Parses the arguments of `keyferry` and runs one command. Commands that are not modules here come
+//! from `keyferry-trust-tools`, `keyferry-trust-changes` and `keyferry-demo`.
+//!
+//! Flag names are kubectl's. A flag that says where something is can be a `KEYFERRY_*` variable too.
 
 mod admission_policies;
 mod agent;

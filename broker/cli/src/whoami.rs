@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use keyferry_terminal::command_error::CommandError;
 use keyferry_terminal::output_format::OutputFormat;
-use keyferry_terminal::target_way::{StartArgs, file};
+use keyferry_terminal::start_args::{StartArgs, file};
 use keyferry_terminal::{TARGET, ui};
 
 #[derive(Args)]

@@ -1,5 +1,7 @@
-//! The client of the token API, and the mode without a server: the base of `keyferry token`,
-//! `kubeconfig` and `exec`.
+//! What commands do with the user's own rights. [`server`] calls the token API; [`direct`] decides
+//! and mints without a server; [`token_agent`] and [`token_directory`] renew token files;
+//! [`credential_cache`] serves the exec plugin; [`certificate_approver`] approves client
+//! certificates; [`admission_policies`] prints and tries the hub's policies.
 
 pub mod admission_policies;
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The background tasks: they reload the targets' CA certificates and the hub's keys. If policy
-//! objects are on the hub, they also reconcile deliveries and statuses.
+//! The server's background tasks. [`publish`] reloads the hub's keys, [`certificates`] the targets'
+//! CAs, and [`caller_trust`] the callers' CAs; [`renew`] renews cached tokens.
 //!
-//! One delivery is reconciled in [`delivery`]; [`deliver`] decides which is next.
+//! If policy objects are on the hub, [`deliver`] decides which access is next, [`delivery`]
+//! reconciles it, and [`target_status`] and [`pairing`] write the other objects.
 
 pub mod admission_policies;
 pub mod caller_trust;
@@ -13,9 +14,9 @@ pub mod input_credentials;
 pub mod installed_policies;
 pub mod issuer_keys;
 pub mod lead;
-pub mod objects;
 pub mod pairing;
 pub mod pairing_trial;
+pub mod policy_assembly;
 pub mod publish;
 pub mod renew;
 pub mod self_check;

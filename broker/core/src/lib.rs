@@ -1,7 +1,7 @@
 //! Keyferry's decisions, as pure functions.
 //!
 //! Code in this crate is synchronous and total: it takes the time, bytes and objects as arguments
-//! and returns a value or a named error. It opens no socket, reads no file and asks no clock. The
+//! and returns a value or a named error. It opens no socket, reads no file and reads no clock. The
 //! manifest's dependencies and `broker/cli/tests/architecture.rs` enforce this.
 //!
 //! Where to start: policy decisions are in [`authorise`]. The documents for callers and consumers

@@ -11,7 +11,7 @@ use keyferry_kube_authn::verify::{Keys, Union, verify};
 use keyferry_testing::{TokenCase, TokenRefused, TokenVerifier, UserInfo};
 
 use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::target_way::file;
+use keyferry_terminal::start_args::file;
 
 /// The release that the embedded target behaves like.
 const MINOR: Minor = Minor::V1_36;

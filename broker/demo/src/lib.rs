@@ -15,7 +15,7 @@ use keyferry_doctor::impersonated_user::ImpersonatedUser;
 use keyferry_terminal::command_error::CommandError;
 use keyferry_terminal::impersonation_args::ImpersonationArgs;
 use keyferry_terminal::signals::stop_signal;
-use keyferry_terminal::target_way::file;
+use keyferry_terminal::start_args::file;
 use keyferry_terminal::{TARGET, ui};
 use keyferry_testing::RbacPolicy;
 
@@ -69,7 +69,7 @@ enum DemoError {
 
 /// Shows the steps, and keeps the servers running until a signal; returns the exit code.
 pub async fn run(args: DemoArgs) -> ExitCode {
-    let screen = Screen::new(ui::is_terminal());
+    let screen = Screen::new(ui::uses_colour());
     match show(&screen, &args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(DemoError::Command(error)) => ui::misuse(&error.problem, error.fix),

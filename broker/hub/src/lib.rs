@@ -1,6 +1,6 @@
-//! The hub's API and the state of its objects: one call per module, limits on calls in progress, and
-//! the clock, randomness and metrics that every crate above shares. It makes calls and decides
-//! nothing about who is authorised.
+//! Calls the hub's API, and caches its objects. Only this crate writes a TokenRequest
+//! ([`token_request`]). It also holds the clock, randomness and metrics that the crates above share.
+//! It decides nothing about authorisation.
 //!
 //! The interfaces are in [`ports`]; [`client`] speaks HTTP, [`kube_hub`] implements the calls of the
 //! request path, and [`watch`] follows objects.

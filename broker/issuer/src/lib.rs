@@ -1,7 +1,7 @@
-//! What the hub's own issuer and Keyferry's managed issuers publish and sign.
+//! Publishes discovery documents and mints tokens, for the hub's issuer and for managed issuers.
 //!
-//! [`publication`] decides which keys verifiers can already see; [`mint`] returns a cached token or
-//! mints one for a grant; [`managed_issuer`] holds signing keys of Keyferry's own.
+//! [`publication`] decides which keys are active; [`mint`] returns a cached token or mints one for a
+//! grant; [`managed_issuer`] creates and rotates the keys of managed issuers.
 
 pub mod advice;
 pub mod audience_guard;

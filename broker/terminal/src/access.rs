@@ -1,5 +1,5 @@
-//! `keyferry token` and `keyferry kubeconfig`: through a server, or directly with a configuration
-//! file or the objects of the hub, which may be in a file.
+//! The flags that name an access, a server and the caller. Gets a token or a kubeconfig through the
+//! server, or directly by a configuration file or the hub's objects, which may be in a file.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -102,7 +102,7 @@ command_errors!(
     keyferry_hub::config_file::ConfigFileError,
     keyferry_issuer::export::ExportError,
     crate::local_file::ReadError,
-    crate::target_way::StartError,
+    crate::start_args::StartError,
 );
 
 #[cfg(test)]

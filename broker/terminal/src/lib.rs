@@ -1,5 +1,10 @@
 //! What commands share: flags that several of them have, their errors, and the output.
 //!
+//! The flags: where the hub is, [`HubArgs`]; the access, the server and the caller, [`access`]; what
+//! `doctor`, `whoami` and `can-i` start from, [`start_args`]; the user to impersonate,
+//! [`impersonation_args`]; `-f`, [`objects_argument`]; `--kubernetes`, [`minor`]; the output format,
+//! [`output_format`].
+//!
 //! A command flattens a struct of flags into its own, lets it find what the user means, and ends
 //! with a function of [`ui`], the one module that prints:
 //!
@@ -33,7 +38,7 @@ mod only_access;
 pub mod output_format;
 pub mod role_manifest;
 pub mod signals;
-pub mod target_way;
+pub mod start_args;
 pub mod ui;
 pub mod yaml_document;
 

@@ -1,4 +1,4 @@
-//! Terminal output. No other file prints.
+//! Prints everything that `keyferry` writes to a terminal, but for the help and errors of clap.
 //!
 //! Results go to standard output, everything else to standard error. Errors start in lower case,
 //! have no final full stop, and may be followed by one fix. Colour is used only on a terminal.
@@ -26,7 +26,7 @@ pub fn result(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Prints a result; a closed output gives the failure exit code.
+/// Prints a result. Returns exit code 1 if standard output is closed.
 pub fn finish(text: &str) -> ExitCode {
     match result(text) {
         Ok(()) => ExitCode::SUCCESS,
@@ -35,10 +35,10 @@ pub fn finish(text: &str) -> ExitCode {
 }
 
 /// Prints an error and its fix.
-pub fn fail(error: &str, hint: Option<&str>) -> ExitCode {
+pub fn fail(error: &str, fix: Option<&str>) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "error: {}", plain(error));
-    if let Some(hint) = hint {
-        let _ = writeln!(std::io::stderr(), "fix: {}", plain(hint));
+    if let Some(fix) = fix {
+        let _ = writeln!(std::io::stderr(), "fix: {}", plain(fix));
     }
     ExitCode::FAILURE
 }
@@ -50,8 +50,8 @@ pub fn command_failed(error: &CommandError) -> ExitCode {
 
 /// Prints an error about the input, such as an unreadable file. Returns exit code 2, as for a wrong
 /// flag.
-pub fn misuse(error: &str, hint: Option<&str>) -> ExitCode {
-    let _ = fail(error, hint);
+pub fn misuse(error: &str, fix: Option<&str>) -> ExitCode {
+    let _ = fail(error, fix);
     ExitCode::from(2)
 }
 
@@ -93,7 +93,7 @@ pub fn note(text: &str) {
 }
 
 /// Whether standard output is a terminal, and `NO_COLOR` is not set.
-pub fn is_terminal() -> bool {
+pub fn uses_colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 

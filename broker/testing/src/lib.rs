@@ -1,5 +1,5 @@
 //! An embedded hub and an embedded target: two loopback servers that speak real TLS, real
-//! signatures and the few Kubernetes calls that the broker and `kubectl` make.
+//! signatures and the few Kubernetes calls that Keyferry and `kubectl` make.
 //!
 //! They run `keyferry demo` and replace apiservers in tests. They are not complete apiservers: they
 //! store, admit and validate only what is described here.

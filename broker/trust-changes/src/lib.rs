@@ -1,5 +1,5 @@
-//! The commands that change which hub a target trusts, or who may use it: `onboard`, `offboard` and
-//! `revoke`. Each ends with what each target answered.
+//! The commands `onboard`, `offboard` and `revoke`. `onboard` and `revoke` check their effect at the
+//! targets; `offboard` changes only the hub, and prints what is left to remove at the target.
 
 pub mod offboard;
 pub mod onboard;

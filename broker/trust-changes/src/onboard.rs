@@ -1,4 +1,4 @@
-//! `keyferry onboard`: brings a target or a tenant on board in one guided run. Everything is shown
+//! `keyferry onboard`: sets up a target or a tenant in one guided run. Everything is shown
 //! before it is applied, and a federation counts as working only once a token was tried.
 
 mod guided_args;

@@ -1,4 +1,4 @@
-//! Writes one object of one access.
+//! Reconciles the object of one delivery: creates, replaces or removes it.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! The ConfigMap of Flux's `provider: generic` (kustomize.toolkit.fluxcd.io
-//! `spec.kubeConfig.configMapRef`). No token leaves Flux.
+//! `spec.kubeConfig.configMapRef`). The ConfigMap holds no token: Flux
+//! requests its own.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Applies a reading of the hub's key endpoints.
+//! Applies a reading of the hub's key endpoints: publishes new keys, withdraws keys that no endpoint
+//! lists, and retires keys that no valid token needs. `keyferry revoke` is another path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

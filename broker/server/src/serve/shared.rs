@@ -11,8 +11,9 @@ use keyferry_api::config::{ObjectSource, Policy, ServerConfiguration};
 use keyferry_api::lifetime;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_controller::caller_trust::TrustReader;
-use keyferry_controller::objects as controller_objects;
-use keyferry_controller::{canary, certificates, issuer_keys, lead, publish, renew, self_check};
+use keyferry_controller::{
+    canary, certificates, issuer_keys, lead, policy_assembly, publish, renew, self_check,
+};
 use keyferry_core::target_address::AddressRules;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
@@ -220,7 +221,7 @@ impl Shared {
                     live(),
                     clock(),
                 ));
-                background.spawn(controller_objects::follow(
+                background.spawn(policy_assembly::follow(
                     store(),
                     policy,
                     known.faults.clone(),

@@ -16,7 +16,7 @@ use keyferry_hub::client::HubClient;
 use keyferry_kube_authn::Minor;
 use keyferry_terminal::command_error::CommandError;
 use keyferry_terminal::names::lifetime;
-use keyferry_terminal::{HUB, HubArgs, TARGET, target_way};
+use keyferry_terminal::{HUB, HubArgs, TARGET, start_args};
 use keyferry_trust_tools::trust::{self, ShapeArgs, TargetPart};
 
 use super::output::OutputArgs;
@@ -140,7 +140,7 @@ impl GuidedArgs {
             discovery_ca: self
                 .discovery_ca
                 .as_deref()
-                .map(target_way::file)
+                .map(start_args::file)
                 .transpose()?,
             means,
             patience,
