@@ -22,12 +22,8 @@ use crate::published::published;
 use crate::target_calls::TargetCalls;
 use crate::{DoctorError, Means, TargetAddress, gather, identity};
 
-/// A signed JWT as far as its form goes.
-const TOKEN: &str = concat!(
-    "eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.",
-    "eyJpc3MiOiJodHRwczovL2h1Yi5leGFtcGxlIiwic3ViIjoiYSJ9.",
-    "AAAA"
-);
+/// A signed JWT as far as its form goes. It has no issuer from which doctor would read documents.
+const TOKEN: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.eyJzdWIiOiJhIn0.AAAA";
 
 fn target(url: String, proxy_url: Option<String>, name: Option<&str>) -> TargetAddress {
     TargetAddress {

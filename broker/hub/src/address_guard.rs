@@ -22,7 +22,7 @@ const SOCKS_PORT: u16 = 1080;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DestinationError {
     /// An address of the host is refused.
-    #[error("{host} leads to {refused}")]
+    #[error("{}{refused}", leading(host, *refused))]
     Refused {
         /// The host of the URL.
         host: String,
@@ -32,6 +32,14 @@ pub enum DestinationError {
     /// The hub's networks are not known, so no address could be checked.
     #[error("the hub's own networks could not be read, so nothing was sent to it")]
     HubUnread,
+}
+
+/// Names the host, unless it is the address itself.
+fn leading(host: &str, refused: RefusedDestination) -> String {
+    match host.trim_matches(['[', ']']).parse() {
+        Ok(address) if refused.address == address => "its address is ".to_owned(),
+        _ => format!("{host} leads to "),
+    }
 }
 
 /// Decides which addresses may be connected to, for one server or one run of a command.

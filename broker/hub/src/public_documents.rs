@@ -124,7 +124,9 @@ fn redirect(response: &reqwest::Response, from: &Url) -> Option<Url> {
         return None;
     }
     let location = response.headers().get(http::header::LOCATION)?;
-    from.join(location.to_str().ok()?).ok()
+    // Not all clients limit the header to ASCII.
+    from.join(std::str::from_utf8(location.as_bytes()).ok()?)
+        .ok()
 }
 
 #[cfg(test)]
