@@ -14,6 +14,8 @@ use crate::process::{Process, ProcessError, ProcessSpec, Signal, tail_of_file};
 use crate::readiness::{NotReady, wait_until_ready};
 use crate::rest::RestError;
 
+/// The environment variable that allows the targets of tests, which are on this host.
+pub const TARGETS_HERE: (&str, &str) = ("KEYFERRY_ALLOW_TARGET_CIDR", "127.0.0.0/8");
 const GRACE: Duration = Duration::from_secs(20);
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
@@ -125,11 +127,7 @@ impl KeyferryBinary {
             args.extend(["--kubeconfig".into(), kubeconfig.into()]);
         }
         args.extend(spec.args.iter().cloned());
-        // The targets of tests are on this host.
-        let mut env = vec![(
-            "KEYFERRY_ALLOW_TARGET_CIDR".to_owned(),
-            "127.0.0.0/8".into(),
-        )];
+        let mut env = vec![(TARGETS_HERE.0.to_owned(), TARGETS_HERE.1.into())];
         env.extend(spec.env.iter().cloned());
         let mut process = Process::spawn(&ProcessSpec {
             name: spec.name.clone(),
@@ -168,7 +166,8 @@ impl KeyferryBinary {
         command
             .env_remove("KUBECONFIG")
             .env_remove("XDG_CONFIG_HOME")
-            .env("HOME", "/nonexistent");
+            .env("HOME", "/nonexistent")
+            .env(TARGETS_HERE.0, TARGETS_HERE.1);
         let run = command
             .args(args)
             .envs(env.iter().copied())

@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use ipnet::IpNet;
 use keyferry_api::config::{Listener, Overrides, ServerConfiguration, TlsSource};
 use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_controller::caller_trust::CallerTrustError;
-use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::{ClientError, HubAccess};
 use keyferry_hub::config_file;
 use keyferry_hub::metrics::Metrics;
@@ -20,6 +18,7 @@ use keyferry_server::http::listener::{
     CertificateAccess, Pod, ServingCertificateError, check_certificate,
 };
 use keyferry_server::serve::{ServeOptions, Server, caller_trust, certificate_access};
+use keyferry_terminal::address_args::AddressArgs;
 use keyferry_terminal::{HubArgs, ui};
 use tracing_subscriber::EnvFilter;
 
@@ -61,23 +60,8 @@ pub(super) struct ServeArgs {
     /// needs if it starts while the hub is unreachable.
     #[arg(long, env = "KEYFERRY_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// A network in which targets and their proxies may be, although Keyferry sends nothing there by
-    /// default: loopback, link-local, the hub's Services or apiservers. Repeatable.
-    #[arg(
-        long,
-        env = "KEYFERRY_ALLOW_TARGET_CIDR",
-        value_name = "CIDR",
-        value_delimiter = ','
-    )]
-    allow_target_cidr: Vec<IpNet>,
-    /// A network to which Keyferry sends nothing, such as that of the hub's Pods. Repeatable.
-    #[arg(
-        long,
-        env = "KEYFERRY_REFUSE_TARGET_CIDR",
-        value_name = "CIDR",
-        value_delimiter = ','
-    )]
-    refuse_target_cidr: Vec<IpNet>,
+    #[command(flatten)]
+    addresses: AddressArgs,
     #[command(flatten)]
     pod: PodArgs,
     #[command(flatten)]
@@ -128,8 +112,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         state_dir,
         hub,
         pod,
-        allow_target_cidr,
-        refuse_target_cidr,
+        addresses,
         ..
     } = args;
     let options = ServeOptions {
@@ -137,10 +120,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         hub: hub.named(),
         state_dir,
         overrides,
-        target_addresses: AddressRules {
-            allowed: allow_target_cidr.into(),
-            refused: refuse_target_cidr.into(),
-        },
+        target_addresses: addresses.rules(),
         reload_signal: hang_ups(),
         pod: pod.pod(),
     };

@@ -7,23 +7,30 @@ use jiff::Timestamp;
 use keyferry_api::audience::Audience;
 use keyferry_api::issuer::Issuer;
 use keyferry_controller::target_probe::HttpsProbe;
+use keyferry_hub::address_guard::AddressGuard;
 use keyferry_hub::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
 use secrecy::SecretString;
 use serde_json::json;
 
 /// A target whose keys can be refreshed. Each request uses its own connection, because behind a
 /// load balancer the next one may reach another apiserver.
-pub struct TargetRefresh(ProbedTarget);
+pub struct TargetRefresh {
+    target: ProbedTarget,
+    probe: HttpsProbe,
+}
 
 impl TargetRefresh {
-    /// Creates a client for this target.
-    pub fn new(target: ProbedTarget) -> Self {
-        Self(target)
+    /// Creates a client for this target, which connects only where the guard allows.
+    pub fn new(target: ProbedTarget, guard: AddressGuard) -> Self {
+        Self {
+            target,
+            probe: HttpsProbe::new(guard),
+        }
     }
 
     /// Asks whether the target accepts this token.
     pub async fn takes(&self, token: &SecretString) -> ProbeAnswer {
-        HttpsProbe::of_a_command().try_token(&self.0, token).await
+        self.probe.try_token(&self.target, token).await
     }
 
     /// Forces a key refresh by sending a token with an unknown key of the issuer. Unless the target
@@ -69,6 +76,9 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use keyferry_hub::clock::{Clock, SystemClock};
+    use keyferry_hub::testing::{
+        CountingListener, REFUSED_ADDRESS_FORMS, ScriptedResolver, strict_guard,
+    };
     use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
     use tokio::net::{TcpListener, TcpStream};
@@ -107,12 +117,13 @@ mod tests {
         proxy: Option<String>,
     ) -> TargetRefresh {
         let ca_pem = Some(target.ca_pem().into());
-        TargetRefresh::new(ProbedTarget {
+        let target = ProbedTarget {
             address: address.to_owned(),
             tls_server_name: name.map(str::to_owned),
             proxy_url: proxy,
             ca_pem,
-        })
+        };
+        TargetRefresh::new(target, keyferry_hub::testing::loopback_guard())
     }
 
     /// A proxy that sends every CONNECT to one address and counts them.
@@ -185,5 +196,54 @@ mod tests {
             2,
             "and nothing was sent anywhere"
         );
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_to_a_refused_address() {
+        let listener = CountingListener::start().await;
+        let (issuer, audience) = (
+            Issuer::new("https://hub.example").unwrap(),
+            Audience::new("target-a").unwrap(),
+        );
+        let now = SystemClock::start().now().wall;
+        let proxied = "https://198.51.100.7:6443".to_owned();
+        for form in REFUSED_ADDRESS_FORMS {
+            let url = |scheme: &str| format!("{scheme}://{form}:{}", listener.port);
+            for (address, proxy_url, name) in [
+                (url("https"), None, None),
+                (url("https"), None, Some("prod.example.test")),
+                (proxied.clone(), Some(url("http")), None),
+            ] {
+                let target = ProbedTarget {
+                    address,
+                    tls_server_name: name.map(str::to_owned),
+                    proxy_url,
+                    ca_pem: None,
+                };
+                let guard = strict_guard(ScriptedResolver::new(&[&["127.0.0.1"]]));
+                let refresh = TargetRefresh::new(target, guard);
+                for answer in [
+                    refresh.takes(&"witness".into()).await,
+                    refresh.refresh_keys(&issuer, &audience, now).await,
+                ] {
+                    assert!(
+                        matches!(answer, ProbeAnswer::AddressRefused(_)),
+                        "{form}: {answer:?}"
+                    );
+                }
+            }
+        }
+        // The second answer would lead here.
+        let target = ProbedTarget {
+            address: format!("https://prod.example.test:{}", listener.port),
+            tls_server_name: None,
+            proxy_url: None,
+            ca_pem: None,
+        };
+        let changing = ScriptedResolver::new(&[&["2001:db8::7"], &["127.0.0.1"]]);
+        let refresh = TargetRefresh::new(target, strict_guard(changing));
+        let answer = refresh.takes(&"witness".into()).await;
+        assert!(matches!(answer, ProbeAnswer::Unanswered(_)), "{answer:?}");
+        assert_eq!(listener.count(), 0);
     }
 }

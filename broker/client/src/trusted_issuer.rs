@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use keyferry_hub::address_guard::{AddressGuard, DestinationError};
 use keyferry_hub::connection_fault::{ConnectionFault, Endpoint};
-use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, read_body};
+use keyferry_hub::https_client::{BodyError, read_body};
+use keyferry_hub::public_documents::{DocumentError, DocumentResponse, PublicDocuments};
 use serde::Deserialize;
 
 /// The timeout that kube-apiserver sets for such a request.
@@ -37,6 +39,14 @@ pub enum FetchError {
         /// Why there was no response.
         problem: String,
     },
+    /// Nothing was sent, because of the address.
+    #[error("fetching {url}: TargetAddressRefused: {refused}")]
+    AddressRefused {
+        /// The URL that was not fetched.
+        url: String,
+        /// Why not.
+        refused: DestinationError,
+    },
     /// The response cannot be used.
     #[error("fetching {url}: {problem}")]
     Useless {
@@ -67,13 +77,13 @@ struct Provider {
 }
 
 impl TrustedIssuer<'_> {
-    /// Fetches the key set anonymously: by https only, and
-    /// following redirects.
+    /// Fetches the key set anonymously: by https only, following redirects, and only from where the
+    /// guard allows.
     ///
     /// # Errors
     /// [`FetchError`].
-    pub async fn key_set(&self) -> Result<Vec<u8>, FetchError> {
-        let client = self.client()?;
+    pub async fn key_set(&self, guard: &AddressGuard) -> Result<Vec<u8>, FetchError> {
+        let documents = self.documents(guard)?;
         let place = if self.discovery_url.is_empty() {
             format!(
                 "{}/.well-known/openid-configuration",
@@ -82,7 +92,7 @@ impl TrustedIssuer<'_> {
         } else {
             self.discovery_url.to_owned()
         };
-        let body = get(&client, &place).await?;
+        let body = get(&documents, &place).await?;
         let useless = |problem: &str| FetchError::Useless {
             url: place.clone(),
             problem: problem.to_owned(),
@@ -104,50 +114,57 @@ impl TrustedIssuer<'_> {
                  answers",
             ));
         }
-        get(&client, &provider.jwks_uri).await
+        get(&documents, &provider.jwks_uri).await
     }
 
-    fn client(&self) -> Result<reqwest::Client, FetchError> {
-        let wrong = || FetchError::Authority(self.url.to_owned());
-        let mut builder = HttpsClientBuilder::new(DEADLINE).following_redirects();
-        if !self.certificate_authority.is_empty() {
-            builder = builder
-                .trusting_only(self.certificate_authority.as_bytes())
-                .map_err(|_| wrong())?;
-        }
-        builder.build().map_err(|_| wrong())
+    fn documents(&self, guard: &AddressGuard) -> Result<PublicDocuments, FetchError> {
+        let authority = Some(self.certificate_authority.as_bytes());
+        let authority = authority.filter(|pem| !pem.is_empty());
+        PublicDocuments::new(authority, DEADLINE, guard.clone())
+            .map_err(|_| FetchError::Authority(self.url.to_owned()))
     }
 }
 
-async fn get(client: &reqwest::Client, url: &str) -> Result<Vec<u8>, FetchError> {
+async fn get(documents: &PublicDocuments, url: &str) -> Result<Vec<u8>, FetchError> {
     let useless = |problem: String| FetchError::Useless {
         url: url.to_owned(),
         problem,
     };
-    let mut answer = match client.get(url).send().await {
+    let DocumentResponse {
+        mut response,
+        endpoint,
+    } = match documents.get(url).await {
         Ok(answer) => answer,
-        Err(error) => return Err(no_answer(url, &error).await),
+        Err(DocumentError::Request { error, endpoint }) => {
+            return Err(no_answer(url, &error, endpoint.as_ref()).await);
+        }
+        Err(DocumentError::Destination(refused)) => {
+            return Err(FetchError::AddressRefused {
+                url: url.to_owned(),
+                refused,
+            });
+        }
+        Err(other) => return Err(useless(other.to_string())),
     };
-    if answer.status() != reqwest::StatusCode::OK {
+    if response.status() != reqwest::StatusCode::OK {
         return Err(useless(format!(
             "the answer is {}, not 200",
-            answer.status().as_u16()
+            response.status().as_u16()
         )));
     }
-    match read_body(&mut answer, MAX_BODY).await {
+    match read_body(&mut response, MAX_BODY).await {
         Ok(body) => Ok(body),
-        Err(BodyError::Connection(error)) => Err(no_answer(url, &error).await),
+        Err(BodyError::Connection(error)) => Err(no_answer(url, &error, endpoint.as_ref()).await),
         Err(error @ BodyError::TooLong(_)) => Err(useless(error.to_string())),
     }
 }
 
 /// Describes the failure in terms that a user can act on.
-async fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
+async fn no_answer(url: &str, error: &reqwest::Error, endpoint: Option<&Endpoint>) -> FetchError {
     let problem = if error.is_timeout() {
         "it did not answer in time".to_owned()
     } else if error.is_connect() {
-        let place = error.url().and_then(Endpoint::of_url);
-        ConnectionFault::of(error, place.as_ref()).await.text
+        ConnectionFault::of(error, endpoint).await.text
     } else {
         "the answer broke off".to_owned()
     };
@@ -160,6 +177,9 @@ async fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use keyferry_hub::testing::{
+        CountingListener, REFUSED_ADDRESS_FORMS, ScriptedResolver, loopback_guard, strict_guard,
+    };
     use keyferry_testing::{Authority, EmbeddedHub, HubOptions};
 
     use super::*;
@@ -182,7 +202,7 @@ mod tests {
             discovery_url: &hub.discovery_url(),
             certificate_authority: authority.ca_pem(),
         };
-        let body = place.key_set().await.unwrap();
+        let body = place.key_set(&loopback_guard()).await.unwrap();
         assert!(serde_json::from_slice::<serde_json::Value>(&body).unwrap()["keys"].is_array());
     }
 
@@ -196,7 +216,7 @@ mod tests {
             certificate_authority: authority.ca_pem(),
         };
         assert!(
-            matches!(place.key_set().await, Err(FetchError::OtherIssuer { got, .. }) if got == "https://hub.example")
+            matches!(place.key_set(&loopback_guard()).await, Err(FetchError::OtherIssuer { got, .. }) if got == "https://hub.example")
         );
         let stranger = Authority::new("another CA").unwrap();
         let place = TrustedIssuer {
@@ -205,7 +225,7 @@ mod tests {
             ..place
         };
         assert!(matches!(
-            place.key_set().await,
+            place.key_set(&loopback_guard()).await,
             Err(FetchError::NoAnswer { .. })
         ));
         let place = TrustedIssuer {
@@ -213,8 +233,30 @@ mod tests {
             ..place
         };
         assert!(matches!(
-            place.key_set().await,
+            place.key_set(&loopback_guard()).await,
             Err(FetchError::Authority(_)) | Err(FetchError::NoAnswer { .. })
         ));
+    }
+
+    #[tokio::test]
+    async fn a_file_leads_to_no_refused_address() {
+        let listener = CountingListener::start().await;
+        let guard = strict_guard(ScriptedResolver::new(&[&["127.0.0.1"]]));
+        for form in REFUSED_ADDRESS_FORMS {
+            let url = format!("https://{form}:{}", listener.port);
+            for (url, discovery_url) in [(url.as_str(), ""), ("https://hub.example", &url)] {
+                let place = TrustedIssuer {
+                    url,
+                    discovery_url,
+                    certificate_authority: "",
+                };
+                let refused = place.key_set(&guard).await.unwrap_err();
+                assert!(
+                    matches!(refused, FetchError::AddressRefused { .. }),
+                    "{form}: {refused}"
+                );
+            }
+        }
+        assert_eq!(listener.count(), 0);
     }
 }

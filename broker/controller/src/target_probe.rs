@@ -1,19 +1,17 @@
 //! Asks a target's apiserver which identity a token has. Each probe uses its own connection, no
-//! proxy from the environment, and follows no redirect. In the server, it connects only to
-//! addresses that [`AddressRules`] have checked and allow, so a second DNS answer has no effect.
+//! proxy from the environment, and follows no redirect. It connects only to addresses that the
+//! [`AddressGuard`] has checked, so a second DNS answer has no effect.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use keyferry_api::foreign_text;
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::TargetIdentity;
-use keyferry_core::target_address::{AddressRules, RefusedAddress};
+use keyferry_core::target_address::RefusedDestination;
+use keyferry_hub::address_guard::{AddressGuard, DestinationError};
 use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, read_body};
-use keyferry_hub::name_resolver::{NameResolver, SystemResolver};
-use keyferry_hub::ports::{HubNetworkSource, ProbeAnswer, ProbedTarget, TargetProbe};
+use keyferry_hub::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
@@ -21,8 +19,6 @@ use url::Url;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// The port of a SOCKS proxy whose URL names none (RFC 1928).
-const SOCKS_PORT: u16 = 1080;
 /// How many groups a status may contain.
 const MOST_GROUPS: usize = 16;
 /// How many characters of a name a status may contain.
@@ -36,16 +32,12 @@ const NO_TOKEN: &str = "it answered as if there was no token: something on the n
 
 /// Probes a target over HTTPS.
 #[derive(Clone)]
-pub struct HttpsProbe {
-    resolver: Arc<dyn NameResolver>,
-    /// `None`: any address may be connected to.
-    limits: Option<(AddressRules, Arc<dyn HubNetworkSource>)>,
-}
+pub struct HttpsProbe(AddressGuard);
 
 /// Why nothing was sent.
 enum NotSent {
     Unusable(&'static str),
-    Refused(RefusedAddress),
+    Refused(RefusedDestination),
 }
 
 impl From<&'static str> for NotSent {
@@ -58,31 +50,16 @@ impl From<NotSent> for ProbeAnswer {
     fn from(not_sent: NotSent) -> Self {
         match not_sent {
             NotSent::Unusable(why) => Self::Unanswered(why),
-            NotSent::Refused(kind) => Self::AddressRefused(kind),
+            NotSent::Refused(refused) => Self::AddressRefused(refused),
         }
     }
 }
 
 impl HttpsProbe {
-    /// A probe for a command: it connects to any address.
-    pub fn of_a_command() -> Self {
-        Self {
-            resolver: Arc::new(SystemResolver),
-            limits: None,
-        }
-    }
-
-    /// A probe for the server, limited to addresses that the rules allow: TargetClusters and DNS
-    /// answers choose where it connects.
-    pub fn within(
-        rules: AddressRules,
-        hub: Arc<dyn HubNetworkSource>,
-        resolver: Arc<dyn NameResolver>,
-    ) -> Self {
-        Self {
-            resolver,
-            limits: Some((rules, hub)),
-        }
+    /// Creates a probe that connects only where the guard allows: TargetClusters and DNS answers
+    /// choose the addresses.
+    pub fn new(guard: AddressGuard) -> Self {
+        Self(guard)
     }
 }
 
@@ -124,23 +101,16 @@ impl HttpsProbe {
         let proxy = proxy.map_err(|_| UNUSABLE)?;
         let first = proxy.as_ref().unwrap_or(&url);
         let host = first.host_str().ok_or(UNUSABLE)?.to_owned();
-        let addresses = self.addresses(&host, first).await?;
-        if let Some((rules, hub)) = &self.limits {
-            let hub = hub.networks().await.map_err(
-                |_| "the hub's own networks could not be read, so nothing was sent to it",
-            )?;
-            let behind = proxy.as_ref().and_then(|_| url.host_str());
-            let refused = addresses
-                .iter()
-                .find_map(|address| rules.refusal(address.ip(), &hub))
-                .or_else(|| rules.refusal_behind_proxy(behind?, &hub));
-            if let Some(kind) = refused {
-                tracing::warn!(
-                    reason = %Reason::TargetAddressRefused, address = %target.address, %kind,
-                    "nothing was sent to a target"
-                );
-                return Err(NotSent::Refused(kind));
+        let checked = match (self.0.addresses(first).await, &proxy) {
+            (Ok(addresses), Some(_)) => {
+                let behind = self.0.check_behind_proxy(&url).await;
+                behind.map(|()| addresses)
             }
+            (checked, _) => checked,
+        };
+        let addresses = checked.map_err(|error| not_sent(&error, &target.address))?;
+        if addresses.is_empty() {
+            return Err("its name, or its proxy's, does not resolve".into());
         }
         let mut builder = HttpsClientBuilder::new(DEADLINE).without_reuse();
         if let Some(pem) = &target.ca_pem {
@@ -164,15 +134,20 @@ impl HttpsProbe {
         let client = builder.build().map_err(|_| UNUSABLE)?;
         Ok((client, url.as_str().trim_end_matches('/').to_owned()))
     }
+}
 
-    async fn addresses(&self, host: &str, url: &Url) -> Result<Vec<SocketAddr>, NotSent> {
-        let port = url.port_or_known_default().unwrap_or(SOCKS_PORT);
-        let host = host.trim_matches(['[', ']']);
-        let addresses = self.resolver.addresses(host, port).await;
-        if addresses.is_empty() {
-            return Err("its name, or its proxy's, does not resolve".into());
+fn not_sent(error: &DestinationError, target: &str) -> NotSent {
+    match error {
+        DestinationError::HubUnread => {
+            "the hub's own networks could not be read, so nothing was sent to it".into()
         }
-        Ok(addresses)
+        DestinationError::Refused { refused, .. } => {
+            tracing::warn!(
+                reason = %Reason::TargetAddressRefused, address = %target, kind = %refused.kind,
+                "nothing was sent to a target"
+            );
+            NotSent::Refused(*refused)
+        }
     }
 }
 

@@ -1,14 +1,15 @@
-//! Decides whether the server may connect to an address of a target or its proxy.
+//! Decides whether the server or a command may connect to an address of a target, its proxy or an
+//! issuer.
 //!
-//! A TargetCluster can name any host, and the server sends requests there. Without this check, an
-//! address in it, or a DNS answer, could lead to the node's own services, a cloud's metadata
+//! A TargetCluster can name any host, and Keyferry sends requests there. Without this check, an
+//! address in it, or a DNS answer, could lead to the own host's services, a cloud's metadata
 //! service or the hub's network.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Metadata services outside the link-local ranges: Azure, Alibaba Cloud, Oracle Cloud, and the
 /// IPv6 forms of AWS and of Google Cloud.
@@ -23,9 +24,9 @@ const METADATA: [IpAddr; 5] = [
 /// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedAddress {
-    /// A loopback address, which leads to the server's own host.
+    /// A loopback address, which leads to the own host.
     Loopback,
-    /// An unspecified address (0.0.0.0/8 or ::), which can lead to the server's own host.
+    /// An unspecified address (0.0.0.0/8 or ::), which can lead to the own host.
     Unspecified,
     /// A link-local address, where clouds have their metadata services.
     LinkLocal,
@@ -61,7 +62,51 @@ impl fmt::Display for RefusedAddress {
     }
 }
 
-/// The networks that the platform admin allows and refuses, from the command line.
+/// An address that is refused, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedDestination {
+    /// The address to which nothing was sent.
+    pub address: IpAddr,
+    /// Why it is refused.
+    pub kind: RefusedAddress,
+}
+
+impl RefusedDestination {
+    /// The network that `--allow-target-cidr` would have to name; `None` if no target has such an
+    /// address.
+    #[must_use]
+    pub fn network(self) -> Option<IpNet> {
+        let address = carried(self.address).map_or(self.address, IpAddr::V4);
+        match (self.kind, address) {
+            (RefusedAddress::Loopback, IpAddr::V4(_)) => Some(IpNet::V4(LOOPBACK)),
+            (
+                RefusedAddress::Loopback
+                | RefusedAddress::HubNetwork
+                | RefusedAddress::HubApiserver,
+                address,
+            ) => Some(address.into()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for RefusedDestination {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, kind } = self;
+        write!(formatter, "{address}, {kind}, so nothing was sent")?;
+        match self.network() {
+            Some(network) => write!(
+                formatter,
+                "; if it is right, --allow-target-cidr {network} allows it"
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+const LOOPBACK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8);
+
+/// The networks that an admin or a user allows and refuses, from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressRules {
     /// Networks that may be connected to, whatever else holds.
@@ -102,20 +147,41 @@ impl AddressRules {
         })
     }
 
+    /// Checks all addresses of a host. One refused address refuses the host: otherwise chance would
+    /// decide which of them is used.
+    pub fn check(
+        &self,
+        addresses: impl IntoIterator<Item = IpAddr>,
+        hub: &HubNetworks,
+    ) -> Result<(), RefusedDestination> {
+        for address in addresses {
+            if let Some(kind) = self.refusal(address, hub) {
+                return Err(RefusedDestination { address, kind });
+            }
+        }
+        Ok(())
+    }
+
     /// Checks a host whose name only a proxy resolves. Refuses an address as above, and a name that
     /// means the proxy's own host.
-    pub fn refusal_behind_proxy(&self, host: &str, hub: &HubNetworks) -> Option<RefusedAddress> {
-        let bare = host.trim_matches(['[', ']']).trim_end_matches('.');
-        if let Ok(address) = bare.parse() {
-            return self.refusal(address, hub);
-        }
-        let local = bare.eq_ignore_ascii_case("localhost")
-            || bare.to_ascii_lowercase().ends_with(".localhost");
-        if local {
-            return self.refusal(IpAddr::V4(Ipv4Addr::LOCALHOST), hub);
-        }
-        None
+    pub fn check_behind_proxy(
+        &self,
+        host: &str,
+        hub: &HubNetworks,
+    ) -> Result<(), RefusedDestination> {
+        self.check(address_behind_proxy(host), hub)
     }
+}
+
+/// Returns the address that a host surely means to a proxy.
+fn address_behind_proxy(host: &str) -> Option<IpAddr> {
+    let bare = host.trim_matches(['[', ']']).trim_end_matches('.');
+    if let Ok(address) = bare.parse() {
+        return Some(address);
+    }
+    let local =
+        bare.eq_ignore_ascii_case("localhost") || bare.to_ascii_lowercase().ends_with(".localhost");
+    local.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 fn special(address: IpAddr) -> Option<RefusedAddress> {

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use keyferry_hub::address_guard::AddressGuard;
 use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
-use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, read_body};
+use keyferry_hub::https_client::{BodyError, HttpsClientError, read_body};
+use keyferry_hub::public_documents::{DocumentError, DocumentResponse, PublicDocuments};
 use keyferry_kube_authn::doctor::{Fetched, HttpResponse};
 
 use crate::DoctorError;
@@ -13,84 +15,69 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 1 << 20;
 
 /// An HTTPS client without credentials.
-pub(crate) struct Fetcher {
-    client: reqwest::Client,
-}
+pub(crate) struct Fetcher(PublicDocuments);
 
 impl Fetcher {
-    /// Creates a client that trusts only these CA certificates, or the system's if none are given.
+    /// Creates a client that trusts only these CA certificates, or the system's if none are given,
+    /// and connects only where the guard allows.
     ///
     /// # Errors
     /// [`DoctorError::Authority`], [`DoctorError::Client`].
-    pub(crate) fn new(ca_pem: Option<&[u8]>) -> Result<Self, DoctorError> {
-        let mut builder = HttpsClientBuilder::new(DEADLINE).following_redirects();
-        if let Some(pem) = ca_pem {
-            builder = builder
-                .trusting_only(pem)
-                .map_err(|_| DoctorError::Authority("the discovery document"))?;
-        }
-        Ok(Self {
-            client: builder.build().map_err(|_| DoctorError::Client)?,
-        })
+    pub(crate) fn new(ca_pem: Option<&[u8]>, guard: AddressGuard) -> Result<Self, DoctorError> {
+        PublicDocuments::new(ca_pem, DEADLINE, guard)
+            .map(Self)
+            .map_err(|error| match error {
+                HttpsClientError::Authority => DoctorError::Authority("the discovery document"),
+                _ => DoctorError::Client,
+            })
     }
 
     /// Fetches a URL with GET.
     pub(crate) async fn get(&self, url: &str) -> Fetched {
-        exchange(self.client.get(url), ConnectionTo::AsTheErrorSays).await
-    }
-}
-
-/// Where a request's connection leads; used in messages about its failure.
-#[derive(Clone, Copy)]
-pub(crate) enum ConnectionTo<'a> {
-    /// To the host of the URL in the error, also after a redirect.
-    AsTheErrorSays,
-    /// To this place; `None` through a proxy.
-    Known(Option<&'a Endpoint>),
-}
-
-/// Sends a request and reads a response of limited size.
-pub(crate) async fn exchange(request: reqwest::RequestBuilder, way: ConnectionTo<'_>) -> Fetched {
-    match request.send().await {
-        Ok(response) => bounded(response, way).await,
-        Err(error) => way.fault(&error).await,
-    }
-}
-
-impl ConnectionTo<'_> {
-    async fn fault(self, error: &reqwest::Error) -> Fetched {
-        match self {
-            ConnectionTo::AsTheErrorSays => {
-                fault(error, error.url().and_then(Endpoint::of_url).as_ref()).await
+        match self.0.get(url).await {
+            Ok(DocumentResponse { response, endpoint }) => {
+                bounded(response, endpoint.as_ref()).await
             }
-            ConnectionTo::Known(place) => fault(error, place).await,
+            Err(DocumentError::Request { error, endpoint }) => {
+                fault(&error, endpoint.as_ref()).await
+            }
+            Err(DocumentError::Destination(refused)) => {
+                Fetched::AddressRefused(refused.to_string())
+            }
+            Err(other) => Fetched::Unreachable(other.to_string()),
         }
     }
 }
 
+/// Sends a request and reads a response of limited size. `place` is where the connection leads;
+/// `None` through a proxy.
+pub(crate) async fn exchange(
+    request: reqwest::RequestBuilder,
+    place: Option<&Endpoint>,
+) -> Fetched {
+    match request.send().await {
+        Ok(response) => bounded(response, place).await,
+        Err(error) => fault(&error, place).await,
+    }
+}
+
 /// Reads a response body up to the size limit.
-pub(crate) async fn bounded(mut response: reqwest::Response, way: ConnectionTo<'_>) -> Fetched {
+pub(crate) async fn bounded(mut response: reqwest::Response, place: Option<&Endpoint>) -> Fetched {
     let status = response.status().as_u16();
     match read_body(&mut response, MAX_BYTES).await {
         Ok(body) => Fetched::Response(HttpResponse { status, body }),
-        Err(BodyError::Connection(error)) => way.fault(&error).await,
+        Err(BodyError::Connection(error)) => fault(&error, place).await,
         Err(error @ BodyError::TooLong(_)) => Fetched::Unreachable(error.to_string()),
     }
 }
 
-/// Describes what kind of fault occurred. `place` is where the connection led, unless the error
-/// itself names it.
+/// Describes what kind of fault occurred. `place` is where the connection led.
 pub(crate) async fn fault(error: &reqwest::Error, place: Option<&Endpoint>) -> Fetched {
     if error.is_timeout() {
         return Fetched::Unreachable("it did not answer within 10 s".to_owned());
     }
     if error.is_builder() {
         return Fetched::Unreachable("it is not an https URL that can be fetched".to_owned());
-    }
-    if error.is_redirect() {
-        return Fetched::Unreachable(
-            "it redirects without end, or to a URL that is not https".to_owned(),
-        );
     }
     if !error.is_connect() {
         return Fetched::Unreachable("the answer broke off".to_owned());
@@ -121,6 +108,8 @@ mod tests {
     use keyferry_kube_authn::doctor::Fetched;
     use rustls_pki_types::pem::PemObject;
     use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+    use keyferry_hub::testing::loopback_guard;
 
     use super::Fetcher;
 
@@ -154,12 +143,12 @@ mod tests {
         let server = axum_server::from_tcp_rustls(listener, config).unwrap();
         let running = tokio::spawn(server.serve(axum::Router::new().into_make_service()));
         let url = format!("https://localhost:{port}/");
-        let other = Fetcher::new(Some(pair().0.as_bytes()))
+        let other = Fetcher::new(Some(pair().0.as_bytes()), loopback_guard())
             .unwrap()
             .get(&url)
             .await;
         assert!(matches!(other, Fetched::Untrusted(_)), "{other:?}");
-        let same = Fetcher::new(Some(certificate.as_bytes()))
+        let same = Fetcher::new(Some(certificate.as_bytes()), loopback_guard())
             .unwrap()
             .get(&url)
             .await;
@@ -169,7 +158,7 @@ mod tests {
         );
         running.abort();
         let _ = running.await;
-        let dead = Fetcher::new(Some(certificate.as_bytes()))
+        let dead = Fetcher::new(Some(certificate.as_bytes()), loopback_guard())
             .unwrap()
             .get(&url)
             .await;

@@ -132,7 +132,7 @@ pub async fn calls(plan: &Plan) -> Result<TargetCalls, IdentityError> {
         TokenEvidence::Token(_) => {}
     }
     let token = plan.secret().ok_or(IdentityError::NotSigned)?;
-    Ok(TargetCalls::new(target, Some(token)).await?)
+    Ok(TargetCalls::new(target, Some(token), &plan.guard).await?)
 }
 
 fn username(user: &Value) -> &str {
@@ -155,7 +155,7 @@ async fn prediction(
     let mut keys = Fetched::NotTried;
     if let Some(place) = plan.discovery_place(entry_for(file, issuer.as_deref()), issuer.as_deref())
     {
-        let fetcher = Fetcher::new(place.ca_pem.as_deref())?;
+        let fetcher = Fetcher::new(place.ca_pem.as_deref(), plan.documents_guard())?;
         if let Some(uri) = jwks_uri(&fetcher.get(&place.url).await) {
             keys = fetcher.get(&uri).await;
         }
@@ -334,6 +334,7 @@ subjects:
             held: TokenEvidence::Token(token.expose_secret().as_bytes().to_vec()),
             hub_name: case.hub_name.map(str::to_owned),
             impersonate: case.impersonate,
+            guard: keyferry_hub::testing::loopback_guard(),
             ..Plan::named("flags")
         };
         (hub, target, plan)

@@ -6,6 +6,8 @@
 //! `keyferry-kube-authn` explains. [`identity`] asks only which user the token is, and [`apply`] what
 //! this user may do.
 
+#[cfg(test)]
+mod address_tests;
 pub mod apply;
 mod bindings;
 mod client_certificate;
@@ -25,6 +27,7 @@ mod target_metrics;
 
 use std::path::PathBuf;
 
+use keyferry_hub::address_guard::DestinationError;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::ports::HubError;
@@ -52,6 +55,12 @@ pub enum DoctorError {
     /// The name to expect in the target's certificate is an address.
     #[error("calling the target with tlsServerName {0:?}: it is not a DNS name")]
     ServerName(String),
+    /// A proxy would be asked to connect to the certificate's name.
+    #[error("calling the target: it cannot be called with a tlsServerName through a proxyURL")]
+    ProxiedServerName,
+    /// Nothing may be sent to the target's address, or to that of its proxy.
+    #[error("calling the target: TargetAddressRefused: {0}")]
+    Destination(#[from] DestinationError),
     /// The HTTPS client cannot be created.
     #[error("preparing an HTTPS client: is there a CA to trust? give one")]
     Client,
@@ -90,12 +99,28 @@ pub struct Means {
     pub target_namespace: Option<String>,
 }
 
+impl Means {
+    /// The user's own access to the target, which also vouches for its address.
+    fn target_access(&self) -> Option<HubAccess> {
+        Some(HubAccess {
+            kubeconfig: Some(self.target_kubeconfig.clone()?),
+            context: self.target_context.clone(),
+            ..HubAccess::default()
+        })
+    }
+}
+
 /// Collects the evidence from all sources, without judging it.
 ///
 /// # Errors
 /// [`DoctorError`]: an input cannot be used.
-pub async fn gather(plan: Plan, means: &Means) -> Result<Evidence, DoctorError> {
+pub async fn gather(mut plan: Plan, means: &Means) -> Result<Evidence, DoctorError> {
     let clock = SystemClock::start();
+    let admin = means.target_access();
+    if let Some(access) = &admin {
+        let config = access.config().await?;
+        plan.guard = plan.guard.with_own(&config.cluster_url.to_string());
+    }
     let issuer = plan.token_issuer();
     let entry = means
         .auth_config
@@ -111,7 +136,7 @@ pub async fn gather(plan: Plan, means: &Means) -> Result<Evidence, DoctorError> 
         .map(|bytes| ConfigurationFile { bytes });
     let place = plan.discovery_place(entry, issuer.as_deref());
     if let Some(place) = place {
-        let fetcher = Fetcher::new(place.ca_pem.as_deref())?;
+        let fetcher = Fetcher::new(place.ca_pem.as_deref(), plan.documents_guard())?;
         evidence.discovery = fetcher.get(&place.url).await;
         evidence.jwks_uri = fetch::jwks_uri(&evidence.discovery);
         if let Some(uri) = &evidence.jwks_uri {
@@ -122,22 +147,22 @@ pub async fn gather(plan: Plan, means: &Means) -> Result<Evidence, DoctorError> 
     }
     if let Some(address) = &plan.target {
         let token = plan.secret();
-        let calls = TargetCalls::new(address, token.clone()).await?;
-        ask_target(&calls, &plan, means, &mut evidence, &clock).await;
+        match TargetCalls::new(address, token.clone(), &plan.guard).await {
+            Ok(calls) => ask_target(&calls, &plan, means, &mut evidence, &clock).await,
+            Err(DoctorError::Destination(refused)) => {
+                evidence.target.connection = Fetched::AddressRefused(refused.to_string());
+            }
+            Err(error) => return Err(error),
+        }
     }
     if let Some(minor) = means.minor {
         evidence.target.minor = Some(minor);
     }
-    if let Some(path) = &means.target_kubeconfig {
-        let access = HubAccess {
-            kubeconfig: Some(path.clone()),
-            context: means.target_context.clone(),
-            ..HubAccess::default()
-        };
+    if let Some(access) = &admin {
         // The token of a refused target is not sent anywhere.
         let token = plan.secret().filter(|_| !plan.refused);
         ask_as_admin(
-            &access,
+            access,
             token.as_ref(),
             plan.subject().as_deref(),
             &mut evidence,

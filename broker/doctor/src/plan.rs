@@ -4,6 +4,7 @@ use keyferry_api::audience::Audience;
 use keyferry_api::config::TargetCluster;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccount;
+use keyferry_hub::address_guard::AddressGuard;
 use keyferry_hub::client::HubAccess;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::doctor::{
@@ -75,6 +76,10 @@ pub struct Plan {
     pub target_name: Option<String>,
     /// The `Ready` condition of the Flux object of the start.
     pub flux: Option<FluxReady>,
+    /// Where requests may go. The default refuses every address that is refused without a hub.
+    pub guard: AddressGuard,
+    /// URLs of the user's own hub and flags, from which public documents are read unchecked.
+    pub own_documents: Vec<String>,
 }
 
 /// A token that the start requires.
@@ -165,6 +170,13 @@ impl Plan {
                 .map_or_else(|| "the target".to_owned(), |target| target.url.clone())
         };
         self.target_name.clone().unwrap_or_else(address)
+    }
+
+    /// Returns the guard for public documents, which are read without credentials. The user's own
+    /// hub may be the issuer, but it is never the target.
+    pub(crate) fn documents_guard(&self) -> AddressGuard {
+        let own = self.own_documents.iter();
+        own.fold(self.guard.clone(), |guard, url| guard.with_own(url))
     }
 
     pub(crate) fn secret(&self) -> Option<SecretString> {

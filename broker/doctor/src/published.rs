@@ -2,6 +2,7 @@
 //! anonymously, each with its own CA.
 
 use futures::future::join_all;
+use keyferry_hub::address_guard::AddressGuard;
 use keyferry_kube_authn::doctor::Fetched;
 use keyferry_kube_authn::lint::{Published, PublishedDocuments, jwks_uri};
 
@@ -10,21 +11,27 @@ use crate::fetch::Fetcher;
 /// The most entries that kube-apiserver accepts.
 const MAX_ENTRIES: usize = 64;
 
-/// Fetches all documents concurrently, each with a limit on its time and size.
-pub async fn published(places: &[Option<PublishedDocuments>]) -> Vec<Published> {
+/// Fetches all documents concurrently, each with a limit on its time and size, and only from where
+/// the guard allows.
+pub async fn published(
+    places: &[Option<PublishedDocuments>],
+    guard: &AddressGuard,
+) -> Vec<Published> {
     join_all(
         places
             .iter()
             .take(MAX_ENTRIES)
-            .map(|place| one(place.as_ref())),
+            .map(|place| one(place.as_ref(), guard)),
     )
     .await
 }
 
-async fn one(place: Option<&PublishedDocuments>) -> Published {
+async fn one(place: Option<&PublishedDocuments>, guard: &AddressGuard) -> Published {
     // An invalid CA is reported by a finding of its own.
-    let fetcher =
-        place.map(|place| Fetcher::new(place.certificate_authority.as_deref().map(str::as_bytes)));
+    let fetcher = place.map(|place| {
+        let authority = place.certificate_authority.as_deref().map(str::as_bytes);
+        Fetcher::new(authority, guard.clone())
+    });
     let (Some(place), Some(Ok(fetcher))) = (place, fetcher) else {
         return Published::default();
     };
@@ -61,13 +68,13 @@ mod tests {
                 certificate_authority: Some(pem.to_owned()),
             })
         };
-        let found = published(&[
+        let places = [
             place(authority.ca_pem()),
             place(stranger.ca_pem()),
             place("no PEM"),
             None,
-        ])
-        .await;
+        ];
+        let found = published(&places, &keyferry_hub::testing::loopback_guard()).await;
         let [sound, untrusted, unusable, none] = found.as_slice() else {
             panic!("{found:?}")
         };

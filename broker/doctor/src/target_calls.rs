@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, fmt::rfc2822};
+use keyferry_hub::address_guard::AddressGuard;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::connection_fault::Endpoint;
-use keyferry_hub::https_client::{HttpsClientBuilder, addresses_of, read_body};
+use keyferry_hub::https_client::{HttpsClientBuilder, read_body};
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::doctor::{ActiveConfiguration, Asked, Fetched, HttpResponse, Identity};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use crate::fetch::{ConnectionTo, bounded, exchange, fault};
+use crate::fetch::{bounded, exchange, fault};
 use crate::impersonated_user::ImpersonatedUser;
 use crate::target_metrics::active_configuration;
 use crate::{DoctorError, TargetAddress};
@@ -73,36 +74,51 @@ pub enum AccessError {
 }
 
 impl TargetCalls {
-    /// Prepares calls to `address`.
+    /// Prepares calls to `address`, which go only to addresses that the guard has checked.
     ///
     /// # Errors
-    /// [`DoctorError`]: the address or its certificates cannot be used.
+    /// [`DoctorError`]: the address or its certificates cannot be used, or nothing may be sent
+    /// there.
     pub async fn new(
         address: &TargetAddress,
         token: Option<SecretString>,
+        guard: &AddressGuard,
     ) -> Result<Self, DoctorError> {
         let wrong = || DoctorError::Address(address.url.clone());
         let mut url = url::Url::parse(&address.url).map_err(|_| wrong())?;
+        let host = url.host_str().ok_or_else(wrong)?.to_owned();
         let mut builder = HttpsClientBuilder::new(DEADLINE);
         if let Some(pem) = &address.ca_pem {
             builder = builder
                 .trusting_only(pem)
                 .map_err(|_| DoctorError::Authority("the target"))?;
         }
+        let mut place = None;
         if let Some(proxy) = &address.proxy_url {
-            builder = builder
-                .through(proxy)
-                .map_err(|_| DoctorError::Address(proxy.clone()))?;
-        }
-        let mut place = Endpoint::of_url(&url).filter(|_| address.proxy_url.is_none());
-        if let Some(name) = &address.tls_server_name {
-            place = place.map(|place| place.with_server_name(name));
-            builder = builder.resolving(name, &addresses_of(&url).await);
-            url.set_host(Some(name)).map_err(|_| wrong())?;
-            // An address would be connected to in place of the target's own.
-            if url.domain().is_none() {
-                return Err(DoctorError::ServerName(name.clone()));
+            // The HTTP client would ask the proxy to connect to the certificate's name.
+            if address.tls_server_name.is_some() {
+                return Err(DoctorError::ProxiedServerName);
             }
+            let wrong = || DoctorError::Address(proxy.clone());
+            let parsed = url::Url::parse(proxy).map_err(|_| wrong())?;
+            let addresses = guard.addresses(&parsed).await?;
+            guard.check_behind_proxy(&url).await?;
+            let host = parsed.host_str().ok_or_else(wrong)?;
+            builder = builder.through(proxy).map_err(|_| wrong())?;
+            builder = builder.resolving(host, &addresses);
+        } else {
+            let addresses = guard.addresses(&url).await?;
+            place = Endpoint::of_url(&url).map(|place| place.at(&addresses));
+            let name = address.tls_server_name.as_ref();
+            if let Some(name) = name {
+                place = place.map(|place| place.with_server_name(name));
+                url.set_host(Some(name)).map_err(|_| wrong())?;
+                // An address would be connected to in place of the target's own.
+                if url.domain().is_none() {
+                    return Err(DoctorError::ServerName(name.clone()));
+                }
+            }
+            builder = builder.resolving(name.unwrap_or(&host), &addresses);
         }
         let client = builder.build().map_err(|_| DoctorError::Client)?;
         Ok(Self {
@@ -139,7 +155,7 @@ impl TargetCalls {
         // The Date header has whole seconds, so a smaller difference means nothing.
         let skew = date
             .map(|date| SignedDuration::from_secs(date.duration_since(clock.now().wall).as_secs()));
-        let answer = bounded(response, ConnectionTo::Known(self.place.as_ref())).await;
+        let answer = bounded(response, self.place.as_ref()).await;
         let version = match &answer {
             Fetched::Response(answer) => serde_json::from_slice::<Value>(&answer.body).ok(),
             _ => None,
@@ -356,7 +372,7 @@ impl TargetCalls {
     }
 
     async fn exchange(&self, request: reqwest::RequestBuilder) -> Fetched {
-        exchange(request, ConnectionTo::Known(self.place.as_ref())).await
+        exchange(request, self.place.as_ref()).await
     }
 
     fn with_token(
@@ -403,7 +419,9 @@ fn is_for_everybody(rule: &Value) -> bool {
 fn unexpected(fetched: Fetched) -> TargetCallError {
     match fetched {
         Fetched::NotTried => TargetCallError::NotAsked,
-        Fetched::Unreachable(how) | Fetched::Untrusted(how) => TargetCallError::Connection(how),
+        Fetched::Unreachable(how) | Fetched::Untrusted(how) | Fetched::AddressRefused(how) => {
+            TargetCallError::Connection(how)
+        }
         Fetched::Response(HttpResponse { status: 403, body }) => {
             TargetCallError::Forbidden(forbidden_message(&body))
         }

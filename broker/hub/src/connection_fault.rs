@@ -4,7 +4,7 @@
 //! secrets.
 
 use std::error::Error;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +61,8 @@ pub struct Endpoint {
     host: String,
     port: u16,
     server_name: String,
+    /// The addresses that may be connected to; `None` where the name may be resolved again.
+    addresses: Option<Vec<SocketAddr>>,
 }
 
 impl Endpoint {
@@ -72,7 +74,18 @@ impl Endpoint {
             server_name: host.clone(),
             host,
             port: url.port_or_known_default()?,
+            addresses: None,
         })
+    }
+
+    /// Returns the same endpoint at these addresses. The name is not resolved again, because another
+    /// answer could name an address that was not checked.
+    #[must_use]
+    pub fn at(self, addresses: &[SocketAddr]) -> Self {
+        Self {
+            addresses: Some(addresses.to_vec()),
+            ..self
+        }
     }
 
     /// The host and the port.
@@ -212,6 +225,9 @@ impl Endpoint {
         if self.host.parse::<IpAddr>().is_ok() {
             return true;
         }
+        if let Some(addresses) = &self.addresses {
+            return !addresses.is_empty();
+        }
         let found = tokio::time::timeout(
             DEADLINE,
             tokio::net::lookup_host((self.host.as_str(), self.port)),
@@ -247,9 +263,11 @@ impl Endpoint {
         let name = ServerName::try_from(self.server_name.clone()).ok()?;
         let mut connection =
             ClientConnection::new(Arc::new(config.with_no_client_auth()), name).ok()?;
-        let mut stream = TcpStream::connect((self.host.as_str(), self.port))
-            .await
-            .ok()?;
+        let connected = match &self.addresses {
+            Some(addresses) => TcpStream::connect(addresses.as_slice()).await,
+            None => TcpStream::connect((self.host.as_str(), self.port)).await,
+        };
+        let mut stream = connected.ok()?;
         let mut buffer = [0; 4096];
         let mut total = 0;
         loop {

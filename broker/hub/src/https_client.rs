@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretSlice};
-use url::Url;
 
 /// Why no client was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,13 +80,6 @@ impl HttpsClientBuilder {
         Self(self.0.resolve_to_addrs(name, addresses))
     }
 
-    /// Follows redirects to other https URLs, as Go's clients do when they fetch public documents.
-    /// For requests without credentials only.
-    #[must_use]
-    pub fn following_redirects(self) -> Self {
-        Self(self.0.redirect(reqwest::redirect::Policy::default()))
-    }
-
     /// Uses a connection for one call only.
     #[must_use]
     pub fn without_reuse(self) -> Self {
@@ -107,18 +99,6 @@ impl HttpsClientBuilder {
     pub fn build(self) -> Result<reqwest::Client, HttpsClientError> {
         self.0.build().map_err(|_| HttpsClientError::Tls)
     }
-}
-
-/// Resolves the host of a URL. Empty if it does not resolve.
-pub async fn addresses_of(url: &Url) -> Vec<SocketAddr> {
-    let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
-        return Vec::new();
-    };
-    let host = host.trim_matches(['[', ']']);
-    tokio::net::lookup_host((host, port))
-        .await
-        .map(Iterator::collect)
-        .unwrap_or_default()
 }
 
 /// Why a body was not read.
@@ -199,21 +179,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_redirect_is_followed_only_on_request() {
+    async fn no_redirect_is_followed() {
         let authority = Authority::new("test CA").unwrap();
         let (port, served) = server(&authority).await;
         let url = format!("https://localhost:{port}/elsewhere");
         let plain = trusting(&authority).build().unwrap();
         assert_eq!(plain.get(&url).send().await.unwrap().status(), 303);
         assert_eq!(served.load(Ordering::SeqCst), 0);
-        let following = trusting(&authority).following_redirects().build().unwrap();
-        assert_eq!(following.get(&url).send().await.unwrap().status(), 200);
     }
 
     #[tokio::test]
     async fn plain_http_and_texts_without_a_certificate_are_refused() {
         let authority = Authority::new("test CA").unwrap();
-        let client = trusting(&authority).following_redirects().build().unwrap();
+        let client = trusting(&authority).build().unwrap();
         let refused = client.get("http://localhost:1/").send().await.unwrap_err();
         assert!(refused.is_builder(), "{refused:?}");
         let empty = HttpsClientBuilder::new(DEADLINE).trusting_only(b"no PEM");
@@ -226,9 +204,6 @@ mod tests {
     async fn a_body_ends_at_its_limit_and_a_name_at_its_addresses() {
         let authority = Authority::new("test CA").unwrap();
         let (port, _) = server(&authority).await;
-        let here: Url = format!("https://localhost:{port}").parse().unwrap();
-        let addresses = addresses_of(&here).await;
-        assert!(!addresses.is_empty());
         let client = trusting(&authority)
             .resolving("other.test", &[SocketAddr::from(([127, 0, 0, 1], port))])
             .build()
@@ -242,7 +217,5 @@ mod tests {
             read_body(&mut response, 100_000).await.unwrap().len(),
             100_000
         );
-        let nowhere: Url = "https://no-such-host.invalid".parse().unwrap();
-        assert_eq!(addresses_of(&nowhere).await, []);
     }
 }

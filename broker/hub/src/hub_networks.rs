@@ -1,4 +1,4 @@
-//! Reads the hub's own networks, to which the server does not connect: the ranges of its Services
+//! Reads the hub's own networks, to which Keyferry does not connect: the ranges of its Services
 //! and the addresses of its apiservers.
 
 use std::net::IpAddr;
@@ -19,6 +19,7 @@ use crate::name_resolver::NameResolver;
 use crate::ports::{HubError, HubNetworkSource};
 
 const SERVICE_CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+const NO_SERVICE_CIDRS: &str = "the hub has no ServiceCIDRs, as before Kubernetes 1.33";
 /// How long the networks are cached. Only an admin changes them.
 const CURRENT: Duration = Duration::from_secs(300);
 
@@ -42,36 +43,82 @@ impl KubeHubNetworks {
     }
 
     async fn read(&self) -> Result<HubNetworks, HubError> {
-        let services = match self
-            .client
-            .get_object::<ObjectList<ServiceCIDR>>(SERVICE_CIDRS, "ServiceCIDRList")
-            .await
-        {
-            Ok(list) => ranges(list.items),
-            // A hub before 1.33 has no ServiceCIDRs. The admin names its ranges on the command
-            // line.
-            Err(HubError::NotFound(_)) => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let mut apiservers: Vec<IpAddr> = endpoint_slice::read(&self.client)
-            .await?
-            .iter()
-            .filter_map(|address| address.host()?.trim_matches(['[', ']']).parse().ok())
-            .collect();
-        if let Some((host, port)) = self.client.place() {
-            let own = self.resolver.addresses(host, port).await;
-            if own.is_empty() {
-                return Err(HubError::Unreachable(format!(
-                    "its own host {host} does not resolve"
-                )));
-            }
-            apiservers.extend(own.iter().map(|address| address.ip()));
-        }
+        let mut apiservers = own_addresses(&self.client, &*self.resolver).await?;
+        apiservers.extend(endpoints(&self.client).await?);
         Ok(HubNetworks {
-            services,
+            // The admin of an older hub names its ranges on the command line.
+            services: services(&self.client).await?.unwrap_or_default(),
             apiservers,
         })
     }
+}
+
+/// The networks that a user could read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadableNetworks {
+    /// What was read. The addresses of the user's own kubeconfig need no right.
+    pub networks: HubNetworks,
+    /// Why some networks are not known.
+    pub unread: Option<String>,
+}
+
+/// Reads the networks with a user's rights, which may not suffice for all of them.
+pub async fn readable(client: &HubClient, resolver: &dyn NameResolver) -> ReadableNetworks {
+    let (own, endpoints, services) = futures::join!(
+        own_addresses(client, resolver),
+        endpoints(client),
+        services(client)
+    );
+    let mut found = ReadableNetworks::default();
+    for addresses in [own, endpoints] {
+        match addresses {
+            Ok(addresses) => found.networks.apiservers.extend(addresses),
+            Err(error) => found.unread = Some(error.to_string()),
+        }
+    }
+    match services {
+        Ok(Some(services)) => found.networks.services = services,
+        Ok(None) => found.unread = Some(NO_SERVICE_CIDRS.to_owned()),
+        Err(error) => found.unread = Some(error.to_string()),
+    }
+    found
+}
+
+/// Returns the ranges of the hub's Services; `None` for a hub before 1.33, which has no
+/// ServiceCIDRs.
+async fn services(client: &HubClient) -> Result<Option<Vec<IpNet>>, HubError> {
+    match client
+        .get_object::<ObjectList<ServiceCIDR>>(SERVICE_CIDRS, "ServiceCIDRList")
+        .await
+    {
+        Ok(list) => Ok(Some(ranges(list.items))),
+        Err(HubError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the addresses of the hub's apiservers, as the hub names them.
+async fn endpoints(client: &HubClient) -> Result<Vec<IpAddr>, HubError> {
+    let uris = endpoint_slice::read(client).await?;
+    let address = |uri: &http::Uri| uri.host()?.trim_matches(['[', ']']).parse().ok();
+    Ok(uris.iter().filter_map(address).collect())
+}
+
+/// Returns the addresses at which the client reaches the hub; none through a proxy.
+async fn own_addresses(
+    client: &HubClient,
+    resolver: &dyn NameResolver,
+) -> Result<Vec<IpAddr>, HubError> {
+    let Some((host, port)) = client.place() else {
+        return Ok(Vec::new());
+    };
+    let own = resolver.addresses(host, port).await;
+    if own.is_empty() {
+        return Err(HubError::Unreachable(format!(
+            "its own host {host} does not resolve"
+        )));
+    }
+    Ok(own.iter().map(|address| address.ip()).collect())
 }
 
 impl HubNetworkSource for KubeHubNetworks {

@@ -6,6 +6,7 @@
 //! request path, and [`watch`] follows objects.
 
 mod access_review;
+pub mod address_guard;
 pub mod admission_policy;
 pub mod certificate_secret;
 mod circuit;
@@ -37,6 +38,7 @@ pub mod object_store;
 pub mod objects;
 pub mod policy_store;
 pub mod ports;
+pub mod public_documents;
 pub mod random;
 pub mod regular_file;
 pub mod reload_signal;

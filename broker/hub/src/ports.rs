@@ -17,7 +17,7 @@ use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
 use keyferry_core::delivery::{ObjectBody, ReadObject};
-use keyferry_core::target_address::{HubNetworks, RefusedAddress};
+use keyferry_core::target_address::{HubNetworks, RefusedDestination};
 use keyferry_keys::bound_token::MintAnswer;
 use secrecy::{SecretSlice, SecretString};
 use serde_json::Value;
@@ -408,9 +408,8 @@ pub enum ProbeAnswer {
     Refused,
     /// The target did not answer, or not as an apiserver does.
     Unanswered(&'static str),
-    /// Nothing was sent, because the server may not connect to the address of the target or of its
-    /// proxy.
-    AddressRefused(RefusedAddress),
+    /// Nothing was sent, because the address of the target or of its proxy is refused.
+    AddressRefused(RefusedDestination),
 }
 
 /// Tests whether targets accept a token.

@@ -1,6 +1,7 @@
 //! Fakes that unit tests share: a clock, Secrets and objects in memory.
 
 mod address_forms;
+mod network;
 mod objects;
 
 use std::sync::Arc;
@@ -19,6 +20,9 @@ use crate::ports::{HubError, SecretData, SecretStore, StoredSecret};
 use crate::watch_health::WatchHealth;
 
 pub use self::address_forms::REFUSED_ADDRESS_FORMS;
+pub use self::network::{
+    CountingListener, ScriptedResolver, hub_networks, loopback_guard, strict_guard,
+};
 pub use self::objects::{Failing, FakeObjects};
 
 /// A wall clock and a monotonic clock that a test advances.

@@ -219,6 +219,10 @@ impl Cause {
             Self::Reason(Reason::ServiceAccountChanged) => {
                 "create the ServiceAccount on the hub, or name the existing one"
             }
+            Self::Reason(Reason::TargetAddressRefused) => {
+                "correct the target's address or its DNS records; if the target really is there, \
+                 name its network with --allow-target-cidr"
+            }
             Self::Reason(_) => "run `keyferry explain` with this code",
         }
     }

@@ -6,6 +6,7 @@ mod published;
 mod sarif;
 mod traps;
 
+pub(crate) use published::not_read;
 pub use published::{Published, PublishedDocuments, jwks_uri, places};
 pub use sarif::sarif;
 

@@ -25,6 +25,7 @@
 //! ```
 
 pub mod access;
+pub mod address_args;
 pub mod client_config;
 pub mod command_error;
 pub mod doctor_report;

@@ -14,6 +14,7 @@ use keyferry_doctor::flux::{FluxKind, from_config_map, from_flux};
 use keyferry_doctor::plan::{Permission, Plan};
 use keyferry_doctor::start::{from_access, from_secret, from_target};
 use keyferry_doctor::{TargetAddress, found_kubeconfig};
+use keyferry_hub::client::HubAccess;
 use keyferry_hub::config_file;
 use keyferry_hub::regular_file;
 use keyferry_kube_authn::doctor::TokenEvidence;
@@ -21,6 +22,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use crate::access::{ServerArgs, source};
+use crate::address_args::AddressArgs;
 use crate::command_error::CommandError;
 use crate::impersonation_args::ImpersonationArgs;
 use crate::{TARGET, by_flag, objects_argument};
@@ -161,6 +163,8 @@ pub struct WayArgs {
     #[arg(long, help_heading = TARGET)]
     allow_unlisted_target: bool,
     #[command(flatten)]
+    addresses: AddressArgs,
+    #[command(flatten)]
     impersonation: ImpersonationArgs,
     /// Which server an access's kubeconfig is fetched from, in the place of --config, and as whom.
     #[command(flatten)]
@@ -188,6 +192,9 @@ impl WayArgs {
             Some(start) => self.started(start, namespace, &objects).await?,
             None => Plan::named("flags"),
         };
+        let hub = self.server.hub.access();
+        plan.guard = self.addresses.guard(hub.clone());
+        plan.own_documents = self.own_documents(&hub).await;
         plan.issuer = self.issuer.clone().or(plan.issuer);
         plan.hub_name = self.hub_name.clone().or(plan.hub_name).or_else(|| {
             let configuration =
@@ -223,6 +230,7 @@ impl WayArgs {
                 proxy_url: None,
             });
             plan.target_is_tenants = false;
+            plan.guard = plan.guard.with_own(url);
         }
         if let (Some(target), Some(path)) = (&mut plan.target, &self.target_certificate_authority) {
             target.ca_pem = Some(file(path)?);
@@ -236,9 +244,17 @@ impl WayArgs {
             unlisted_target: self.allow_unlisted_target,
             audience: self.audience.is_some(),
         };
-        Ok(plan
-            .admit(&objects, &self.server.hub.access(), permission)
-            .await)
+        Ok(plan.admit(&objects, &hub, permission).await)
+    }
+
+    /// Returns the URLs of documents that the user names, by flags or by the hub's kubeconfig.
+    async fn own_documents(&self, hub: &HubAccess) -> Vec<String> {
+        let flags = [&self.issuer, &self.discovery_url].into_iter().flatten();
+        let hub = hub.config().await.ok();
+        flags
+            .cloned()
+            .chain(hub.map(|config| config.cluster_url.to_string()))
+            .collect()
     }
 
     async fn started(

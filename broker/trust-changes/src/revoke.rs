@@ -26,6 +26,7 @@ use keyferry_hub::client::HubClient;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::ports::{CertificateSecrets, ProbedTarget};
 use keyferry_keys::ca_bundle::CaBundle;
+use keyferry_terminal::address_args::AddressArgs;
 use keyferry_terminal::command_error::CommandError;
 use keyferry_terminal::names::keyferry_namespace;
 use keyferry_terminal::{HUB, HubArgs, ui};
@@ -65,6 +66,8 @@ pub struct RevokeArgs {
     /// afterwards. Once for each target.
     #[arg(long, value_name = "FILE")]
     witness: Vec<PathBuf>,
+    #[command(flatten)]
+    addresses: AddressArgs,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -185,6 +188,7 @@ async fn reach(
         configuration.server.cluster_resource_namespace.clone(),
     );
     let on_hub = configuration.server.objects == ObjectSource::CustomResources;
+    let guard = args.addresses.guard(args.hub.access());
     let (mut targets, mut other_issuers, mut delivered) =
         (Vec::new(), BTreeSet::new(), Delivered::of(&args.kid));
     let mut add = async |name: &ObjectName, target: Option<&TargetCluster>| {
@@ -208,7 +212,9 @@ async fn reach(
             ));
             return;
         }
-        let asked = probed(target, &secrets, now).await.map(TargetRefresh::new);
+        let asked = probed(target, &secrets, now)
+            .await
+            .map(|target| TargetRefresh::new(target, guard.clone()));
         targets.push(TargetCase::new(
             name.to_string(),
             Some(target.audience.clone()),

@@ -12,6 +12,7 @@ use keyferry_kube_authn::config::MAX_BYTES;
 use keyferry_kube_authn::lint::{self, Finding, Published, Severity};
 use serde_json::Value;
 
+use keyferry_terminal::address_args::AddressArgs;
 use keyferry_terminal::minor::MinorArgs;
 use keyferry_terminal::{local_file, ui};
 
@@ -28,10 +29,12 @@ pub struct LintArgs {
     #[arg(long = "own-issuer", value_name = "URL")]
     own_issuers: Vec<String>,
     /// Also fetch each issuer's discovery document and keys, as the target would: anonymously, by
-    /// certificateAuthority. Do not use it on untrusted files: they decide which addresses are
-    /// called.
+    /// certificateAuthority. A file decides which addresses are called; --refuse-target-cidr names
+    /// networks of yours in which nothing may be called.
     #[arg(long)]
     network: bool,
+    #[command(flatten)]
+    addresses: AddressArgs,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = LintOutput::Text)]
     output: LintOutput,
@@ -95,7 +98,10 @@ fn published(args: &LintArgs, bytes: &[u8]) -> std::io::Result<Vec<Published>> {
     Ok(tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(published::published(&places)))
+        .block_on(published::published(
+            &places,
+            &args.addresses.guard_without_hub(),
+        )))
 }
 
 /// Returns exit code 1 for an error, 3 for an undetermined finding, else 0.

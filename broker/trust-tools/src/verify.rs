@@ -21,6 +21,7 @@ use keyferry_kube_authn::report::{Answer, Danger, Report};
 use keyferry_kube_authn::token::Token;
 use keyferry_kube_authn::validate::{Compiled, validate};
 use keyferry_kube_authn::verify::{Keys, Outcome, verify};
+use keyferry_terminal::address_args::AddressArgs;
 use keyferry_terminal::command_error::CommandError;
 use keyferry_terminal::local_file::ReadError;
 use keyferry_terminal::minor::MinorArgs;
@@ -80,6 +81,8 @@ pub struct VerifyArgs {
     /// the network.
     #[arg(long, conflicts_with = "batch")]
     live: bool,
+    #[command(flatten)]
+    addresses: AddressArgs,
     /// Verify as of this time, in RFC 3339.
     #[arg(long, value_name = "TIME", conflicts_with = "batch")]
     at: Option<Timestamp>,
@@ -281,7 +284,9 @@ fn keys(
             Keys::none(),
             "no issuer of the file is the token's, so none was asked".to_owned(),
         ),
-        Some((_, authenticator)) => live::fetch(&authenticator.issuer)?,
+        Some((_, authenticator)) => {
+            live::fetch(&authenticator.issuer, &args.addresses.guard_without_hub())?
+        }
     })
 }
 

@@ -22,6 +22,7 @@ pub(crate) async fn nothing_is_sent_into_the_hubs_networks(world: Arc<OnHub>) ->
         ("in-a-service", "https://10.96.0.7:6443"),
     ] {
         refused(&world, name, address, &deliveries).await?;
+        refused_by_commands(&world, name).await?;
     }
     let tenant = Tenant {
         world,
@@ -46,6 +47,26 @@ async fn refused(world: &Arc<OnHub>, name: &str, address: &str, deliveries: &Val
     tenant
         .until("apps", "TargetReachable", "False", "TargetAddressRefused")
         .await?;
+    Ok(())
+}
+
+/// A user who runs a command on such a target learns the same, in spite of their rights on the hub.
+async fn refused_by_commands(world: &Arc<OnHub>, name: &str) -> TestResult {
+    let hub = world.hub.admin_kubeconfig().display().to_string();
+    for command in ["doctor", "whoami"] {
+        let args = [command, "tga/apps", "-n", name, "--kubeconfig", &hub];
+        let output = world.ground.binary().run(&args, &[]).await?;
+        let said = format!(
+            "{}{}",
+            String::from_utf8(output.stdout)?,
+            String::from_utf8(output.stderr)?
+        );
+        assert!(!output.status.success(), "{command} of {name}: {said}");
+        assert!(
+            said.contains("TargetAddressRefused") && !said.contains("not all networks"),
+            "{command} of {name}: {said}"
+        );
+    }
     Ok(())
 }
 

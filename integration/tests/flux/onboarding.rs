@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::flux::{GitSource, KubeConfigRef, KustomizationSpec, until_ready};
+use keyferry_integration::keyferry_process::TARGETS_HERE;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::RECONCILER;
 use serde_json::json;
@@ -71,7 +72,9 @@ async fn with_keyferry(stage: &Stage) -> Result<Duration, TestError> {
         out.display()
     );
     let mut bash = tokio::process::Command::new("bash");
-    bash.args(["-c", &command]).kill_on_drop(true);
+    bash.args(["-c", &command])
+        .env(TARGETS_HERE.0, TARGETS_HERE.1)
+        .kill_on_drop(true);
     let mut running = bash.spawn()?;
     let read = || std::fs::read_to_string(&out).unwrap_or_default();
     while !read().contains("trying a token") {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use keyferry_integration::control_plane::Whom;
 use keyferry_integration::fleet::FleetError;
+use keyferry_integration::keyferry_process::TARGETS_HERE;
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, audience};
@@ -251,6 +252,7 @@ impl Shell {
             .env("XDG_CACHE_HOME", self.folder.join("cache"))
             .env("XDG_CONFIG_HOME", self.folder.join("config"))
             .env("KUBECONFIG", self.folder.join("hub.kubeconfig"))
+            .env(TARGETS_HERE.0, TARGETS_HERE.1)
             .envs(self.env.iter().copied())
             .stdin(Stdio::null())
             .kill_on_drop(true);

@@ -111,8 +111,8 @@ impl LastProbe {
         Some(match self.answer.as_ref()? {
             ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::well("the target answered"),
             ProbeAnswer::Unanswered(why) => Finding::not(Reason::ProbeUnanswered, *why),
-            ProbeAnswer::AddressRefused(kind) => {
-                Finding::not(Reason::TargetAddressRefused, refused(*kind))
+            ProbeAnswer::AddressRefused(destination) => {
+                Finding::not(Reason::TargetAddressRefused, refused(destination.kind))
             }
         })
     }
@@ -128,8 +128,8 @@ impl LastProbe {
                 "the target answered 401 to a token of this access",
             ),
             ProbeAnswer::Unanswered(why) => Finding::unknown(Reason::ProbeUnanswered, *why),
-            ProbeAnswer::AddressRefused(kind) => {
-                Finding::unknown(Reason::TargetAddressRefused, refused(*kind))
+            ProbeAnswer::AddressRefused(destination) => {
+                Finding::unknown(Reason::TargetAddressRefused, refused(destination.kind))
             }
         })
     }
@@ -162,8 +162,8 @@ impl LastProbe {
                 Reason::ProbeUnanswered,
                 format!("the target could not be probed: {why}"),
             )),
-            Some(ProbeAnswer::AddressRefused(kind)) => {
-                Some((Reason::TargetAddressRefused, refused(*kind)))
+            Some(ProbeAnswer::AddressRefused(destination)) => {
+                Some((Reason::TargetAddressRefused, refused(destination.kind)))
             }
             None => Some(self.hindered.clone().unwrap_or((
                 Reason::ProbeUnanswered,

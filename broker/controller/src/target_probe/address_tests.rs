@@ -2,47 +2,21 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
-use keyferry_core::target_address::HubNetworks;
-use keyferry_hub::ports::HubError;
-use keyferry_hub::testing::REFUSED_ADDRESS_FORMS as FORMS;
-use parking_lot::Mutex;
-use tokio::net::TcpListener;
+use keyferry_core::target_address::{AddressRules, HubNetworks};
+use keyferry_hub::name_resolver::NameResolver;
+use keyferry_hub::ports::{HubError, HubNetworkSource};
+use keyferry_hub::testing::{
+    CountingListener, REFUSED_ADDRESS_FORMS as FORMS, ScriptedResolver, hub_networks,
+};
 
 use super::*;
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// A resolver with scripted answers: each call takes the next one, and the last one repeats.
-struct Scripted(Mutex<Vec<Vec<IpAddr>>>, AtomicUsize);
-
-impl NameResolver for Scripted {
-    fn addresses<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Vec<SocketAddr>> {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        let answer = match host.parse() {
-            Ok(address) => vec![address],
-            Err(_) => {
-                let mut answers = self.0.lock();
-                if answers.len() > 1 {
-                    answers.remove(0)
-                } else {
-                    answers.first().cloned().unwrap_or_default()
-                }
-            }
-        };
-        Box::pin(async move {
-            let with_port = |address| SocketAddr::new(address, port);
-            answer.into_iter().map(with_port).collect()
-        })
-    }
-}
-
-fn resolver(answers: &[&[&str]]) -> Arc<Scripted> {
-    let parsed = |answer: &&[&str]| answer.iter().map(|text| text.parse().unwrap()).collect();
-    let answers = answers.iter().map(parsed).collect();
-    Arc::new(Scripted(Mutex::new(answers), AtomicUsize::new(0)))
+fn resolver(answers: &[&[&str]]) -> Arc<ScriptedResolver> {
+    ScriptedResolver::new(answers)
 }
 
 /// The networks of a hub, known or unreadable.
@@ -56,25 +30,15 @@ impl HubNetworkSource for Hub {
 }
 
 fn hub() -> Arc<Hub> {
-    Arc::new(Hub(Some(HubNetworks {
-        services: vec!["10.96.0.0/16".parse().unwrap()],
-        apiservers: vec!["192.0.2.1".parse().unwrap()],
-    })))
+    Arc::new(Hub(Some(hub_networks())))
 }
 
-/// A listener on this host that counts connections.
-async fn listener() -> (u16, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let count = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&count);
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            counted.fetch_add(1, Ordering::SeqCst);
-            drop(stream);
-        }
-    });
-    (port, count)
+fn probe_within(
+    rules: AddressRules,
+    hub: Arc<dyn HubNetworkSource>,
+    resolver: Arc<dyn NameResolver>,
+) -> HttpsProbe {
+    HttpsProbe::new(AddressGuard::new(rules, hub, resolver))
 }
 
 fn target(address: String, proxy: Option<String>, name: Option<&str>) -> ProbedTarget {
@@ -105,14 +69,15 @@ fn ways(host: &str, port: u16) -> [ProbedTarget; 4] {
 
 #[tokio::test]
 async fn no_form_of_an_address_that_is_none_of_a_target_is_connected_to() {
-    let (port, count) = listener().await;
+    let listener = CountingListener::start().await;
+    let port = listener.port;
     let rules = AddressRules {
         refused: Arc::from(["10.244.0.0/16".parse().unwrap()]),
         ..AddressRules::default()
     };
     // The allowed proxy has an address without a listener.
     let resolver = resolver(&[&["203.0.113.1"]]);
-    let probe = HttpsProbe::within(rules, hub(), resolver);
+    let probe = probe_within(rules, hub(), resolver);
     for form in FORMS {
         for (way, target) in ways(form, port).into_iter().enumerate() {
             let answer = probe.try_token(&target, &"token".into()).await;
@@ -122,15 +87,16 @@ async fn no_form_of_an_address_that_is_none_of_a_target_is_connected_to() {
             );
         }
     }
-    assert_eq!(count.load(Ordering::SeqCst), 0);
+    assert_eq!(listener.count(), 0);
 }
 
 /// The HTTP client connects to an address in the URL directly, whatever was resolved and checked.
 #[tokio::test]
 async fn an_address_as_certificate_name_is_not_connected_to() {
-    let (port, count) = listener().await;
+    let listener = CountingListener::start().await;
+    let port = listener.port;
     let resolver = resolver(&[&["203.0.113.1"]]);
-    let probe = HttpsProbe::within(AddressRules::default(), hub(), resolver);
+    let probe = probe_within(AddressRules::default(), hub(), resolver);
     for form in FORMS.into_iter().chain(["203.0.113.1", "[2001:db8::7]"]) {
         let address = format!("https://prod.example.test:{port}");
         let answer = probe
@@ -141,14 +107,15 @@ async fn an_address_as_certificate_name_is_not_connected_to() {
             "{form}: {answer:?}"
         );
     }
-    assert_eq!(count.load(Ordering::SeqCst), 0);
+    assert_eq!(listener.count(), 0);
 }
 
 #[tokio::test]
 async fn every_answer_of_a_name_is_checked_and_no_second_one_is_asked_for() {
-    let (port, count) = listener().await;
+    let listener = CountingListener::start().await;
+    let port = listener.port;
     let probe_of =
-        |resolver: Arc<Scripted>| HttpsProbe::within(AddressRules::default(), hub(), resolver);
+        |resolver: Arc<ScriptedResolver>| probe_within(AddressRules::default(), hub(), resolver);
     // One bad address among good ones, at any position and of either family.
     for answer in [
         ["127.0.0.1", "198.51.100.7"],
@@ -175,9 +142,9 @@ async fn every_answer_of_a_name_is_checked_and_no_second_one_is_asked_for() {
             .try_token(&target, &"token".into())
             .await;
         assert!(matches!(answer, ProbeAnswer::Unanswered(_)), "{answer:?}");
-        assert_eq!(changing.1.load(Ordering::SeqCst), 1);
+        assert_eq!(changing.calls(), 1);
     }
-    assert_eq!(count.load(Ordering::SeqCst), 0);
+    assert_eq!(listener.count(), 0);
 }
 
 #[tokio::test]
@@ -188,7 +155,7 @@ async fn names_of_the_proxys_own_host_are_refused_behind_it() {
             Some("http://proxy.example.test:3128".to_owned()),
             None,
         );
-        let probe = HttpsProbe::within(
+        let probe = probe_within(
             AddressRules::default(),
             hub(),
             resolver(&[&["203.0.113.1"]]),
@@ -203,21 +170,22 @@ async fn names_of_the_proxys_own_host_are_refused_behind_it() {
 
 #[tokio::test]
 async fn what_is_allowed_is_connected_to_and_only_while_the_hub_is_known() {
-    let (port, count) = listener().await;
+    let listener = CountingListener::start().await;
+    let port = listener.port;
     let rules = AddressRules {
         allowed: Arc::from(["127.0.0.0/8".parse().unwrap()]),
         ..AddressRules::default()
     };
     let address = || target(format!("https://prod.example.test:{port}"), None, None);
-    let unknown = HttpsProbe::within(rules.clone(), Arc::new(Hub(None)), resolver(&[&[LOOPBACK]]));
+    let unknown = probe_within(rules.clone(), Arc::new(Hub(None)), resolver(&[&[LOOPBACK]]));
     let answer = unknown.try_token(&address(), &"token".into()).await;
     assert!(
         matches!(answer, ProbeAnswer::Unanswered(why) if why.contains("networks")),
         "{answer:?}"
     );
-    assert_eq!(count.load(Ordering::SeqCst), 0);
-    let known = HttpsProbe::within(rules, hub(), resolver(&[&[LOOPBACK]]));
+    assert_eq!(listener.count(), 0);
+    let known = probe_within(rules, hub(), resolver(&[&[LOOPBACK]]));
     let answer = known.try_token(&address(), &"token".into()).await;
     assert!(matches!(answer, ProbeAnswer::Unanswered(_)), "{answer:?}");
-    assert!(count.load(Ordering::SeqCst) > 0);
+    assert!(listener.count() > 0);
 }

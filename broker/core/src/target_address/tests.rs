@@ -20,6 +20,11 @@ fn rules(allowed: &[&str], refused: &[&str]) -> AddressRules {
     }
 }
 
+fn behind_proxy(rules: &AddressRules, host: &str) -> Option<RefusedAddress> {
+    let refused = rules.check_behind_proxy(host, &hub()).err()?;
+    Some(refused.kind)
+}
+
 /// Addresses in every form that leads somewhere else than to a target.
 const REFUSED: [(&str, RefusedAddress); 60] = {
     use RefusedAddress::{
@@ -96,7 +101,7 @@ fn what_is_no_target_is_refused_in_every_form() {
         let parsed = address.parse().unwrap();
         assert_eq!(rules.refusal(parsed, &hub()), Some(kind), "{address}");
         assert_eq!(
-            rules.refusal_behind_proxy(address, &hub()),
+            behind_proxy(&rules, address),
             Some(kind),
             "{address} behind a proxy"
         );
@@ -155,12 +160,49 @@ fn a_name_behind_a_proxy_is_refused_only_if_it_is_the_proxys_host() {
         "[::1]",
         "127.0.0.1.",
     ] {
-        let found = none.refusal_behind_proxy(host, &hub());
+        let found = behind_proxy(&none, host);
         assert_eq!(found, Some(RefusedAddress::Loopback), "{host}");
     }
     for host in ["prod.example.com", "localhost.example.com", "notlocalhost"] {
-        assert_eq!(none.refusal_behind_proxy(host, &hub()), None, "{host}");
+        assert_eq!(behind_proxy(&none, host), None, "{host}");
     }
     let allowed = rules(&["127.0.0.0/8"], &[]);
-    assert_eq!(allowed.refusal_behind_proxy("localhost", &hub()), None);
+    assert_eq!(behind_proxy(&allowed, "localhost"), None);
+}
+
+#[test]
+fn a_refusal_names_the_network_that_would_allow_it_and_no_network_of_clouds() {
+    let rules = rules(&[], &["10.244.0.0/16"]);
+    for (address, network) in [
+        ("127.0.0.1", Some("127.0.0.0/8")),
+        ("127.9.9.9", Some("127.0.0.0/8")),
+        ("::ffff:127.0.0.1", Some("127.0.0.0/8")),
+        ("::1", Some("::1/128")),
+        ("10.96.0.1", Some("10.96.0.1/32")),
+        ("64:ff9b::10.96.0.1", Some("10.96.0.1/32")),
+        ("10.244.3.4", Some("10.244.3.4/32")),
+        ("192.168.7.10", Some("192.168.7.10/32")),
+        ("fd10::1", Some("fd10::1/128")),
+        ("169.254.169.254", None),
+        ("168.63.129.16", None),
+        ("0.0.0.0", None),
+        ("224.0.0.1", None),
+    ] {
+        let refused = rules.check([address.parse().unwrap()], &hub()).unwrap_err();
+        let network = network.map(|text| text.parse::<IpNet>().unwrap());
+        assert_eq!(refused.network(), network, "{address}");
+        assert_eq!(
+            refused.to_string().contains("--allow-target-cidr"),
+            network.is_some(),
+            "{refused}"
+        );
+        // What the message suggests must really allow the address.
+        if let Some(network) = network {
+            let allowing = AddressRules {
+                allowed: Arc::from([network]),
+                ..rules.clone()
+            };
+            assert_eq!(allowing.check([refused.address], &hub()), Ok(()));
+        }
+    }
 }

@@ -8,6 +8,7 @@ use super::token::ParsedToken;
 use super::{Evidence, Fetched, Finding, Hop, HttpResponse};
 use crate::Code;
 use crate::keys::{Algorithm, KeySet, KeySetFault};
+use crate::lint::not_read;
 
 pub(super) fn discovery(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let hop = Hop::Discovery;
@@ -25,6 +26,8 @@ pub(super) fn discovery(evidence: &Evidence, seen: &ParsedToken) -> Finding {
         Fetched::Untrusted(how) => {
             Finding::broken(hop, Code::DiscoveryUntrusted, format!("{at}: {how}"))
         }
+        // The target may be able to read it.
+        Fetched::AddressRefused(how) => return Finding::open(hop, not_read(at, how)),
         Fetched::Response(HttpResponse {
             status: status @ (401 | 403),
             ..
@@ -91,6 +94,7 @@ pub(super) fn keys(evidence: &Evidence) -> Finding {
         Fetched::Untrusted(how) => {
             Finding::broken(hop, Code::KeysUntrusted, format!("{at}: {how}"))
         }
+        Fetched::AddressRefused(how) => return Finding::open(hop, not_read(at, how)),
         Fetched::Response(HttpResponse { status: 200, body }) => match KeySet::read(body) {
             Ok(set) => Finding::well(hop, format!("{} at {at}", set.len())),
             Err(KeySetFault::Undecodable(reason)) => {

@@ -46,6 +46,8 @@ pub enum Fetched {
     Unreachable(String),
     /// The given CA did not sign the server's certificate.
     Untrusted(String),
+    /// Nothing was sent, because of the server's address; the text says which.
+    AddressRefused(String),
     /// The server responded.
     Response(HttpResponse),
 }

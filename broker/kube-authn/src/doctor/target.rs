@@ -1,5 +1,7 @@
 //! The hops at the target: its file, its view of the issuer, and the bearer's rights.
 
+use keyferry_api::reason::Reason;
+
 use super::prediction::listed;
 use super::token::ParsedToken;
 use super::{
@@ -282,6 +284,7 @@ pub(super) fn connection(evidence: &Evidence) -> Finding {
         }
         Fetched::Unreachable(how) => Finding::broken(hop, Code::TargetUnreachable, how),
         Fetched::Untrusted(how) => Finding::broken(hop, Code::TargetUntrusted, how),
+        Fetched::AddressRefused(how) => Finding::broken(hop, Reason::TargetAddressRefused, how),
         Fetched::Response(_) => {
             let release = evidence
                 .target

@@ -1,6 +1,7 @@
 //! Checks what the issuers of a file publish, as seen from this machine. This finds what a target
 //! could not use before the target has the file.
 
+use keyferry_api::reason::Reason;
 use serde_json::Value;
 
 use super::{Finding, Severity, finding};
@@ -70,6 +71,12 @@ pub fn jwks_uri(document: &Fetched) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// Says that this machine did not read a document, which proves nothing about the target.
+pub(crate) fn not_read(at: &str, how: &str) -> String {
+    let reason = Reason::TargetAddressRefused.as_str();
+    format!("{at} was not read from here: {reason}: {how}")
+}
+
 /// Finds faults in what an issuer publishes.
 pub(super) fn find(
     issuer: &Issuer,
@@ -108,6 +115,13 @@ pub(super) fn find(
                 Code::DiscoveryUntrusted,
                 Severity::Error,
                 format!("{place}: {how}{without}"),
+            );
+        }
+        Fetched::AddressRefused(how) => {
+            return push(
+                Code::DiscoveryUnreachable,
+                Severity::Warning,
+                not_read(&place, how),
             );
         }
         Fetched::Response(HttpResponse { status: 200, body }) => body,
@@ -172,6 +186,9 @@ pub(super) fn find(
             Severity::Error,
             format!("{at}: {how}{without}"),
         ),
+        Fetched::AddressRefused(how) => {
+            push(Code::KeysUnreachable, Severity::Warning, not_read(&at, how))
+        }
         Fetched::Response(HttpResponse { status: 200, body }) => match KeySet::read(body) {
             Ok(set) if set.is_empty() => push(Code::KeysEmpty, Severity::Error, at),
             Ok(_) => {}

@@ -14,6 +14,7 @@ use keyferry_client::direct::Direct;
 use keyferry_doctor::Means;
 use keyferry_hub::client::HubClient;
 use keyferry_kube_authn::Minor;
+use keyferry_terminal::address_args::AddressArgs;
 use keyferry_terminal::command_error::CommandError;
 use keyferry_terminal::names::lifetime;
 use keyferry_terminal::{HUB, HubArgs, TARGET, start_args};
@@ -53,6 +54,8 @@ pub(super) struct GuidedArgs {
     /// Keyferry's own namespace on the hub.
     #[arg(long, value_name = "NAMESPACE", help_heading = HUB)]
     keyferry_namespace: Option<String>,
+    #[command(flatten)]
+    pub(super) addresses: AddressArgs,
     #[command(flatten)]
     pub(super) hub: HubArgs,
 }
@@ -143,6 +146,7 @@ impl GuidedArgs {
                 .map(start_args::file)
                 .transpose()?,
             means,
+            guard: self.addresses.guard(self.hub.access()),
             patience,
         };
         proof.run().await

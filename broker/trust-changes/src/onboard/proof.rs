@@ -11,6 +11,7 @@ use keyferry_doctor::flux::from_config_map;
 use keyferry_doctor::plan::Permission;
 use keyferry_doctor::start::{from_access, from_secret};
 use keyferry_doctor::{Means, gather};
+use keyferry_hub::address_guard::AddressGuard;
 use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_kube_authn::doctor::{Hop, Mode, Report, ReportedHop, Status, examine};
 use keyferry_terminal::command_error::CommandError;
@@ -73,6 +74,8 @@ pub(super) struct Proof {
     pub(super) discovery_ca: Option<Vec<u8>>,
     /// What else is known about the target.
     pub(super) means: Means,
+    /// Where requests may go.
+    pub(super) guard: AddressGuard,
     /// How long to try.
     pub(super) patience: Duration,
 }
@@ -132,6 +135,9 @@ impl Proof {
             .map(String::into_bytes);
         plan.discovery_ca = self.discovery_ca.clone().or(authority);
         plan.discovery_url = stated.discovery_url;
+        plan.guard = self.guard.clone();
+        let config = hub.config().await?;
+        plan.own_documents = vec![config.cluster_url.to_string()];
         plan.issuer = stated.issuer.or(plan.issuer);
         let hub_name = stated.username_prefix.as_deref();
         plan.hub_name = hub_name

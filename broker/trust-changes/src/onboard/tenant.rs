@@ -158,7 +158,9 @@ async fn show_new_file(
     client: &HubClient,
 ) -> Result<(), CommandError> {
     let source = args.guided.source();
-    let release = listed_release(&args.guided.hub.access(), &source, &tenant.target).await;
+    let hub = args.guided.hub.access();
+    let guard = args.guided.addresses.guard(hub.clone());
+    let release = listed_release(&hub, &source, &tenant.target, &guard).await;
     let part = args
         .guided
         .target_part(&tenant.target, release, place, client)

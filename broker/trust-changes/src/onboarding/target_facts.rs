@@ -1,6 +1,7 @@
 //! What a kubeconfig of a target lets Keyferry read of it.
 
 use keyferry_api::name::ObjectName;
+use keyferry_hub::address_guard::AddressGuard;
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_hub::clock::SystemClock;
 use keyferry_kube_authn::Minor;
@@ -11,6 +12,7 @@ use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_doctor::at_target;
 use keyferry_doctor::start::from_target;
 use keyferry_doctor::target_calls::{self, TargetCalls};
+use keyferry_terminal::ui;
 
 /// What the target's apiserver reports of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,13 +50,20 @@ pub(crate) async fn read(access: &HubAccess) -> Result<TargetFacts, TargetFactsE
     })
 }
 
-/// Asks a listed target for its release, without credentials. `None` if it does not say.
+/// Asks a listed target for its release, without credentials. `None` if it does not say, or may not
+/// be asked.
 pub(crate) async fn listed_release(
     hub: &HubAccess,
     source: &ConfigurationSource,
     target: &ObjectName,
+    guard: &AddressGuard,
 ) -> Option<Minor> {
     let address = from_target(target.as_str(), source, hub).await.target?;
-    let calls = TargetCalls::new(&address, None).await.ok()?;
-    calls.greet(&SystemClock::start()).await.minor
+    match TargetCalls::new(&address, None, guard).await {
+        Ok(calls) => calls.greet(&SystemClock::start()).await.minor,
+        Err(error) => {
+            ui::note(&ui::plain(&error.to_string()));
+            None
+        }
+    }
 }

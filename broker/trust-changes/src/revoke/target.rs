@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use keyferry_api::audience::Audience;
 use keyferry_api::issuer::Issuer;
+use keyferry_api::reason::Reason;
 use keyferry_client::target_key_refresh::TargetRefresh;
+use keyferry_core::target_address::RefusedDestination;
 use keyferry_hub::ports::ProbeAnswer;
 use keyferry_keys::jwt::{MAX_JWT_BYTES, UnverifiedJwt};
 use keyferry_terminal::local_file::ReadError;
@@ -131,6 +133,8 @@ pub(super) struct TargetCase {
     refused: bool,
     /// Why it last did not respond.
     silent: Option<&'static str>,
+    /// Why nothing was sent to its address.
+    address_refused: Option<RefusedDestination>,
     /// Whether it responded at a time when its cached keys could no longer be old ones, unless it
     /// cannot read new ones.
     answered_late: bool,
@@ -150,6 +154,7 @@ impl TargetCase {
             accepted: false,
             refused: false,
             silent: None,
+            address_refused: None,
             answered_late: false,
         }
     }
@@ -165,7 +170,7 @@ impl TargetCase {
         match target.takes(&witness.token).await {
             ProbeAnswer::Accepted(_) => self.accepted = true,
             ProbeAnswer::Unanswered(why) => self.silent = Some(why),
-            ProbeAnswer::AddressRefused(kind) => self.silent = Some(kind.as_str()),
+            ProbeAnswer::AddressRefused(refused) => self.address_refused = Some(refused),
             ProbeAnswer::Refused if already_revoked => {}
             ProbeAnswer::Refused => {
                 return Err(WitnessError::NotAccepted {
@@ -192,21 +197,21 @@ impl TargetCase {
                 self.silent = Some("it accepts a token that no issuer signed");
             }
             ProbeAnswer::Unanswered(why) => self.silent = Some(why),
-            ProbeAnswer::AddressRefused(kind) => self.silent = Some(kind.as_str()),
+            ProbeAnswer::AddressRefused(refused) => self.address_refused = Some(refused),
         }
         if let Some(witness) = &self.witness {
             match target.takes(&witness.token).await {
                 ProbeAnswer::Refused => self.refused = true,
                 ProbeAnswer::Accepted(_) => self.refused = false,
                 ProbeAnswer::Unanswered(why) => self.silent = Some(why),
-                ProbeAnswer::AddressRefused(kind) => self.silent = Some(kind.as_str()),
+                ProbeAnswer::AddressRefused(refused) => self.address_refused = Some(refused),
             }
         }
     }
 
     /// Whether further checks can bring no new result.
     pub(super) fn is_decided(&self) -> bool {
-        self.target.is_err() || self.refused
+        self.target.is_err() || self.refused || self.address_refused.is_some()
     }
 
     /// Returns what was proven of the target.
@@ -242,6 +247,16 @@ impl TargetCase {
             (Ok(_), Some(_)) if self.refused => Err(not_proven(
                 "it refuses the witness, but was not seen to accept it before".to_owned(),
                 format!("give a witness that it accepted, or {RELOAD}"),
+            )),
+            (Ok(_), _) if let Some(refused) = self.address_refused => Err(not_proven(
+                format!(
+                    "{}: its address, or its proxy's, is {refused}",
+                    Reason::TargetAddressRefused.as_str()
+                ),
+                format!(
+                    "correct its address, or allow its network, then run the command again; or \
+                     {RELOAD}"
+                ),
             )),
             (Ok(_), _) if self.silent.is_some() => Err(not_proven(
                 format!("it was not reached: {}", self.silent.unwrap_or_default()),
@@ -332,7 +347,10 @@ mod tests {
             let mut case = TargetCase::new(
                 "prod".to_owned(),
                 Some(Audience::new(AUDIENCE).unwrap()),
-                Ok(TargetRefresh::new(probed)),
+                Ok(TargetRefresh::new(
+                    probed,
+                    keyferry_hub::testing::loopback_guard(),
+                )),
             );
             case.witness = witness;
             case

@@ -1,18 +1,19 @@
 //! `--live`: fetches the keys from where the target would.
 
 use keyferry_client::trusted_issuer::TrustedIssuer;
+use keyferry_hub::address_guard::AddressGuard;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::config::{Issuer, Undetermined};
 use keyferry_kube_authn::verify::Keys;
 
 pub(super) use keyferry_client::trusted_issuer::MAX_BODY;
 
-/// Reads the keys of one issuer.
+/// Reads the keys of one issuer, from where the guard allows.
 ///
 /// # Errors
 /// [`Undetermined`]: the target may be able to read what this machine cannot, and the other way
 /// round.
-pub(super) fn fetch(issuer: &Issuer) -> Result<(Keys, String), Undetermined> {
+pub(super) fn fetch(issuer: &Issuer, guard: &AddressGuard) -> Result<(Keys, String), Undetermined> {
     let failed = |reason: String| Undetermined {
         code: Code::IssuerNotRead,
         reason,
@@ -27,7 +28,7 @@ pub(super) fn fetch(issuer: &Issuer) -> Result<(Keys, String), Undetermined> {
         certificate_authority: &issuer.certificate_authority,
     };
     let body = runtime
-        .block_on(place.key_set())
+        .block_on(place.key_set(guard))
         .map_err(|error| failed(error.to_string()))?;
     Ok((
         Keys::none().with(issuer.url.clone(), &body),

@@ -247,7 +247,9 @@ async fn live_keys_are_those_of_the_issuer() {
         authority.ca_pem().trim().replace('\n', "\n      ")
     );
     // The command starts its own runtime, which cannot run inside the test's.
-    let live = move |token: String| {
+    const HERE: &str = "127.0.0.0/8";
+    const ELSEWHERE: &str = "192.0.2.0/24";
+    let live = move |token: String, allowed: &'static str| {
         let config = config.clone();
         async move {
             tokio::task::spawn_blocking(move || {
@@ -260,6 +262,8 @@ async fn live_keys_are_those_of_the_issuer() {
                     "--token-file",
                     token,
                     "--live",
+                    "--allow-target-cidr",
+                    allowed,
                 ];
                 answer(&Line::try_parse_from(line).unwrap().args).unwrap().0
             })
@@ -267,7 +271,11 @@ async fn live_keys_are_those_of_the_issuer() {
             .unwrap()
         }
     };
-    let report = live(token.clone()).await;
+    let refused = live(token.clone(), ELSEWHERE).await;
+    assert_eq!(refused.verdict, Answer::Undetermined, "{refused:?}");
+    let message = refused.reason.unwrap().message;
+    assert!(message.contains("TargetAddressRefused"), "{message}");
+    let report = live(token.clone(), HERE).await;
     assert_eq!(report.verdict, Answer::Accepted, "{report:?}");
     assert_eq!(
         report.signature,
@@ -275,7 +283,8 @@ async fn live_keys_are_those_of_the_issuer() {
     );
     let (input, signature) = token.rsplit_once('.').unwrap();
     let first = if signature.starts_with('A') { "B" } else { "A" };
-    let report = live(format!("{input}.{first}{}", signature.get(1..).unwrap())).await;
+    let changed = format!("{input}.{first}{}", signature.get(1..).unwrap());
+    let report = live(changed, HERE).await;
     assert_eq!(
         report.reason.unwrap().code,
         keyferry_kube_authn::Code::SignatureInvalid

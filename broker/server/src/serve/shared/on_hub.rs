@@ -18,6 +18,7 @@ use keyferry_controller::pairing_trial::PairingTrial;
 use keyferry_controller::target_probe::HttpsProbe;
 use keyferry_controller::target_status::{self, DiscoveryAuthority, TargetStatusParts};
 use keyferry_core::admission_policy::HubSite;
+use keyferry_hub::address_guard::AddressGuard;
 use keyferry_hub::admission_policy::AdmissionPolicyWriter;
 use keyferry_hub::hub_facts::KubeHubFacts;
 use keyferry_hub::hub_networks::KubeHubNetworks;
@@ -93,8 +94,11 @@ impl Shared {
             Arc::clone(&self.clock),
         );
         let rules = self.target_addresses.clone();
-        let probe: Arc<dyn TargetProbe> =
-            Arc::new(HttpsProbe::within(rules, Arc::new(networks), resolver));
+        let probe: Arc<dyn TargetProbe> = Arc::new(HttpsProbe::new(AddressGuard::new(
+            rules,
+            Arc::new(networks),
+            resolver,
+        )));
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
         let (store, live, clock) = (
             || Arc::clone(&on_hub.store),

@@ -1,0 +1,134 @@
+//! Fetches public documents as a target does: anonymously, by https, and following redirects.
+//!
+//! Every request, also one after a redirect, goes only to addresses that the [`AddressGuard`] has
+//! checked.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use url::Url;
+
+use crate::address_guard::{AddressGuard, DestinationError};
+use crate::connection_fault::Endpoint;
+use crate::https_client::{HttpsClientBuilder, HttpsClientError};
+
+/// How many redirects are followed, as by Go's clients.
+const MAX_REDIRECTS: usize = 10;
+
+/// Why there is no response.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// It is not a URL that can be fetched.
+    #[error("it is not an https URL that can be fetched")]
+    Url,
+    /// It redirects too often, or to another kind of URL.
+    #[error("it redirects without end, or to a URL that is not https")]
+    Redirect,
+    /// Nothing was sent, because of the address.
+    #[error(transparent)]
+    Destination(#[from] DestinationError),
+    /// No client could be built.
+    #[error(transparent)]
+    Client(#[from] HttpsClientError),
+    /// The request failed.
+    #[error("the request failed")]
+    Request {
+        /// The failure.
+        error: reqwest::Error,
+        /// Where the connection led.
+        endpoint: Option<Endpoint>,
+    },
+}
+
+/// A response whose body is not yet read.
+pub struct DocumentResponse {
+    /// The response.
+    pub response: reqwest::Response,
+    /// Where the connection leads.
+    pub endpoint: Option<Endpoint>,
+}
+
+/// Fetches documents with one set of CA certificates.
+pub struct PublicDocuments {
+    ca_pem: Option<Vec<u8>>,
+    deadline: Duration,
+    guard: AddressGuard,
+}
+
+impl PublicDocuments {
+    /// Prepares requests that trust only these CA certificates, or the system's if none are given.
+    ///
+    /// # Errors
+    /// [`HttpsClientError`]: no client can be built.
+    pub fn new(
+        ca_pem: Option<&[u8]>,
+        deadline: Duration,
+        guard: AddressGuard,
+    ) -> Result<Self, HttpsClientError> {
+        let documents = Self {
+            ca_pem: ca_pem.map(<[u8]>::to_vec),
+            deadline,
+            guard,
+        };
+        documents.builder(deadline)?.build()?;
+        Ok(documents)
+    }
+
+    /// Fetches a URL with GET. The deadline holds for all redirects together.
+    ///
+    /// # Errors
+    /// [`DocumentError`].
+    pub async fn get(&self, url: &str) -> Result<DocumentResponse, DocumentError> {
+        let end = Instant::now() + self.deadline;
+        let mut url = Url::parse(url).map_err(|_| DocumentError::Url)?;
+        if url.scheme() != "https" {
+            return Err(DocumentError::Url);
+        }
+        for _ in 0..=MAX_REDIRECTS {
+            let left = end.saturating_duration_since(Instant::now());
+            let answer = self.ask(&url, left).await?;
+            let Some(next) = redirect(&answer.response, &url) else {
+                return Ok(answer);
+            };
+            if next.scheme() != "https" {
+                break;
+            }
+            url = next;
+        }
+        Err(DocumentError::Redirect)
+    }
+
+    async fn ask(&self, url: &Url, left: Duration) -> Result<DocumentResponse, DocumentError> {
+        let addresses = self.guard.addresses(url).await?;
+        let endpoint = Endpoint::of_url(url).map(|endpoint| endpoint.at(&addresses));
+        let host = url.host_str().ok_or(DocumentError::Url)?;
+        let client = self.builder(left)?.resolving(host, &addresses).build()?;
+        match client.get(url.clone()).send().await {
+            Ok(response) => Ok(DocumentResponse { response, endpoint }),
+            Err(error) => Err(DocumentError::Request { error, endpoint }),
+        }
+    }
+
+    fn builder(&self, deadline: Duration) -> Result<HttpsClientBuilder, HttpsClientError> {
+        let builder = HttpsClientBuilder::new(deadline).without_reuse();
+        match &self.ca_pem {
+            Some(pem) => builder.trusting_only(pem),
+            None => Ok(builder),
+        }
+    }
+}
+
+/// Returns where a response redirects to.
+fn redirect(response: &reqwest::Response, from: &Url) -> Option<Url> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = response.headers().get(http::header::LOCATION)?;
+    // Not all clients limit the header to ASCII.
+    from.join(std::str::from_utf8(location.as_bytes()).ok()?)
+        .ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
