@@ -19,9 +19,13 @@ use crate::runner::TestError;
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// The media types of `flux push artifact`.
 const CONFIG: &str = "application/vnd.cncf.flux.config.v1+json";
 const CONTENT: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
+/// The media types of a signature of cosign 3.
+const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// A running registry, to which any client may write. Dropping it ends it.
 #[derive(Debug)]
@@ -107,8 +111,45 @@ impl OciRegistry {
         self.upload(repository, layer).await?;
         let manifest = manifest.to_string();
         let digest = sha256(manifest.as_bytes());
-        self.put_manifest(repository, &digest, &manifest).await?;
+        self.put_manifest(repository, &digest, MANIFEST, &manifest)
+            .await?;
         Ok(digest)
+    }
+
+    /// Attaches a bundle of Sigstore as the only referrer of the artifact of this digest.
+    ///
+    /// # Errors
+    /// There is no such artifact.
+    pub async fn attach(
+        &self,
+        repository: &str,
+        digest: &str,
+        bundle: String,
+    ) -> Result<(), TestError> {
+        let artifact = self.manifest(repository, digest).await?;
+        let bundle = bundle.into_bytes();
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "artifactType": BUNDLE,
+            "config": descriptor(EMPTY, b"{}"),
+            "layers": [descriptor(BUNDLE, &bundle)],
+            "subject": descriptor(MANIFEST, artifact.as_bytes()),
+        });
+        self.upload(repository, b"{}".to_vec()).await?;
+        self.upload(repository, bundle).await?;
+        let manifest = manifest.to_string();
+        let name = sha256(manifest.as_bytes());
+        self.put_manifest(repository, &name, MANIFEST, &manifest)
+            .await?;
+        // The registry has no API for referrers, so clients read the tag that the distribution
+        // specification names instead.
+        let mut referrer = descriptor(MANIFEST, manifest.as_bytes());
+        referrer["artifactType"] = BUNDLE.into();
+        let index =
+            json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [referrer] }).to_string();
+        self.put_manifest(repository, &digest.replace(':', "-"), INDEX, &index)
+            .await
     }
 
     /// Moves the tag `to` to the artifact that another tag or a digest names.
@@ -116,26 +157,31 @@ impl OciRegistry {
     /// # Errors
     /// There is no such artifact.
     pub async fn tag(&self, repository: &str, from: &str, to: &str) -> Result<(), TestError> {
+        let manifest = self.manifest(repository, from).await?;
+        self.put_manifest(repository, to, MANIFEST, &manifest).await
+    }
+
+    async fn manifest(&self, repository: &str, name: &str) -> Result<String, TestError> {
         let answer = self
             .http
-            .get(self.url(repository, &format!("manifests/{from}")))
+            .get(self.url(repository, &format!("manifests/{name}")))
             .header(header::ACCEPT, MANIFEST)
             .send()
             .await?
             .error_for_status()?;
-        let manifest = answer.text().await?;
-        self.put_manifest(repository, to, &manifest).await
+        Ok(answer.text().await?)
     }
 
     async fn put_manifest(
         &self,
         repository: &str,
         tag: &str,
+        media_type: &str,
         manifest: &str,
     ) -> Result<(), TestError> {
         self.http
             .put(self.url(repository, &format!("manifests/{tag}")))
-            .header(header::CONTENT_TYPE, MANIFEST)
+            .header(header::CONTENT_TYPE, media_type)
             .body(manifest.to_owned())
             .send()
             .await?

@@ -94,6 +94,8 @@ pub enum Part {
     Helm,
     /// cosign, which signs releases.
     Cosign,
+    /// Our small program that is a private Sigstore, and signs without a key.
+    KeylessSigner,
     /// Our small program on client-go, the library that most controllers use.
     ClientGo,
     /// Our program that verifies tokens with current Go libraries.
@@ -208,6 +210,7 @@ impl Part {
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
             Self::Cosign => "cosign",
+            Self::KeylessSigner => "keyless-signer",
             Self::ClientGo => "client-go",
             Self::GoVerifiers => "verifiers",
             Self::OlderGoVerifiers => "older-verifiers",
@@ -234,6 +237,7 @@ impl Part {
             Self::ControllerManager | Self::Kubectl => Minor::newest().git_version(),
             Self::Helm => "v3.22.0",
             Self::Cosign => "v3.1.3",
+            Self::KeylessSigner => "v1.2.2",
             Self::ClientGo => "v0.36.3",
             Self::GoVerifiers => "of today",
             Self::OlderGoVerifiers => "of some years ago",
@@ -260,6 +264,7 @@ impl Part {
             Self::ControllerManager | Self::Kubectl => Minor::newest().directory(),
             Self::Helm => "helm",
             Self::Cosign => "cosign",
+            Self::KeylessSigner => "keyless-signer",
             Self::ClientGo => "client-go",
             Self::GoVerifiers | Self::OlderGoVerifiers => "verifiers/go",
             Self::PrometheusRules => "prometheus-rules",
@@ -295,6 +300,7 @@ impl Part {
         matches!(
             self,
             Self::ClientGo
+                | Self::KeylessSigner
                 | Self::GoVerifiers
                 | Self::OlderGoVerifiers
                 | Self::PrometheusRules
@@ -328,6 +334,7 @@ impl Part {
             Self::FluxOperator => "github.com/controlplaneio-fluxcd/flux-operator/cmd/operator",
             Self::Registry => "github.com/distribution/distribution/v3/cmd/registry",
             Self::ClientGo
+            | Self::KeylessSigner
             | Self::Oracle(_)
             | Self::GoVerifiers
             | Self::OlderGoVerifiers
@@ -365,7 +372,7 @@ impl Part {
             Self::Kubectl => 40,
             Self::Helm => 90,
             Self::Cosign => 200,
-            Self::ClientGo | Self::Oracle(_) => 60,
+            Self::ClientGo | Self::KeylessSigner | Self::Oracle(_) => 60,
             Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules => 20,
             Self::SpireDiscoveryProvider | Self::ClusterInventory => 60,
             Self::KustomizeController => 180,

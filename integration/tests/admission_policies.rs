@@ -12,6 +12,7 @@ mod labels;
 mod latency;
 mod pairing;
 mod people;
+mod restart;
 mod retarget;
 mod stage;
 
@@ -79,5 +80,6 @@ pub(crate) fn latency() -> BoxedSuite {
     Suite::new(Stage::start)
         .exclusive()
         .test("of_a_token_request", latency::measured)
+        .test_alone("of_a_restart", restart::measured)
         .boxed()
 }

@@ -5,6 +5,7 @@ mod audience;
 mod deploy;
 mod forged;
 mod refused_start;
+mod shapes;
 mod stage;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};

@@ -5,6 +5,7 @@ mod admission_policies;
 mod artifacts;
 mod clusters;
 mod fleet;
+mod keyless;
 mod signatures;
 mod tenants;
 
@@ -23,6 +24,7 @@ pub(crate) fn suite() -> BoxedSuite {
             Needed::Part(Part::FluxOperator),
             Needed::Part(Part::Registry),
             Needed::Part(Part::Cosign),
+            Needed::Part(Part::KeylessSigner),
             Needed::Part(Part::Helm),
         ])
         .test(
@@ -60,6 +62,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "kustomizations_and_releases_of_tenants_lead_to_targets",
             admission_policies::objects_lead_to_targets,
+        )
+        .test_alone(
+            "keyless_signatures_decide_by_identity_and_trusted_root",
+            keyless::decides_by_identity_and_trusted_root,
         )
         .test_alone("a_tenant_comes_by_one_commit", tenants::comes_by_one_commit)
         .test_alone(

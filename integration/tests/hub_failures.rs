@@ -5,6 +5,7 @@ mod crowd;
 mod faults;
 mod mint_faults;
 mod other_account;
+mod policy_not_ready;
 mod review_faults;
 mod setup;
 mod slow_mint;
@@ -32,6 +33,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_token_for_another_account_is_dropped",
             other_account::is_dropped,
+        )
+        .test(
+            "an_admission_policy_that_is_not_ready_spares_known_callers",
+            policy_not_ready::spares_known_callers,
         )
         .test(
             "lost_watches_stop_decisions_after_the_limit",

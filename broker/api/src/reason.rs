@@ -118,6 +118,8 @@ reasons! {
     HubDiscoveryInvalid,
     /// The hub lists a different key under a known `kid`. That key is not published.
     HubKeyReplaced,
+    /// An apiserver of the hub does not know the kind of an admission policy's parameter yet.
+    HubPolicyNotReady,
     /// The hub does not answer.
     HubUnreachable,
     /// Another target has the same DNS name in its identity, so the inputs of neither are served.

@@ -115,6 +115,9 @@ fn hindrance(reason: Reason) -> String {
         Reason::HubDiscoveryForbidden | Reason::HubDiscoveryInvalid => {
             "the hub's keys cannot be read"
         }
+        Reason::HubPolicyNotReady => {
+            "an admission policy of the hub lacks the kind of its parameter; trying again"
+        }
         Reason::HubUnreachable => "the hub's API does not answer; trying again",
         Reason::IssuerCollision => {
             "the target has the hub's issuer as its own and refuses its tokens"

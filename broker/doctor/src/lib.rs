@@ -291,7 +291,10 @@ pub fn at_target(error: &HubError) -> String {
             format!("the target does not accept the credentials: {message}")
         }
         HubError::Forbidden(forbidden) => format!("the target refused the call: {forbidden}"),
-        HubError::NotFound(message) | HubError::Conflict(message) | HubError::Refused(message) => {
+        HubError::NotFound(message)
+        | HubError::Conflict(message)
+        | HubError::PolicyNotReady(message)
+        | HubError::Refused(message) => {
             format!("the target refused the request: {message}")
         }
         HubError::TooLarge => "the target's answer is too large".to_owned(),

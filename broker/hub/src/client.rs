@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 pub use self::access::{ClientError, HubAccess};
 use crate::connection_fault::{ConnectionFault, Endpoint};
-use crate::forbidden::{Forbidden, ForbiddenStatus, HubCaller};
+use crate::forbidden::{self, Forbidden, ForbiddenStatus, HubCaller};
 use crate::ports::HubError;
 
 /// The longest time that one call may take.
@@ -326,6 +326,7 @@ fn refusal(status: StatusCode, body: &[u8], caller: HubCaller) -> HubError {
         403 => HubError::Forbidden(Forbidden::from(parsed).of(caller)),
         404 => HubError::NotFound(message),
         409 => HubError::Conflict(message),
+        422 if forbidden::policy_is_not_ready(&message) => HubError::PolicyNotReady(message),
         429 | 500.. => HubError::Unwell(format!("HTTP {}: {message}", status.as_u16())),
         _ => HubError::Refused(message),
     }

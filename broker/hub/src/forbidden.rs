@@ -1,5 +1,6 @@
-//! Why an apiserver answered 403. Its status has a field for one of the causes; the others are
-//! only in its message, whose sentences are read here and nowhere else.
+//! Why an apiserver answered 403, or refused a request because an admission policy is not ready.
+//! Its status has a field for one of the causes; the others are only in its message, whose sentences
+//! are read here and nowhere else.
 
 use std::fmt;
 
@@ -155,12 +156,32 @@ fn cause_in(message: &str) -> ForbiddenCause {
     }
 }
 
+/// Whether a ValidatingAdmissionPolicy refused a request because the apiserver does not know the kind
+/// of its parameter yet, or has not read the objects of that kind.
+///
+/// kube-apiserver refreshes its list of kinds every 30 s (`apiserver/pkg/server/options/admission.go`),
+/// and `/readyz` does not wait for it. The sentences are of
+/// `apiserver/pkg/admission/plugin/policy/generic`. They name the reason of a failure and decide
+/// nothing: the request is refused either way.
+pub(crate) fn policy_is_not_ready(message: &str) -> bool {
+    message
+        .split_once(" is forbidden: ValidatingAdmissionPolicy '")
+        .filter(|(object, _)| !object.starts_with("admission webhook \""))
+        .and_then(|(_, policy)| policy.split_once("' denied request: "))
+        .is_some_and(|(_, cause)| {
+            cause.starts_with(
+                "failed to configure policy: failed to find resource referenced by paramKind: ",
+            ) || cause.starts_with("failed to configure binding: paramKind kind `")
+                && cause.ends_with("not yet synced to use for admission")
+        })
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Forbidden, ForbiddenCause, ForbiddenStatus};
+    use super::{Forbidden, ForbiddenCause, ForbiddenStatus, policy_is_not_ready};
 
     fn of(status: Value) -> Forbidden {
         Forbidden::from(serde_json::from_value::<ForbiddenStatus>(status).unwrap())
@@ -204,6 +225,33 @@ mod tests {
         assert_eq!(forbidden.to_string(), message);
         let forbidden = of(json!({ "message": message }));
         assert_eq!(*forbidden.cause(), ForbiddenCause::MissingRight);
+    }
+
+    /// The messages are kube-apiserver's of 1.33 and 1.37.
+    #[test]
+    fn a_policy_that_is_not_ready_is_read_from_its_own_sentence() {
+        let start = "serviceaccounts \"reconciler\" is forbidden: ValidatingAdmissionPolicy \
+                     'keyferry-pairing' ";
+        let kind = "denied request: failed to configure policy: failed to find resource referenced \
+                    by paramKind: 'keyferry.dev/v1alpha1, Kind=AudiencePairing'";
+        let objects = "with binding 'keyferry-pairing' denied request: failed to configure binding: \
+                       paramKind kind `keyferry.dev/v1alpha1, Kind=AudiencePairing` not yet synced \
+                       to use for admission";
+        for cause in [kind, objects] {
+            assert!(policy_is_not_ready(&format!("{start}{cause}")), "{cause}");
+        }
+        let missing = "with binding 'keyferry-pairing-closed' denied request: failed to configure \
+                       binding: no params found for policy binding with `Deny` \
+                       parameterNotFoundAction";
+        for message in [
+            format!("{start}{missing}"),
+            format!("{start}with binding 'keyferry-pairing' denied request: no {kind}"),
+            format!("admission webhook \"w\" denied the request: {start}{kind}"),
+            kind.to_owned(),
+            String::new(),
+        ] {
+            assert!(!policy_is_not_ready(&message), "{message}");
+        }
     }
 
     /// A policy's own message may quote anything.

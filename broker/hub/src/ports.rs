@@ -51,6 +51,10 @@ pub enum HubError {
     /// 409: the object exists already, or has changed.
     #[error("the hub has another object of that name: {0}")]
     Conflict(String),
+    /// 422: an apiserver, which usually has just started, does not know the kind of an admission
+    /// policy's parameter yet.
+    #[error("the hub's apiserver does not know an admission policy's parameter yet: {0}")]
+    PolicyNotReady(String),
     /// Any other refusal.
     #[error("the hub refused the request: {0}")]
     Refused(String),
@@ -81,6 +85,7 @@ impl HubError {
             }
             Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::MintForbidden,
             Self::NotFound(_) | Self::Conflict(_) => Reason::ServiceAccountChanged,
+            Self::PolicyNotReady(_) => Reason::HubPolicyNotReady,
             Self::Refused(_) | Self::Unreadable(_) => Reason::MintFailed,
         }
     }
@@ -91,6 +96,7 @@ impl HubError {
             Self::Unreachable(_) | Self::Unwell(_) | Self::Busy | Self::TooLarge => {
                 Reason::HubUnreachable
             }
+            Self::PolicyNotReady(_) => Reason::HubPolicyNotReady,
             Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::ReviewForbidden,
             Self::NotFound(_) | Self::Conflict(_) | Self::Refused(_) | Self::Unreadable(_) => {
                 Reason::ReviewFailed

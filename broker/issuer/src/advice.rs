@@ -18,6 +18,10 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
         }
         Reason::ClockSkew => "the hub's clock and Keyferry's differ by more than 30 s; fix the \
             clocks".to_owned(),
+        Reason::HubPolicyNotReady => {
+            "an apiserver of the hub does not know the kind of an admission policy's parameter; \
+             after a restart this lasts up to 30 s, so try again then".to_owned()
+        }
         Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {MANAGED_ISSUER_FIX}"),
         Reason::IssuerKeysForbidden => {
             let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);

@@ -145,7 +145,10 @@ async fn undefined(hub: &ControlPlane) -> TestResult {
         .ok_or("a new start let tokens through without the definition")?
         .to_string();
     assert!(
-        said.contains("failed to find resource referenced by paramKind"),
+        said.contains(
+            "is forbidden: ValidatingAdmissionPolicy 'keyferry-pairing' denied request: failed to \
+             configure policy: failed to find resource referenced by paramKind: "
+        ),
         "{said}"
     );
     // This fix works even then. The policy alone, without a binding, restricts no request.

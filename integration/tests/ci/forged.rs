@@ -1,6 +1,7 @@
 //! Tokens that no job may use, against each shape of external issuer and on both routes. None is
 //! accepted, and all get the same answer.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use keyferry_integration::ci_issuer::{KID, SignedBy};
@@ -8,7 +9,8 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::Answer;
 use serde_json::{Value, json};
 
-use super::stage::{AUDIENCE, Shape, Stage};
+use super::shapes::{OTHER_AUDIENCE, Shape};
+use super::stage::{AUDIENCE, Stage};
 
 /// A token of the table.
 struct Forged {
@@ -16,99 +18,224 @@ struct Forged {
     token: String,
 }
 
+/// A request that was refused, until its audit record is read.
+struct Refused {
+    what: String,
+    request_id: String,
+}
+
 pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>) -> TestResult {
-    let shapes = stage.shapes()?;
-    let mut tried = 0;
+    let shapes = stage.all_shapes()?;
+    let (mut tokens, mut refused) = (0, Vec::new());
     let mut expected: Option<[(u16, String); 2]> = None;
     for shape in &shapes {
-        let access = [
-            "tenant-a",
-            if shape.scope == "environment" {
-                "own"
-            } else {
-                "prod"
-            },
-        ];
         // The same token without the fault is admitted: only the fault is refused.
-        let good = stage.job(shape, &format!("good {}", shape.name))?;
-        admitted(&stage, &good, access).await?;
-        for Forged { name, token } in table(&stage, shape)? {
+        admitted(&stage, shape, "good").await?;
+        for Forged { name, token } in table(&stage, shape, &shapes)? {
             let what = format!("{}: {name}", shape.name);
-            let exchange = stage.broker.exchange(&token, &access.join("/")).await?;
-            let [namespace, object] = access;
+            let [namespace, object] = shape.access();
+            let access = format!("{namespace}/{object}");
+            let mut answers = vec![stage.broker.exchange(&token, &access).await?];
             // A header holds no line break and at most 8 KiB.
             let sendable = token.len() < 8000 && token.bytes().all(|byte| byte.is_ascii_graphic());
-            let outside = |answer: &Answer| (answer.status, answer.body.clone());
-            let mut answers = vec![exchange];
             if sendable {
-                let route = stage
-                    .broker
-                    .kubeconfig_of(&token, namespace, object)
-                    .await?;
-                answers.push(route);
+                let route = stage.broker.kubeconfig_of(&token, namespace, object);
+                answers.push(route.await?);
             }
             for answer in &answers {
                 assert!(!answer.body.contains("eyJ"), "{what}: {}", answer.body);
-                let record = stage.broker.audit_of(&answer.request_id)?;
-                let reason = record["reason"].as_str().unwrap_or_default();
-                assert!(
-                    record["decision"] == "denied" && reason.starts_with("Caller"),
-                    "{what}: {record}"
-                );
-                assert!(record.get("callerIssuer").is_none(), "{what}: {record}");
+                assert!(answer.status >= 400, "{what}: {}", answer.body);
+                refused.push(Refused {
+                    what: what.clone(),
+                    request_id: answer.request_id.clone(),
+                });
             }
+            let outside = |answer: &Answer| (answer.status, answer.body.clone());
             if let [one, other] = answers.as_slice() {
                 let bytes = [outside(one), outside(other)];
                 let known = expected.get_or_insert_with(|| bytes.clone());
                 assert_eq!(*known, bytes, "{what}: every fault has the same bytes");
             }
-            tried += 1;
+            tokens += 1;
         }
-        admitted_again(&stage, shape, access).await?;
+        admitted(&stage, shape, "good again").await?;
     }
-    eprintln!("{tried} forged or mismatched tokens, none accepted");
-    assert!(tried >= 180, "{tried}");
+    all_denied(&stage, &refused)?;
+    eprintln!(
+        "{tokens} forged or mismatched tokens of {} shapes in {} requests, none accepted",
+        shapes.len(),
+        refused.len()
+    );
+    assert!(tokens >= 80 * shapes.len(), "{tokens}");
     Ok(())
 }
 
-async fn admitted(stage: &Stage, token: &str, access: [&str; 2]) -> TestResult {
-    if access == ["tenant-a", "own"] {
+/// Checks that each request has one audit record, which denies it for a reason about the caller.
+fn all_denied(stage: &Stage, refused: &[Refused]) -> TestResult {
+    let mut records: HashMap<String, Vec<Value>> = HashMap::new();
+    for record in stage.broker.audit()? {
+        let id = record["requestId"].as_str().unwrap_or_default().to_owned();
+        records.entry(id).or_default().push(record);
+    }
+    for Refused { what, request_id } in refused {
+        let found = records.get(request_id).map(Vec::as_slice);
+        let Some([record]) = found else {
+            return Err(format!("{what}: not one audit record: {found:?}").into());
+        };
+        let reason = record["reason"].as_str().unwrap_or_default();
+        assert!(
+            record["decision"] == "denied" && reason.starts_with("Caller"),
+            "{what}: {record}"
+        );
+        assert!(record.get("callerIssuer").is_none(), "{what}: {record}");
+    }
+    Ok(())
+}
+
+/// Exchanges a job's token without a fault.
+async fn admitted(stage: &Stage, shape: &Shape, id: &str) -> TestResult {
+    let token = stage.job(shape, &format!("{id} {}", shape.name))?;
+    let access = shape.access().join("/");
+    if shape.account == "notifier" {
         // Keyferry may not mint for this account in one of the modes. The reason shows whether the
         // caller was accepted.
-        let answer = stage.broker.exchange(token, "tenant-a/own").await?;
+        let answer = stage.broker.exchange(&token, &access).await?;
         let record = stage.broker.audit_of(&answer.request_id)?;
         let reason = record["reason"].as_str().unwrap_or_default();
-        assert!(!reason.starts_with("Caller"), "{record}");
+        assert!(!reason.starts_with("Caller"), "{}: {record}", shape.name);
         assert_eq!(record["caller"], "system:serviceaccount:tenant-a:notifier");
         return Ok(());
     }
-    stage
-        .broker
-        .exchange_in_time(token, &access.join("/"))
-        .await?;
+    stage.broker.exchange_in_time(&token, &access).await?;
     Ok(())
 }
 
-async fn admitted_again(stage: &Stage, shape: &Shape, access: [&str; 2]) -> TestResult {
-    let good = stage.job(shape, &format!("good again {}", shape.name))?;
-    admitted(stage, &good, access).await
-}
-
-fn table(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
-    let mut all = by_claims(stage, shape)?;
-    all.extend(by_header(stage, shape)?);
+fn table(stage: &Stage, shape: &Shape, shapes: &[Shape]) -> Result<Vec<Forged>, TestError> {
+    let mut all = by_claims(shape)?;
+    all.extend(by_rule(shape)?);
+    all.extend(by_event(shape)?);
+    all.extend(by_others(shape, shapes)?);
+    all.extend(by_header(shape)?);
     all.extend(by_form(stage, shape)?);
     Ok(all)
 }
 
+/// Each claim of the rule with another value.
+fn by_rule(shape: &Shape) -> Result<Vec<Forged>, TestError> {
+    let mut all = Vec::new();
+    for (claim, value) in &shape.rule {
+        let text = value.as_str().unwrap_or_default();
+        for (name, value) in [
+            ("another value", json!("another")),
+            ("a value that goes on", json!(format!("{text}x"))),
+            ("a value with a space", json!(format!("{text} "))),
+            ("a value that is cut", json!(text.get(1..))),
+            ("a list", json!([text])),
+            ("an object", json!({ "value": text })),
+            ("true", json!(true)),
+            ("an empty text", json!("")),
+            ("no such claim", Value::Null),
+        ] {
+            all.push(with_claim(
+                shape,
+                &format!("{claim}: {name}"),
+                claim,
+                value,
+            )?);
+        }
+    }
+    Ok(all)
+}
+
+/// Events that outsiders can cause, or whose jobs run code that is not merged.
+fn by_event(shape: &Shape) -> Result<Vec<Forged>, TestError> {
+    let events: &[&str] = match shape.event {
+        "pipeline_source" => &[
+            "merge_request_event",
+            "external_pull_request_event",
+            "parent_pipeline",
+            "pipeline",
+            "chat",
+            "ondemand_dast_scan",
+        ],
+        _ => &[
+            "pull_request",
+            "pull_request_target",
+            "pull_request_review",
+            "issue_comment",
+            "workflow_run",
+            "workflow_call",
+            "merge_group",
+            "check_run",
+            "status",
+            "deployment_status",
+            "gollum",
+            "fork",
+        ],
+    };
+    let named = shape.rule.get(shape.event).and_then(Value::as_str);
+    events
+        .iter()
+        .filter(|event| named != Some(**event))
+        .map(|event| with_claim(shape, &format!("event {event}"), shape.event, json!(event)))
+        .chain([with_claim(shape, "no event", shape.event, Value::Null)])
+        .collect()
+}
+
+/// The keys and the claims of other issuers.
+fn by_others(shape: &Shape, shapes: &[Shape]) -> Result<Vec<Forged>, TestError> {
+    let mut all = Vec::new();
+    let mut servers = vec![&shape.issuer];
+    for other in shapes {
+        if !servers.iter().any(|one| Arc::ptr_eq(one, &other.issuer)) {
+            servers.push(&other.issuer);
+            // All issuers publish their key under the same kid.
+            all.push(Forged {
+                name: format!("signed by the issuer of {}", other.name),
+                token: other.issuer.token(&shape.claims)?,
+            });
+        }
+        let same_issuer = shape.claims["iss"] == other.claims["iss"];
+        let meets_rule = shape
+            .rule
+            .iter()
+            .all(|(claim, value)| other.claims.get(claim) == Some(value));
+        if !same_issuer && !meets_rule {
+            let mut claims = other.claims.clone();
+            claims["iss"] = shape.claims["iss"].clone();
+            claims["aud"] = shape.claims["aud"].clone();
+            all.push(Forged {
+                name: format!("the claims of {}", other.name),
+                token: shape.issuer.token(&claims)?,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// The right token with one claim changed, or removed if the value is null.
+fn with_claim(shape: &Shape, name: &str, claim: &str, value: Value) -> Result<Forged, TestError> {
+    let mut claims = shape.claims.clone();
+    claims["jti"] = json!(name);
+    match value {
+        Value::Null => drop(claims.as_object_mut().and_then(|all| all.remove(claim))),
+        value => claims[claim] = value,
+    }
+    Ok(Forged {
+        name: name.to_owned(),
+        token: shape.issuer.token(&claims)?,
+    })
+}
+
 /// Correctly signed tokens whose claims are not those of an admitted job.
-fn by_claims(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
+fn by_claims(shape: &Shape) -> Result<Vec<Forged>, TestError> {
     let good = &shape.claims;
     let (issuer, now) = (
         good["iss"].as_str().unwrap_or_default(),
         good["iat"].as_i64().unwrap_or_default(),
     );
     let scope = good[shape.scope].as_str().unwrap_or_default();
+    let audience = good["aud"].as_str().unwrap_or_default();
     let id = good[shape.id].as_str().unwrap_or_default();
     let cases = [
         ("issuer with a slash", "iss", json!(format!("{issuer}/"))),
@@ -135,6 +262,14 @@ fn by_claims(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
             "aud",
             json!("https://other.example.com"),
         ),
+        (
+            "the audience of another entry",
+            "aud",
+            json!(match audience == AUDIENCE {
+                true => OTHER_AUDIENCE,
+                false => AUDIENCE,
+            }),
+        ),
         ("the audience of Pods", "aud", json!("keyferry.dev")),
         (
             "the audience of the target",
@@ -144,20 +279,24 @@ fn by_claims(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
         (
             "two audiences",
             "aud",
-            json!([AUDIENCE, "https://other.example.com"]),
+            json!([audience, "https://other.example.com"]),
         ),
-        ("an audience twice", "aud", json!([AUDIENCE, AUDIENCE])),
+        ("an audience twice", "aud", json!([audience, audience])),
         (
             "audience with a slash",
             "aud",
-            json!(format!("{AUDIENCE}/")),
+            json!(format!("{audience}/")),
         ),
         ("no audience", "aud", Value::Null),
         ("an empty list of audiences", "aud", json!([])),
         ("expired", "exp", json!(now - 1)),
         ("expires as text", "exp", json!((now + 300).to_string())),
         ("no expiry", "exp", Value::Null),
-        ("a longer life than allowed", "exp", json!(now + 3700)),
+        (
+            "a longer life than allowed",
+            "exp",
+            json!(now + shape.longest + 100),
+        ),
         ("a fraction of a second", "exp", json!(now as f64 + 300.5)),
         ("issued in the future", "iat", json!(now + 120)),
         ("no time of issue", "iat", Value::Null),
@@ -208,68 +347,42 @@ fn by_claims(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
             json!("refs/pull/1/merge"),
         ),
         ("no ref and no environment", shape.scope, Value::Null),
-        ("an event of outsiders", shape.event, json!(shape.outsiders)),
     ];
-    let mut all = Vec::new();
-    for (name, claim, value) in cases {
-        let mut claims = good.clone();
-        claims["jti"] = json!(name);
-        match value {
-            Value::Null => drop(claims.as_object_mut().and_then(|all| all.remove(claim))),
-            value => claims[claim] = value,
-        }
-        all.push(Forged {
-            name: name.to_owned(),
-            token: stage.issuer.token(&claims)?,
-        });
-    }
-    if shape.id == "project_id" {
-        let mut tag = good.clone();
-        tag["ref_type"] = json!("tag");
-        let mut open = good.clone();
-        open["ref_protected"] = json!("false");
-        let mut child = good.clone();
-        child["pipeline_source"] = json!("parent_pipeline");
-        for (name, claims) in [
-            ("a tag of that name", tag),
-            ("an open branch", open),
-            ("a child pipeline", child),
-        ] {
-            all.push(Forged {
-                name: name.to_owned(),
-                token: stage.issuer.token(&claims)?,
-            });
-        }
-    } else {
+    let mut all = cases
+        .into_iter()
+        .map(|(name, claim, value)| with_claim(shape, name, claim, value))
+        .collect::<Result<Vec<_>, _>>()?;
+    if shape.once {
         let mut without = good.clone();
         without.as_object_mut().and_then(|all| all.remove("jti"));
         all.push(Forged {
             name: "no jti".to_owned(),
-            token: stage.issuer.token(&without)?,
+            token: shape.issuer.token(&without)?,
         });
     }
     Ok(all)
 }
 
 /// The right claims under another header or another key.
-fn by_header(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
+fn by_header(shape: &Shape) -> Result<Vec<Forged>, TestError> {
     let claims = shape.claims.to_string();
     let mut all = Vec::new();
     let mut add = |name: &str, header: Value, by| -> TestResult {
         all.push(Forged {
             name: name.to_owned(),
-            token: stage.issuer.signed(&header.to_string(), &claims, by)?,
+            token: shape.issuer.signed(&header.to_string(), &claims, by)?,
         });
         Ok(())
     };
-    let usual = json!({ "alg": "ES256", "kid": KID, "typ": "JWT" });
+    let algorithm = shape.issuer.algorithm().name();
+    let usual = json!({ "alg": algorithm, "kid": KID, "typ": "JWT" });
     add("a key of nobody", usual.clone(), SignedBy::Stranger)?;
     for (name, member, value) in [
-        ("alg none", "alg", json!("none")),
-        ("alg HS256", "alg", json!("HS256")),
-        ("alg RS256", "alg", json!("RS256")),
-        ("alg ES384", "alg", json!("ES384")),
-        ("alg in small letters", "alg", json!("es256")),
+        (
+            "alg in small letters",
+            "alg",
+            json!(algorithm.to_lowercase()),
+        ),
         ("an unknown kid", "kid", json!("other-key")),
         ("a kid that is a path", "kid", json!("../../ci-key")),
         ("an empty kid", "kid", json!("")),
@@ -288,7 +401,17 @@ fn by_header(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
         header[member] = value;
         add(name, header, SignedBy::Issuer)?;
     }
-    add("no kid", json!({ "alg": "ES256" }), SignedBy::Issuer)?;
+    for other in [
+        "none", "None", "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "ES256",
+        "ES384", "ES512", "EdDSA",
+    ] {
+        if other != algorithm {
+            let mut header = usual.clone();
+            header["alg"] = json!(other);
+            add(&format!("alg {other}"), header, SignedBy::Issuer)?;
+        }
+    }
+    add("no kid", json!({ "alg": algorithm }), SignedBy::Issuer)?;
     add("no alg", json!({ "kid": KID }), SignedBy::Issuer)?;
     Ok(all)
 }
@@ -297,7 +420,7 @@ fn by_header(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
 fn by_form(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
     let good = stage.job(shape, "form")?;
     let other = stage.job(shape, "other form")?;
-    let header = json!({ "alg": "ES256", "kid": KID }).to_string();
+    let header = json!({ "alg": shape.issuer.algorithm().name(), "kid": KID }).to_string();
     let claims = shape.claims.to_string();
     let twice = claims.replacen('{', "{\"iss\":\"https://first.example\",", 1);
     let (unsigned, signature) = good.rsplit_once('.').ok_or("no token")?;
@@ -315,22 +438,22 @@ fn by_form(stage: &Stage, shape: &Shape) -> Result<Vec<Forged>, TestError> {
         ("four dots", format!("{unsigned}.{signature}.x.y")),
         (
             "a claim twice",
-            stage.issuer.signed(&header, &twice, SignedBy::Issuer)?,
+            shape.issuer.signed(&header, &twice, SignedBy::Issuer)?,
         ),
         (
             "claims that are a list",
-            stage.issuer.signed(&header, "[]", SignedBy::Issuer)?,
+            shape.issuer.signed(&header, "[]", SignedBy::Issuer)?,
         ),
         (
             "claims that go on",
-            stage
+            shape
                 .issuer
                 .signed(&header, &format!("{claims} x"), SignedBy::Issuer)?,
         ),
         ("9 KiB", {
             let mut long = shape.claims.clone();
             long["pad"] = json!("x".repeat(7000));
-            stage.issuer.token(&long)?
+            shape.issuer.token(&long)?
         }),
     ];
     Ok(cases

@@ -5,39 +5,36 @@ use std::sync::Arc;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::BrokerSpec;
 
-use super::stage::{Stage, server_lines};
+use super::stage::Stage;
 
 /// The hub's issuer is known only once the hub has answered, because the file does not pin it.
 pub(crate) async fn an_issuer_that_is_the_hubs_is_refused_at_start(
     stage: Arc<Stage>,
 ) -> TestResult {
-    let [_, environments, gitlab] = stage.urls.clone();
-    let ca = stage.ground.ca().cert_pem();
-    let as_hub = [
-        "https://hub.keyferry.test/".to_owned(),
-        environments,
-        gitlab,
-    ];
-    let good = server_lines(&stage.urls, ca);
+    let good = stage.lines();
+    let [github, ..] = stage.shapes()?;
+    let github = github.claims["iss"].to_string();
     for (name, lines, said) in [
         (
             "hubs-issuer",
-            server_lines(&as_hub, ca),
+            good.replace(&github, "\"https://hub.keyferry.test/\""),
             "is the hub's own issuer",
         ),
         (
             "no-ref",
-            good.replace(
-                "{repository_id: '42', ref: refs/heads/main}",
-                "{repository_id: '42'}",
+            good.replacen(
+                r#""repository_id":"42","ref":"refs/heads/main""#,
+                r#""repository_id":"42""#,
+                1,
             ),
             "has neither ref nor environment",
         ),
         (
             "no-id",
-            good.replace(
-                "{repository_id: '42', ref: refs/heads/main}",
-                "{repository: a/b, ref: refs/heads/main}",
+            good.replacen(
+                r#""repository_id":"42","ref":"refs/heads/main""#,
+                r#""repository":"a/b","ref":"refs/heads/main""#,
+                1,
             ),
             "has neither repository_id nor project_id",
         ),

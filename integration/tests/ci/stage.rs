@@ -1,9 +1,9 @@
-//! A hub, a target and a Keyferry with external issuers of three shapes.
+//! A hub, a target and a Keyferry with external issuers of several shapes.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use keyferry_integration::ci_issuer::CiIssuer;
+use keyferry_integration::ci_issuer::{CiAlgorithm, CiIssuer};
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::parts::Minor;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError, TestResult};
@@ -11,7 +11,9 @@ use keyferry_integration::world::on_hub::{install_for_objects, tenant_with_minte
 use keyferry_integration::world::{
     Access, Broker, BrokerSpec, Ground, Target, TrustingTarget, until_trusted,
 };
-use serde_json::{Value, json};
+use serde_json::json;
+
+use super::shapes::{Shape, Shapes};
 
 /// The audience of the jobs' tokens.
 pub(crate) const AUDIENCE: &str = "https://keyferry-api.keyferry.test";
@@ -24,28 +26,14 @@ const API_LINES: &str = "limits: {connectionsPerAddress: 0, newCallersPerAddress
 pub(crate) const VAULT: &str = "https://vault.keyferry.test";
 pub(crate) const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
 
-/// One kind of external issuer.
-#[derive(Clone, Debug)]
-pub(crate) struct Shape {
-    pub(crate) name: &'static str,
-    /// The claims of a job that its rule admits.
-    pub(crate) claims: Value,
-    /// The claim with the number of the project.
-    pub(crate) id: &'static str,
-    /// The claim that names the ref or the environment.
-    pub(crate) scope: &'static str,
-    /// The claim that names the event.
-    pub(crate) event: &'static str,
-    pub(crate) outsiders: &'static str,
-}
-
 pub(crate) struct Stage {
     pub(crate) ground: Ground,
     pub(crate) hub: Arc<ControlPlane>,
     pub(crate) target: ControlPlane,
-    pub(crate) issuer: CiIssuer,
+    /// The server of the first three shapes.
+    pub(crate) issuer: Arc<CiIssuer>,
     pub(crate) broker: Broker,
-    pub(crate) urls: [String; 3],
+    shapes: Shapes,
     /// Whether TargetClusters and TargetAccesses are objects on the hub.
     pub(crate) objects: bool,
 }
@@ -68,8 +56,7 @@ impl Stage {
     }
 
     async fn build(ground: Ground, objects: bool) -> Result<Self, TestError> {
-        let issuer = CiIssuer::start(ground.ca()).await?;
-        let urls = ["/github", "/environments", "/gitlab"].map(|path| issuer.publish(path));
+        let issuer = Arc::new(CiIssuer::start(ground.ca(), CiAlgorithm::Es256).await?);
         let spec = ControlPlaneSpec {
             controller_manager: true,
             audit_log: true,
@@ -85,9 +72,12 @@ impl Stage {
             hub.create_service_account("tenant-a", "notifier").await?;
             hub
         };
-        let lines = server_lines(&urls, ground.ca().cert_pem());
+        let account = "/api/v1/namespaces/tenant-a/serviceaccounts/reconciler";
+        let account = hub.admin().get(account).await?;
+        let uid = account["metadata"]["uid"].as_str().unwrap_or_default();
+        let shapes = Shapes::start(&ground, &issuer, uid).await?;
         let spec = BrokerSpec::of_hub("main", &hub)
-            .with_server_lines(&lines)
+            .with_server_lines(&shapes.lines())
             .with_limits(["limits: {connectionsPerAddress: 0}", API_LINES]);
         let discovery_url = spec.discovery_url()?;
         let broker = if objects {
@@ -114,7 +104,7 @@ impl Stage {
             target,
             issuer,
             broker,
-            urls,
+            shapes,
             objects,
         };
         if objects {
@@ -189,98 +179,28 @@ impl Stage {
         Ok(())
     }
 
-    /// The issuers' shapes, with claims that are valid now.
-    pub(crate) fn shapes(&self) -> Result<[Shape; 3], TestError> {
+    /// All shapes, with claims that are valid now.
+    pub(crate) fn all_shapes(&self) -> Result<Vec<Shape>, TestError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-        let [github, environments, gitlab] = &self.urls;
-        let claims = |issuer: &str, further: Value| {
-            let mut claims = json!({
-                "iss": issuer, "aud": AUDIENCE, "iat": now, "nbf": now - 5, "exp": now + 300,
-                "jti": format!("{issuer} {now}"), "run_id": "99", "repository": "example/app",
-            });
-            for (name, value) in further.as_object().into_iter().flatten() {
-                claims[name] = value.clone();
-            }
-            claims
-        };
-        Ok([
-            Shape {
-                name: "GitHub's ref",
-                claims: claims(
-                    github,
-                    json!({
-                        "sub": "repo:example/app:ref:refs/heads/main", "repository_id": "42",
-                        "ref": "refs/heads/main", "event_name": "push",
-                    }),
-                ),
-                id: "repository_id",
-                scope: "ref",
-                event: "event_name",
-                outsiders: "pull_request_target",
-            },
-            Shape {
-                name: "GitHub's environment",
-                claims: claims(
-                    environments,
-                    json!({
-                        "sub": "repo:example/app:environment:production", "repository_id": "42",
-                        "environment": "production", "event_name": "push",
-                    }),
-                ),
-                id: "repository_id",
-                scope: "environment",
-                event: "event_name",
-                outsiders: "workflow_run",
-            },
-            Shape {
-                name: "GitLab's branch",
-                claims: claims(
-                    gitlab,
-                    json!({
-                        "sub": "project_path:example/app:ref_type:branch:ref:main",
-                        "project_id": "7", "ref": "main", "ref_type": "branch",
-                        "ref_protected": "true", "job_id": "5", "pipeline_source": "push",
-                    }),
-                ),
-                id: "project_id",
-                scope: "ref",
-                event: "pipeline_source",
-                outsiders: "merge_request_event",
-            },
-        ])
+        Ok(self.shapes.at(now))
+    }
+
+    /// GitHub's ref, GitHub's environment and GitLab's branch, with claims that are valid now.
+    pub(crate) fn shapes(&self) -> Result<[Shape; 3], TestError> {
+        let mut all = self.all_shapes()?;
+        all.truncate(3);
+        all.try_into().map_err(|_| "there are three shapes".into())
+    }
+
+    /// The `externalIssuers` of the configuration.
+    pub(crate) fn lines(&self) -> String {
+        self.shapes.lines()
     }
 
     /// The token of a job of a shape, with a `jti` of its own.
     pub(crate) fn job(&self, shape: &Shape, id: &str) -> Result<String, TestError> {
         let mut claims = shape.claims.clone();
         claims["jti"] = json!(id);
-        self.issuer.token(&claims)
+        shape.issuer.token(&claims)
     }
-}
-
-/// The lines of the configuration: jobs of the first and the third issuer stand for the
-/// reconciler, those of the second for the notifier.
-pub(crate) fn server_lines(urls: &[String; 3], ca_pem: &str) -> String {
-    let [github, environments, gitlab] = urls;
-    let ca = json!(ca_pem);
-    format!(
-        "externalIssuers:
-  - url: {github}
-    audience: {AUDIENCE}
-    certificateAuthority: {ca}
-    rules: [{{claims: {{repository_id: '42', ref: refs/heads/main}}}}]
-    serviceAccount: {{namespace: tenant-a, name: reconciler}}
-  - url: {environments}
-    audience: {AUDIENCE}
-    certificateAuthority: {ca}
-    rules: [{{claims: {{repository_id: '42', environment: production}}}}]
-    serviceAccount: {{namespace: tenant-a, name: notifier}}
-  - url: {gitlab}
-    audience: {AUDIENCE}
-    certificateAuthority: {ca}
-    tokenUse: UntilExpiry
-    rules: [{{claims: {{project_id: '7', ref: main, ref_type: branch, ref_protected: 'true'}}}}]
-    serviceAccount: {{namespace: tenant-a, name: reconciler}}
-"
-    )
 }

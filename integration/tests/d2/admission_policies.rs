@@ -86,6 +86,21 @@ pub(crate) async fn sources_are_on_the_allowlist(d2: Arc<D2>) -> TestResult {
             &case,
         )?;
     }
+    // Flux ignores the identity beside a key, and accepts any identity that a tenant's own Sigstore
+    // certifies.
+    let mut beside_a_key = identity(&issuer, &subject);
+    beside_a_key["spec"]["verify"]["secretRef"] = json!({ "name": "mine" });
+    let mut own_root = identity(&issuer, &subject);
+    own_root["spec"]["verify"]["trustedRootSecretRef"] = json!({ "name": "mine" });
+    let mut key_and_root = good.clone();
+    key_and_root["spec"]["verify"]["trustedRootSecretRef"] = json!({ "name": "mine" });
+    for (case, bad) in [
+        ("the identity beside a key of its own", beside_a_key),
+        ("the identity by its own trusted root", own_root),
+        ("the platform's key and its own trusted root", key_and_root),
+    ] {
+        refused(create(&bad).await, "spec.verify of a tenant source", case)?;
+    }
     let cases: [Case; 6] = [
         (
             "not verified",
@@ -282,7 +297,11 @@ pub(crate) async fn no_allowlist_no_source(d2: Arc<D2>) -> TestResult {
 }
 
 /// Checks that the hub's admission refused the request, and for this cause.
-fn refused(answer: Result<Value, RestError>, said: &str, case: &str) -> Result<(), TestError> {
+pub(crate) fn refused(
+    answer: Result<Value, RestError>,
+    said: &str,
+    case: &str,
+) -> Result<(), TestError> {
     match answer {
         Err(RestError::Status {
             status: 422 | 403,

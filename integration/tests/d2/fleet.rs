@@ -12,6 +12,7 @@ use keyferry_integration::flux::{
 };
 use keyferry_integration::oci_registry::OciRegistry;
 use keyferry_integration::parts::{Minor, Part};
+use keyferry_integration::private_sigstore::{KeylessSignature, PrivateSigstore};
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::wait::until_object;
@@ -178,6 +179,14 @@ impl D2 {
         let (parts, folder) = (self.ground.parts(), self.ground.folder());
         let authority = self.ground.ca().cert_path();
         CosignKey::generate(parts, folder, "other-key", authority).await
+    }
+
+    /// Sets up a private Sigstore with new keys, and makes these signatures.
+    pub(crate) async fn private_sigstore(
+        &self,
+        signatures: &[KeylessSignature<'_>],
+    ) -> Result<PrivateSigstore, TestError> {
+        PrivateSigstore::sign(self.ground.parts(), signatures).await
     }
 
     /// Runs Keyferry's command line.
