@@ -5,7 +5,7 @@
 //! addresses. A second DNS answer has no effect.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -36,7 +36,7 @@ pub enum DestinationError {
 
 /// Names the host, unless it is the address itself.
 fn leading(host: &str, refused: RefusedDestination) -> String {
-    match host.trim_matches(['[', ']']).parse() {
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
         Ok(address) if refused.address == address => "its address is ".to_owned(),
         _ => format!("{host} leads to "),
     }
