@@ -364,7 +364,7 @@ impl Reach {
             .collect();
         let asked = open.into_iter().map(async |case| {
             case.force_refresh(issuer, now, late).await;
-            if case.is_decided() {
+            if case.refuses_witness() {
                 ui::note(&format!(
                     "{}: refuses the witness after {} s",
                     case.name,

@@ -52,6 +52,9 @@ async fn refused(world: &Arc<OnHub>, name: &str, address: &str, deliveries: &Val
 
 /// A user who runs a command on such a target learns the same, in spite of their rights on the hub.
 async fn refused_by_commands(world: &Arc<OnHub>, name: &str) -> TestResult {
+    let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
+    let stated = |target: &Value| target["status"]["usernamePrefix"].is_string();
+    world.until(&path, "with its settings", stated).await?;
     let hub = world.hub.admin_kubeconfig().display().to_string();
     for command in ["doctor", "whoami"] {
         let args = [command, "tga/apps", "-n", name, "--kubeconfig", &hub];

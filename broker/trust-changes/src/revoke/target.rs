@@ -209,6 +209,11 @@ impl TargetCase {
         }
     }
 
+    /// Whether it refused the witness after the revocation.
+    pub(super) fn refuses_witness(&self) -> bool {
+        self.refused
+    }
+
     /// Whether further checks can bring no new result.
     pub(super) fn is_decided(&self) -> bool {
         self.target.is_err() || self.refused || self.address_refused.is_some()
@@ -286,6 +291,7 @@ impl TargetCase {
 mod tests {
     use std::time::Duration;
 
+    use keyferry_hub::address_guard::AddressGuard;
     use keyferry_hub::clock::{Clock, SystemClock};
     use keyferry_hub::ports::ProbedTarget;
     use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
@@ -338,6 +344,15 @@ mod tests {
         }
 
         fn case_at(&self, address: &str, witness: Option<Witness>) -> TargetCase {
+            self.guarded_case(address, witness, keyferry_hub::testing::loopback_guard())
+        }
+
+        fn guarded_case(
+            &self,
+            address: &str,
+            witness: Option<Witness>,
+            guard: AddressGuard,
+        ) -> TargetCase {
             let probed = ProbedTarget {
                 address: address.to_owned(),
                 tls_server_name: None,
@@ -347,10 +362,7 @@ mod tests {
             let mut case = TargetCase::new(
                 "prod".to_owned(),
                 Some(Audience::new(AUDIENCE).unwrap()),
-                Ok(TargetRefresh::new(
-                    probed,
-                    keyferry_hub::testing::loopback_guard(),
-                )),
+                Ok(TargetRefresh::new(probed, guard)),
             );
             case.witness = witness;
             case
@@ -387,6 +399,23 @@ mod tests {
         assert_eq!(
             (case.outcome(), case.is_decided()),
             (Ok("forgotten: it refuses the witness"), true)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_target_at_a_refused_address_is_not_proven_and_not_asked_again() {
+        let world = World::start().await;
+        let url = world.target.url().to_owned();
+        let witness = Some(world.witness(AUDIENCE));
+        let mut case = world.guarded_case(&url, witness, AddressGuard::default());
+        case.try_before(false).await.unwrap();
+        world.refresh(&mut case, true).await;
+        assert!(case.is_decided() && !case.refuses_witness());
+        let not_proven = case.outcome().unwrap_err();
+        assert!(
+            not_proven.why.contains("TargetAddressRefused")
+                && not_proven.why.contains("--allow-target-cidr 127.0.0.0/8"),
+            "{not_proven:?}"
         );
     }
 
