@@ -22,7 +22,8 @@ pub(crate) async fn nothing_is_sent_into_the_hubs_networks(world: Arc<OnHub>) ->
         ("in-a-service", "https://10.96.0.7:6443"),
     ] {
         refused(&world, name, address, &deliveries).await?;
-        refused_by_commands(&world, name).await?;
+        let start = ["doctor", "tga/apps"];
+        refused_by_command(&world, name, start).await?;
     }
     let tenant = Tenant {
         world,
@@ -30,6 +31,8 @@ pub(crate) async fn nothing_is_sent_into_the_hubs_networks(world: Arc<OnHub>) ->
     };
     // Deliveries that need no connection continue, and those with `probe: Require` do not.
     tenant.until_ready("apps").await?;
+    let start = ["whoami", "secret/apps-kubeconfig"];
+    refused_by_command(&tenant.world, "in-a-service", start).await?;
     let required = json!({ "deliveries": deliveries, "probe": "Require" });
     tenant.put_access_with("careful", required).await?;
     tenant
@@ -51,25 +54,23 @@ async fn refused(world: &Arc<OnHub>, name: &str, address: &str, deliveries: &Val
 }
 
 /// A user who runs a command on such a target learns the same, in spite of their rights on the hub.
-async fn refused_by_commands(world: &Arc<OnHub>, name: &str) -> TestResult {
+async fn refused_by_command(world: &Arc<OnHub>, name: &str, start: [&str; 2]) -> TestResult {
     let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
     let stated = |target: &Value| target["status"]["usernamePrefix"].is_string();
     world.until(&path, "with its settings", stated).await?;
     let hub = world.hub.admin_kubeconfig().display().to_string();
-    for command in ["doctor", "whoami"] {
-        let args = [command, "tga/apps", "-n", name, "--kubeconfig", &hub];
-        let output = world.ground.binary().run(&args, &[]).await?;
-        let said = format!(
-            "{}{}",
-            String::from_utf8(output.stdout)?,
-            String::from_utf8(output.stderr)?
-        );
-        assert!(!output.status.success(), "{command} of {name}: {said}");
-        assert!(
-            said.contains("TargetAddressRefused") && !said.contains("not all networks"),
-            "{command} of {name}: {said}"
-        );
-    }
+    let args = [&start[..], &["-n", name, "--kubeconfig", &hub]].concat();
+    let output = world.ground.binary().run(&args, &[]).await?;
+    let said = format!(
+        "{}{}",
+        String::from_utf8(output.stdout)?,
+        String::from_utf8(output.stderr)?
+    );
+    assert!(!output.status.success(), "{start:?} of {name}: {said}");
+    assert!(
+        said.contains("TargetAddressRefused") && !said.contains("not all networks"),
+        "{start:?} of {name}: {said}"
+    );
     Ok(())
 }
 
