@@ -162,6 +162,17 @@ fn only_the_listener_opens_sockets_and_only_the_server_serves() {
     }
 }
 
+/// `server` has axum for its routes. Sockets with no limits would be one call of it away.
+#[test]
+fn the_server_opens_no_socket() {
+    for file in sources(&repository().join("broker/server/src")) {
+        let code = code(&file);
+        for opener in ["axum::serve", "TcpListener", "UnixListener"] {
+            assert!(!code.contains(opener), "{}: {opener}", file.display());
+        }
+    }
+}
+
 #[test]
 fn fakes_and_faults_are_for_tests_alone() {
     for name in [

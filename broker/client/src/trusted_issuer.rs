@@ -92,7 +92,7 @@ impl TrustedIssuer<'_> {
         } else {
             self.discovery_url.to_owned()
         };
-        let body = get(&documents, &place).await?;
+        let body = get(&documents, &place, &place).await?;
         let useless = |problem: &str| FetchError::Useless {
             url: place.clone(),
             problem: problem.to_owned(),
@@ -114,7 +114,7 @@ impl TrustedIssuer<'_> {
                  answers",
             ));
         }
-        get(&documents, &provider.jwks_uri).await
+        get(&documents, &provider.jwks_uri, &place).await
     }
 
     fn documents(&self, guard: &AddressGuard) -> Result<PublicDocuments, FetchError> {
@@ -125,7 +125,8 @@ impl TrustedIssuer<'_> {
     }
 }
 
-async fn get(documents: &PublicDocuments, url: &str) -> Result<Vec<u8>, FetchError> {
+/// Fetches a URL that the document at `from` names.
+async fn get(documents: &PublicDocuments, url: &str, from: &str) -> Result<Vec<u8>, FetchError> {
     let useless = |problem: String| FetchError::Useless {
         url: url.to_owned(),
         problem,
@@ -133,7 +134,7 @@ async fn get(documents: &PublicDocuments, url: &str) -> Result<Vec<u8>, FetchErr
     let DocumentResponse {
         mut response,
         endpoint,
-    } = match documents.get(url).await {
+    } = match documents.get_linked(url, from).await {
         Ok(answer) => answer,
         Err(DocumentError::Request { error, endpoint }) => {
             return Err(no_answer(url, &error, endpoint.as_ref()).await);

@@ -119,14 +119,15 @@ impl HttpsProbe {
                 .map_err(|_| UNUSABLE)?;
         }
         if let Some(proxy) = &target.proxy_url {
-            builder = builder.through(proxy).map_err(|_| UNUSABLE)?;
+            let behind = url.host_str().ok_or(UNUSABLE)?;
+            builder = builder.through(proxy, behind).map_err(|_| UNUSABLE)?;
         }
         let name = target.tls_server_name.as_ref();
         if let Some(name) = name {
             url.set_host(Some(name)).map_err(|_| UNUSABLE)?;
-            // The HTTP client connects to an address in the URL directly, not to the checked
-            // addresses.
-            if url.domain().is_none() {
+            // The HTTP client connects to what the URL reads in the name, such as an address, and
+            // not to the checked addresses.
+            if url.domain() != Some(name.to_ascii_lowercase().as_str()) {
                 return Err(UNUSABLE.into());
             }
         }

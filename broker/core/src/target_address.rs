@@ -13,11 +13,13 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Metadata services outside the link-local ranges: Azure, Alibaba Cloud, Oracle Cloud, and the
 /// IPv6 forms of AWS and of Google Cloud.
-const METADATA: [IpAddr; 5] = [
+const METADATA: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254)),
+    // EKS Pod Identity.
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0023)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254)),
 ];
 

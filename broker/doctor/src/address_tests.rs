@@ -94,6 +94,52 @@ async fn no_form_of_a_refused_address_is_asked() {
     assert_eq!(listener.count(), 0);
 }
 
+/// The HTTP client ignores a proxy of a kind that it does not know, and a URL reads more than a name
+/// in a text: both would lead to addresses that nobody checked.
+#[tokio::test]
+async fn a_proxy_of_another_kind_and_a_name_that_a_url_reads_otherwise_are_refused() {
+    let listener = CountingListener::start().await;
+    let guard = strict_guard(ScriptedResolver::new(&[&["203.0.113.1"]]));
+    let here = format!("https://kubernetes.default.svc:{}", listener.port);
+    for proxy in [
+        "ftp://proxy.example.test",
+        "socks5://proxy.example.test:1080",
+        "socks5h://proxy.example.test",
+        "HTTPX://proxy.example.test",
+        "file://proxy.example.test/",
+    ] {
+        let target = target(here.clone(), Some(proxy.to_owned()), None);
+        let refused = TargetCalls::new(&target, None, &guard).await.err().unwrap();
+        assert!(
+            matches!(refused, DoctorError::Address(_)),
+            "{proxy}: {refused}"
+        );
+    }
+    let elsewhere = format!("https://prod.example.test:{}", listener.port);
+    for name in [
+        "localhost:1",
+        "%6cocalhost",
+        "lo\u{ad}calhost",
+        "localhost/a",
+        "localhost?a",
+        "127.0.0.1",
+        "0x7f000001",
+    ] {
+        let target = target(elsewhere.clone(), None, Some(name));
+        let refused = TargetCalls::new(&target, None, &guard).await.err().unwrap();
+        assert!(
+            matches!(
+                refused,
+                DoctorError::ServerName(_) | DoctorError::Address(_)
+            ),
+            "{name}: {refused}"
+        );
+    }
+    let upper = target(elsewhere, None, Some("PROD.example.test"));
+    assert!(TargetCalls::new(&upper, None, &guard).await.is_ok());
+    assert_eq!(listener.count(), 0);
+}
+
 #[tokio::test]
 async fn doctor_names_the_reason_and_the_flag_and_proves_nothing() {
     let listener = CountingListener::start().await;

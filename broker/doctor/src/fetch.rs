@@ -34,7 +34,12 @@ impl Fetcher {
 
     /// Fetches a URL with GET.
     pub(crate) async fn get(&self, url: &str) -> Fetched {
-        match self.0.get(url).await {
+        self.get_linked(url, url).await
+    }
+
+    /// Fetches a URL that the document at `from` names.
+    pub(crate) async fn get_linked(&self, url: &str, from: &str) -> Fetched {
+        match self.0.get_linked(url, from).await {
             Ok(DocumentResponse { response, endpoint }) => {
                 bounded(response, endpoint.as_ref()).await
             }

@@ -157,7 +157,7 @@ async fn prediction(
     {
         let fetcher = Fetcher::new(place.ca_pem.as_deref(), plan.documents_guard())?;
         if let Some(uri) = jwks_uri(&fetcher.get(&place.url).await) {
-            keys = fetcher.get(&uri).await;
+            keys = fetcher.get_linked(&uri, &place.url).await;
         }
     }
     let body = match &keys {

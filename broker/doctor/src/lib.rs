@@ -140,7 +140,7 @@ pub async fn gather(mut plan: Plan, means: &Means) -> Result<Evidence, DoctorErr
         evidence.discovery = fetcher.get(&place.url).await;
         evidence.jwks_uri = fetch::jwks_uri(&evidence.discovery);
         if let Some(uri) = &evidence.jwks_uri {
-            evidence.keys = fetcher.get(uri).await;
+            evidence.keys = fetcher.get_linked(uri, &place.url).await;
         }
         evidence.discovery_stated = place.stated;
         evidence.discovery_url = Some(place.url);

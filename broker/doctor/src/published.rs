@@ -37,7 +37,7 @@ async fn one(place: Option<&PublishedDocuments>, guard: &AddressGuard) -> Publis
     };
     let discovery = fetcher.get(&place.discovery_url).await;
     let keys = match jwks_uri(&discovery) {
-        Some(uri) => fetcher.get(&uri).await,
+        Some(uri) => fetcher.get_linked(&uri, &place.discovery_url).await,
         None => Fetched::NotTried,
     };
     Published { discovery, keys }

@@ -103,9 +103,9 @@ impl TargetCalls {
             let parsed = url::Url::parse(proxy).map_err(|_| wrong())?;
             let addresses = guard.addresses(&parsed).await?;
             guard.check_behind_proxy(&url).await?;
-            let host = parsed.host_str().ok_or_else(wrong)?;
-            builder = builder.through(proxy).map_err(|_| wrong())?;
-            builder = builder.resolving(host, &addresses);
+            let proxy_host = parsed.host_str().ok_or_else(wrong)?;
+            builder = builder.through(proxy, &host).map_err(|_| wrong())?;
+            builder = builder.resolving(proxy_host, &addresses);
         } else {
             let addresses = guard.addresses(&url).await?;
             place = Endpoint::of_url(&url).map(|place| place.at(&addresses));
@@ -113,8 +113,9 @@ impl TargetCalls {
             if let Some(name) = name {
                 place = place.map(|place| place.with_server_name(name));
                 url.set_host(Some(name)).map_err(|_| wrong())?;
-                // An address would be connected to in place of the target's own.
-                if url.domain().is_none() {
+                // The URL's own reading of the name, such as an address or a name before a colon,
+                // would be connected to in place of the checked addresses.
+                if url.domain() != Some(name.to_ascii_lowercase().as_str()) {
                     return Err(DoctorError::ServerName(name.clone()));
                 }
             }

@@ -92,6 +92,15 @@ impl AddressGuard {
         self
     }
 
+    /// Checks every place again, also what [`Self::with_own`] exempts.
+    #[must_use]
+    pub fn without_own(self) -> Self {
+        Self {
+            own: Vec::new(),
+            ..self
+        }
+    }
+
     /// Resolves the host of a URL, and checks every address. The result is empty if it does not
     /// resolve.
     ///

@@ -64,13 +64,18 @@ impl HttpsClientBuilder {
         Ok(Self(self.0.identity(identity)))
     }
 
-    /// Connects through this proxy.
+    /// Connects through this proxy, an http or https URL, and never to `host` directly. The HTTP
+    /// client would ignore a proxy of any other kind, and connect to addresses that nobody checked.
     ///
     /// # Errors
     /// [`HttpsClientError::Proxy`].
-    pub fn through(self, proxy_url: &str) -> Result<Self, HttpsClientError> {
+    pub fn through(self, proxy_url: &str, host: &str) -> Result<Self, HttpsClientError> {
+        let uri: http::Uri = proxy_url.parse().map_err(|_| HttpsClientError::Proxy)?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) {
+            return Err(HttpsClientError::Proxy);
+        }
         let proxy = reqwest::Proxy::all(proxy_url).map_err(|_| HttpsClientError::Proxy)?;
-        Ok(Self(self.0.proxy(proxy)))
+        Ok(Self(self.0.proxy(proxy).resolve_to_addrs(host, &[])))
     }
 
     /// Connects to `addresses` if a URL has the host `name`, so that a certificate's name can
@@ -196,7 +201,7 @@ mod tests {
         assert!(refused.is_builder(), "{refused:?}");
         let empty = HttpsClientBuilder::new(DEADLINE).trusting_only(b"no PEM");
         assert_eq!(empty.err(), Some(HttpsClientError::Authority));
-        let proxy = HttpsClientBuilder::new(DEADLINE).through("::");
+        let proxy = HttpsClientBuilder::new(DEADLINE).through("::", "a.test");
         assert_eq!(proxy.err(), Some(HttpsClientError::Proxy));
     }
 

@@ -19,6 +19,7 @@ use crate::name_resolver::NameResolver;
 use crate::ports::{HubError, HubNetworkSource};
 
 const SERVICE_CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+const BEHIND_A_PROXY: &str = "the hub is reached through a proxy, so its address is unknown";
 const NO_SERVICE_CIDRS: &str = "the hub has no ServiceCIDRs, as before Kubernetes 1.33";
 /// How long the networks are cached. Only an admin changes them.
 const CURRENT: Duration = Duration::from_secs(300);
@@ -70,6 +71,9 @@ pub async fn readable(client: &HubClient, resolver: &dyn NameResolver) -> Readab
         services(client)
     );
     let mut found = ReadableNetworks::default();
+    if client.place().is_none() {
+        found.unread = Some(BEHIND_A_PROXY.to_owned());
+    }
     for addresses in [own, endpoints] {
         match addresses {
             Ok(addresses) => found.networks.apiservers.extend(addresses),

@@ -96,11 +96,13 @@ impl HubError {
             Self::Unreachable(_) | Self::Unwell(_) | Self::Busy | Self::TooLarge => {
                 Reason::HubUnreachable
             }
-            Self::PolicyNotReady(_) => Reason::HubPolicyNotReady,
             Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::ReviewForbidden,
-            Self::NotFound(_) | Self::Conflict(_) | Self::Refused(_) | Self::Unreadable(_) => {
-                Reason::ReviewFailed
-            }
+            // The caller is not authorised yet, so it learns nothing of the hub's policies.
+            Self::PolicyNotReady(_)
+            | Self::NotFound(_)
+            | Self::Conflict(_)
+            | Self::Refused(_)
+            | Self::Unreadable(_) => Reason::ReviewFailed,
         }
     }
 }

@@ -24,6 +24,9 @@ pub enum DocumentError {
     /// It redirects too often, or to another kind of URL.
     #[error("it redirects without end, or to a URL that is not https")]
     Redirect,
+    /// The look-ups and redirects took too long.
+    #[error("it did not answer in time")]
+    Timeout,
     /// Nothing was sent, because of the address.
     #[error(transparent)]
     Destination(#[from] DestinationError),
@@ -74,19 +77,46 @@ impl PublicDocuments {
         Ok(documents)
     }
 
-    /// Fetches a URL with GET. The deadline holds for all redirects together.
+    /// Fetches a URL with GET. The deadline holds for all look-ups and redirects together.
     ///
     /// # Errors
     /// [`DocumentError`].
     pub async fn get(&self, url: &str) -> Result<DocumentResponse, DocumentError> {
+        self.get_linked(url, url).await
+    }
+
+    /// Fetches a URL that the document at `from` names, as [`Self::get`] does. What the user named is
+    /// exempt from the guard's rules only for requests to the origin of `from`: another server's
+    /// document or redirect must not lead there.
+    ///
+    /// # Errors
+    /// [`DocumentError`].
+    pub async fn get_linked(
+        &self,
+        url: &str,
+        from: &str,
+    ) -> Result<DocumentResponse, DocumentError> {
+        tokio::time::timeout(self.deadline, self.follow(url, from))
+            .await
+            .map_err(|_| DocumentError::Timeout)?
+    }
+
+    async fn follow(&self, url: &str, from: &str) -> Result<DocumentResponse, DocumentError> {
         let end = Instant::now() + self.deadline;
         let mut url = Url::parse(url).map_err(|_| DocumentError::Url)?;
+        let from = Url::parse(from).map_err(|_| DocumentError::Url)?.origin();
         if url.scheme() != "https" {
             return Err(DocumentError::Url);
         }
+        let strict = self.guard.clone().without_own();
         for _ in 0..=MAX_REDIRECTS {
             let left = end.saturating_duration_since(Instant::now());
-            let answer = self.ask(&url, left).await?;
+            let guard = if url.origin() == from {
+                &self.guard
+            } else {
+                &strict
+            };
+            let answer = self.ask(&url, guard, left).await?;
             let Some(next) = redirect(&answer.response, &url) else {
                 return Ok(answer);
             };
@@ -98,8 +128,13 @@ impl PublicDocuments {
         Err(DocumentError::Redirect)
     }
 
-    async fn ask(&self, url: &Url, left: Duration) -> Result<DocumentResponse, DocumentError> {
-        let addresses = self.guard.addresses(url).await?;
+    async fn ask(
+        &self,
+        url: &Url,
+        guard: &AddressGuard,
+        left: Duration,
+    ) -> Result<DocumentResponse, DocumentError> {
+        let addresses = guard.addresses(url).await?;
         let endpoint = Endpoint::of_url(url).map(|endpoint| endpoint.at(&addresses));
         let host = url.host_str().ok_or(DocumentError::Url)?;
         let client = self.builder(left)?.resolving(host, &addresses).build()?;

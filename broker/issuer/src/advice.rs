@@ -20,7 +20,8 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
             clocks".to_owned(),
         Reason::HubPolicyNotReady => {
             "an apiserver of the hub does not know the kind of an admission policy's parameter; \
-             after a restart this lasts up to 30 s, so try again then".to_owned()
+             after a restart this lasts up to 30 s, so try again then; if it lasts longer, install \
+             the missing CustomResourceDefinition".to_owned()
         }
         Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {MANAGED_ISSUER_FIX}"),
         Reason::IssuerKeysForbidden => {

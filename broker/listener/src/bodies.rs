@@ -82,6 +82,7 @@ impl Share {
     }
 
     /// The size of the share, in KiB.
+    #[cfg(any(test, feature = "testing"))]
     pub fn kib(&self) -> u32 {
         self.taken.all()
     }

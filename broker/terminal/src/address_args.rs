@@ -58,10 +58,34 @@ impl AddressArgs {
         AddressGuard::new(self.rules(), Arc::new(networks), Arc::new(SystemResolver))
     }
 
-    /// Creates the guard of a command that has no hub.
+    /// Creates the guard of a command that has no hub. It says once that no network of a hub is
+    /// known, unless the user names some.
     pub fn guard_without_hub(&self) -> AddressGuard {
         let resolver: Arc<dyn NameResolver> = Arc::new(SystemResolver);
-        AddressGuard::new(self.rules(), Arc::new(HubNetworks::default()), resolver)
+        let networks = NoHub {
+            noted: OnceCell::new_with((!self.refuse_target_cidr.is_empty()).then_some(())),
+        };
+        AddressGuard::new(self.rules(), Arc::new(networks), resolver)
+    }
+}
+
+/// No networks, because the command reads files and asks no hub.
+struct NoHub {
+    noted: OnceCell<()>,
+}
+
+impl HubNetworkSource for NoHub {
+    fn networks(&self) -> BoxFuture<'_, Result<HubNetworks, HubError>> {
+        Box::pin(async move {
+            let note = self.noted.get_or_init(|| async {
+                ui::note(
+                    "no hub is asked, so addresses are not compared with its networks; fix: where \
+                     this machine reaches them, name them with --refuse-target-cidr",
+                );
+            });
+            note.await;
+            Ok(HubNetworks::default())
+        })
     }
 }
 

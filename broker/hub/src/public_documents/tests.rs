@@ -100,6 +100,31 @@ async fn no_form_of_a_refused_address_is_reached_directly_or_by_a_redirect() {
     assert_eq!(listener.count(), 0);
 }
 
+/// The user names several places, but not that one may lead a request to another.
+#[tokio::test]
+async fn a_redirect_or_a_link_does_not_lead_to_another_place_of_the_user() {
+    let (server, listener) = (server().await, CountingListener::start().await);
+    let other = format!("https://localhost:{}/", listener.port);
+    let guard = strict_guard(ScriptedResolver::new(&[&["127.0.0.1"]]));
+    let guard = guard.with_own(&server.url("/")).with_own(&other);
+    let documents = server.documents(guard);
+    server.to.lock().clone_from(&other);
+    let moved = server.url("/moved");
+    for refused in [
+        documents.get(&moved).await.err().unwrap(),
+        documents.get_linked(&other, &moved).await.err().unwrap(),
+    ] {
+        assert!(
+            matches!(refused, DocumentError::Destination(_)),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(listener.count(), 0);
+    *server.to.lock() = server.url("/here");
+    let linked = documents.get_linked(&moved, &server.url("/here")).await;
+    assert_eq!(linked.unwrap().response.status(), 200);
+}
+
 #[tokio::test]
 async fn a_resolver_that_changes_its_answer_is_asked_once() {
     let (server, listener) = (server().await, CountingListener::start().await);

@@ -187,6 +187,8 @@ impl TargetCase {
         let (Ok(target), Some(audience)) = (&self.target, &self.audience) else {
             return;
         };
+        // One DNS answer must not end the attempts: the holder of the stolen key may have forged it.
+        self.address_refused = None;
         match target.refresh_keys(issuer, audience, now).await {
             ProbeAnswer::Refused => {
                 (self.silent, self.answered_late) = (None, self.answered_late || late)
@@ -216,7 +218,7 @@ impl TargetCase {
 
     /// Whether further checks can bring no new result.
     pub(super) fn is_decided(&self) -> bool {
-        self.target.is_err() || self.refused || self.address_refused.is_some()
+        self.target.is_err() || self.refused
     }
 
     /// Returns what was proven of the target.
@@ -403,14 +405,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_target_at_a_refused_address_is_not_proven_and_not_asked_again() {
+    async fn a_target_at_a_refused_address_is_not_proven_and_is_tried_again() {
         let world = World::start().await;
         let url = world.target.url().to_owned();
         let witness = Some(world.witness(AUDIENCE));
         let mut case = world.guarded_case(&url, witness, AddressGuard::default());
         case.try_before(false).await.unwrap();
         world.refresh(&mut case, true).await;
-        assert!(case.is_decided() && !case.refuses_witness());
+        // The next DNS answer may be the right one.
+        assert!(!case.is_decided() && !case.refuses_witness());
         let not_proven = case.outcome().unwrap_err();
         assert!(
             not_proven.why.contains("TargetAddressRefused")
