@@ -80,6 +80,8 @@ const UNSIGNED: &str = "unsigned";
 const UNTRUSTED: &str = "another-sigstore";
 const COPIED: &str = "a-copied-signature";
 const RIGHT: &str = "right";
+/// A source that is only tried at the admission policy.
+const TRIAL: &str = "trial";
 
 pub(crate) async fn decides_by_identity_and_trusted_root(d2: Arc<D2>) -> TestResult {
     d2.until_settled().await?;
@@ -88,18 +90,23 @@ pub(crate) async fn decides_by_identity_and_trusted_root(d2: Arc<D2>) -> TestRes
         let found = digests.iter().find(|(one, _)| *one == name);
         found.map_or("", |(_, digest)| digest.as_str())
     };
-    let root = sign_all(&d2, digest).await?;
+    let [root, other] = sign_all(&d2, digest).await?;
     trust(&d2, &root).await?;
-    let result = check_all(&d2, digest).await;
+    let result = check_all(&d2, digest, &other).await;
     let ended = withdraw_trust(&d2).await;
     result.and(ended)
 }
 
+/// All cases.
+fn names() -> impl Iterator<Item = &'static str> {
+    let others = OF_OTHERS.iter().map(|one| one.name);
+    others.chain([UNSIGNED, UNTRUSTED, COPIED, RIGHT])
+}
+
 /// Pushes an artifact for each case; returns the digests by case.
 async fn publish_all(d2: &D2) -> Result<Vec<(&'static str, String)>, TestError> {
-    let others = OF_OTHERS.iter().map(|one| one.name);
     let mut digests = Vec::new();
-    for name in others.chain([UNSIGNED, UNTRUSTED, COPIED, RIGHT]) {
+    for name in names() {
         let files = [(
             "case.yaml".to_owned(),
             super::tenants::one_config_map(TENANT, name),
@@ -113,8 +120,9 @@ async fn publish_all(d2: &D2) -> Result<Vec<(&'static str, String)>, TestError> 
     Ok(digests)
 }
 
-/// Signs all artifacts but one; returns the trusted root of the Sigstore that the hub shall trust.
-async fn sign_all<'a>(d2: &D2, digest: impl Fn(&str) -> &'a str) -> Result<String, TestError> {
+/// Signs all artifacts but one; returns the trusted roots of the Sigstore that the hub shall trust,
+/// and of the other one.
+async fn sign_all<'a>(d2: &D2, digest: impl Fn(&str) -> &'a str) -> Result<[String; 2], TestError> {
     let mut names: Vec<&str> = OF_OTHERS.iter().map(|one| one.name).collect();
     let mut signatures: Vec<_> = OF_OTHERS
         .iter()
@@ -144,7 +152,7 @@ async fn sign_all<'a>(d2: &D2, digest: impl Fn(&str) -> &'a str) -> Result<Strin
             .attach(&repository(UNTRUSTED), digest(UNTRUSTED), bundle)
             .await?;
     }
-    Ok(trusted.trusted_root())
+    Ok([trusted.trusted_root(), other.trusted_root()])
 }
 
 /// Names the private Sigstore, as the README says.
@@ -154,7 +162,7 @@ async fn trust(d2: &D2, root: &str) -> TestResult {
     until_admitted(d2, Some(TRUSTED_ROOT)).await?;
     // A tenant's own Sigstore would certify any identity, and public Sigstore is not this one.
     for other in [Some("mine"), Some(""), None] {
-        let object = source(d2, RIGHT, other).await?;
+        let object = source(d2, TRIAL, other).await?;
         let answer = d2.hub.admin().create(&dry_run(), &object).await;
         refused(
             answer,
@@ -166,11 +174,15 @@ async fn trust(d2: &D2, root: &str) -> TestResult {
 }
 
 async fn withdraw_trust(d2: &D2) -> TestResult {
+    for name in names() {
+        let path = oci_repository(TENANT, &format!("keyless-{name}"));
+        d2.hub.admin().delete(&path).await?;
+    }
     d2.commit(ALLOWLIST, NAMED, COMMENTED).await?;
     until_admitted(d2, None).await
 }
 
-async fn check_all<'a>(d2: &D2, digest: impl Fn(&str) -> &'a str) -> TestResult {
+async fn check_all<'a>(d2: &D2, digest: impl Fn(&str) -> &'a str, other_root: &str) -> TestResult {
     let path = verified(d2, RIGHT).await?;
     let object = until_ready(&d2.hub, &path).await?;
     let result = condition(&object, "SourceVerified");
@@ -192,6 +204,15 @@ async fn check_all<'a>(d2: &D2, digest: impl Fn(&str) -> &'a str) -> TestResult 
         let path = verified(d2, name).await?;
         until_refused(d2, &path, message).await?;
     }
+    // The Secret decides which Sigstore is trusted.
+    let key = "trusted_root.json";
+    secret(&d2.hub, TENANT, TRUSTED_ROOT, key, other_root).await?;
+    let path = oci_repository(TENANT, &format!("keyless-{UNTRUSTED}"));
+    // After failures source-controller waits longer each time.
+    let now = json!({ "reconcile.fluxcd.io/requestedAt": "the other root" });
+    let change = json!({ "metadata": { "annotations": now } });
+    d2.hub.admin().patch(&path, &change).await?;
+    until_ready(&d2.hub, &path).await?;
     Ok(())
 }
 
@@ -224,7 +245,7 @@ async fn until_refused(d2: &D2, path: &str, message: &str) -> TestResult {
 
 /// Waits until the admission policy admits a source with this trusted root.
 async fn until_admitted(d2: &D2, root: Option<&str>) -> TestResult {
-    let object = source(d2, RIGHT, root).await?;
+    let object = source(d2, TRIAL, root).await?;
     let what = format!("a source with the trusted root {root:?} is admitted");
     until(&what, MINUTE, || async {
         match d2.hub.admin().create(&dry_run(), &object).await {
