@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::control_plane::{ControlPlane, ControlPlaneSpec};
@@ -96,6 +97,14 @@ impl NodeAccess {
     }
 }
 
+/// The external servers that Pods reach.
+#[derive(Debug)]
+struct Connected {
+    relays: Vec<Relay>,
+    /// Their names, as in /etc/hosts.
+    hosts: String,
+}
+
 /// A running node. Dropping it ends everything that it started, mounted and connected.
 #[derive(Debug)]
 pub struct Node {
@@ -103,9 +112,7 @@ pub struct Node {
     folder: PathBuf,
     runtime: Configuration,
     services: Services,
-    relays: Vec<Relay>,
-    /// The names of external servers, as in /etc/hosts.
-    hosts: String,
+    external: Mutex<Connected>,
     scheduler: Process,
     kubelet: Process,
     _dns: Process,
@@ -133,13 +140,15 @@ impl Node {
         std::fs::create_dir_all(folder)?;
         let machine = Machine::start(folder).await?;
         let own = machine.network().listen(APISERVER.into())?;
-        let relays = vec![Relay::listening(own, cluster.port())?];
+        let external = Mutex::new(Connected {
+            relays: vec![Relay::listening(own, cluster.port())?],
+            hosts: String::new(),
+        });
         let configuration = Configuration::write(parts, folder).await?;
         let containerd = configuration.run_containerd(&machine).await?;
         let node = Self {
             services: Services::start(&machine, cluster.admin().clone())?,
-            relays,
-            hosts: String::new(),
+            external,
             _dns: run_dns(&machine, &cluster, parts, folder).await?,
             kubelet: run_kubelet(&machine, &cluster, access, parts, folder).await?,
             scheduler: run_scheduler(&cluster, parts, folder).await?,
@@ -207,16 +216,17 @@ impl Node {
     ///
     /// # Errors
     /// The address is in use.
-    pub fn connect(&mut self, server: &External) -> Result<(), TestError> {
+    pub fn connect(&self, server: &External) -> Result<(), TestError> {
         let listener = self
             .machine
             .network()
             .listen((server.address, server.port).into())?;
-        self.relays
-            .push(Relay::listening(listener, server.served_at)?);
-        self.hosts
-            .push_str(&format!("{} {}\n", server.address, server.name));
-        std::fs::write(self.folder.join(HOSTS), &self.hosts)?;
+        let relay = Relay::listening(listener, server.served_at)?;
+        let mut external = self.external.lock();
+        external.relays.push(relay);
+        let host = format!("{} {}\n", server.address, server.name);
+        external.hosts.push_str(&host);
+        std::fs::write(self.folder.join(HOSTS), &external.hosts)?;
         Ok(())
     }
 

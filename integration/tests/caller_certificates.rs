@@ -2,6 +2,7 @@
 
 pub(crate) mod caller;
 mod pod_certificate;
+pub(crate) mod signer;
 mod table;
 mod trust_bundle;
 mod under_load;

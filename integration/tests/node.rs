@@ -5,6 +5,7 @@ mod attacker;
 mod image;
 mod installed;
 mod pod;
+mod pod_certificate;
 mod rolling;
 mod setup;
 mod workload;
@@ -20,6 +21,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_pod_gets_a_token_from_the_kubelet",
             pod::a_pod_gets_a_token_from_the_kubelet,
+        )
+        .test(
+            "a_mounted_certificate_is_a_caller",
+            pod_certificate::a_mounted_certificate_is_a_caller,
         )
         .test(
             "the_machine_keeps_its_settings",

@@ -4,6 +4,7 @@
 //	pod-tool cat FILE...                  prints files
 //	pod-tool ls FOLDER...                 prints the paths below folders
 //	pod-tool get URL [CA] [TOKEN-FILE]    prints the status and the body of an answer; without a CA, any certificate is taken
+//	pod-tool post URL CA BUNDLE FORM      the same of a form, sent with the client certificate of a credential bundle (one PEM file)
 //	pod-tool dial ADDRESS...              prints for each whether a TCP connection was made
 package main
 
@@ -51,6 +52,8 @@ func run(args []string) error {
 		return each(rest, list)
 	case "get":
 		return get(rest)
+	case "post":
+		return post(rest)
 	case "dial":
 		return each(rest, dial)
 	default:
@@ -121,6 +124,33 @@ func get(args []string) error {
 		}
 		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
+	return send(request, trust)
+}
+
+func post(args []string) error {
+	if len(args) != 4 {
+		return errors.New("name a URL, a CA, a credential bundle and a form")
+	}
+	pem, err := os.ReadFile(args[1])
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	// The key and the chain of a bundle are in one file.
+	pair, err := tls.LoadX509KeyPair(args[2], args[2])
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequest(http.MethodPost, args[0], strings.NewReader(args[3]))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return send(request, &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}})
+}
+
+func send(request *http.Request, trust *tls.Config) error {
 	client := http.Client{Timeout: limit, Transport: &http.Transport{TLSClientConfig: trust}}
 	answer, err := client.Do(request)
 	if err != nil {

@@ -2,15 +2,15 @@
 //! a signer with the right to sign issues it, and the Pod presents it to Keyferry.
 //!
 //! The hub authorises and restricts nodes as a cluster does. There is no kubelet: the test sends the
-//! request that a kubelet sends, with the node's own client certificate, and keeps the key. So it
-//! does not show that a kubelet mounts and renews the files.
+//! request that a kubelet sends, with the node's own client certificate, and keeps the key. The suite
+//! `node` has a kubelet that mounts the files. No test shows that it renews them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::rest::RestClient;
@@ -18,15 +18,13 @@ use keyferry_integration::runner::{Fixture, NotStarted, TestError, TestResult};
 use keyferry_integration::world::{
     ACCOUNT, Access, Broker, BrokerSpec, Ground, TENANT, Target, put_secret, shipped,
 };
-use keyferry_keys::testing::client_certificates::{TestAuthority, valid};
+use keyferry_keys::testing::client_certificates::valid;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use serde_json::{Value, json};
 
-use super::caller::authority;
+use super::signer::{SIGNER, Signer, request_path, requests, uri};
 
-const SIGNER: &str = "keyferry.test/callers";
 const CA_SECRET: &str = "keyferry-callers-ca";
-const REQUESTS: &str = "/apis/certificates.k8s.io/v1/namespaces/tenant-a/podcertificaterequests";
 /// How long the apiserver's admission may take to see an object that was just created.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -34,7 +32,7 @@ const SOON: Duration = Duration::from_secs(30);
 pub(crate) struct Stage {
     ground: Ground,
     hub: Arc<ControlPlane>,
-    authority: TestAuthority,
+    signer: Signer,
 }
 
 impl Fixture for Stage {
@@ -87,11 +85,11 @@ impl Stage {
         admin
             .create("/api/v1/namespaces/tenant-a/pods", &pod)
             .await?;
-        sign_right(&hub).await?;
+        let signer = Signer::install(&hub).await?;
         Ok(Self {
             ground,
             hub,
-            authority: authority("callers of Pods"),
+            signer,
         })
     }
 
@@ -105,16 +103,6 @@ impl Stage {
             self.hub.ca_pem(),
             &pair,
         )?)
-    }
-
-    /// A client of the hub with this ServiceAccount.
-    async fn account(&self, name: &str) -> Result<RestClient, TestError> {
-        let audience = format!("https://{}.keyferry.test", self.hub.name());
-        let token = self
-            .hub
-            .token_request("signer", name, &[&audience], 3600)
-            .await?;
-        Ok(self.hub.as_bearer(&token.token)?)
     }
 
     async fn uid(&self, path: &str) -> Result<Value, TestError> {
@@ -159,103 +147,16 @@ impl Stage {
         let (key, node) = (KeyPair::generate()?, self.node("node-1")?);
         let request = self.request(name, &key, "node-1", life).await?;
         let limit = Instant::now() + SOON;
-        while let Err(error) = node.create(REQUESTS, &request).await {
+        while let Err(error) = node.create(&requests(TENANT), &request).await {
             if Instant::now() > limit {
                 return Err(error.into());
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        let signer = self.account("signer").await?;
-        signer
-            .patch(&status_path(name), &self.signed(name, &change).await?)
-            .await?;
+        self.signer.sign(TENANT, name, change).await?;
         // As a kubelet reads it.
-        Ok((key, node.get(&format!("{REQUESTS}/{name}")).await?))
+        Ok((key, node.get(&request_path(TENANT, name)).await?))
     }
-
-    /// Makes the certificate as the signer does: with the ServiceAccount from the request, which
-    /// the hub checked, and only the key from the CSR.
-    async fn signed(
-        &self,
-        name: &str,
-        change: impl Fn(&mut CertificateParams),
-    ) -> Result<Value, TestError> {
-        let signer = self.account("signer").await?;
-        let request = signer.get(&format!("{REQUESTS}/{name}")).await?;
-        let account = request["spec"]["serviceAccountName"]
-            .as_str()
-            .ok_or("no account")?;
-        let csr = request["spec"]["stubPKCS10Request"]
-            .as_str()
-            .ok_or("no CSR")?;
-        let (mut begin, mut end) = (Timestamp::now(), Timestamp::now());
-        let pem = self
-            .authority
-            .sign_request(&STANDARD.decode(csr)?, &uri(account), |params| {
-                change(params);
-                begin =
-                    Timestamp::from_second(params.not_before.unix_timestamp()).unwrap_or_default();
-                end = Timestamp::from_second(params.not_after.unix_timestamp()).unwrap_or_default();
-            });
-        let issued = json!({
-            "type": "Issued", "status": "True", "reason": "Signed", "message": "",
-            "lastTransitionTime": Timestamp::now().round(jiff::Unit::Second)?,
-        });
-        Ok(json!({ "status": {
-            "conditions": [issued], "certificateChain": pem,
-            "notBefore": begin, "notAfter": end,
-            "beginRefreshAt": begin + SignedDuration::from_mins(20),
-        } }))
-    }
-}
-
-fn uri(account: &str) -> String {
-    format!("spiffe://hub.test/ns/{TENANT}/sa/{account}")
-}
-
-fn status_path(name: &str) -> String {
-    format!("{REQUESTS}/{name}/status")
-}
-
-/// A signer's rights, as the documentation of signers lists them, and an account without the last.
-async fn sign_right(hub: &ControlPlane) -> TestResult {
-    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs });
-    let group = "certificates.k8s.io";
-    let status = [
-        rule(group, "podcertificaterequests", &["get", "list", "watch"]),
-        rule(group, "podcertificaterequests/status", &["update", "patch"]),
-    ];
-    let sign = json!({
-        "apiGroups": [group], "resources": ["signers"], "verbs": ["sign"],
-        "resourceNames": [SIGNER],
-    });
-    for (account, rules) in [
-        ("signer", [&status[..], &[sign]].concat()),
-        ("stranger", status.to_vec()),
-    ] {
-        hub.create_namespace_with_service_account("signer", account)
-            .await?;
-        let role = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": { "name": account }, "rules": rules,
-        });
-        let base = "/apis/rbac.authorization.k8s.io/v1";
-        hub.admin()
-            .create(&format!("{base}/clusterroles"), &role)
-            .await?;
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": { "name": account },
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account,
-            },
-            "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": "signer" }],
-        });
-        hub.admin()
-            .create(&format!("{base}/clusterrolebindings"), &binding)
-            .await?;
-    }
-    Ok(())
 }
 
 /// The Pod's request to Keyferry, with the chain from the hub and its own key.
@@ -285,7 +186,7 @@ async fn exchange(
 
 pub(crate) async fn a_pod_certificate_is_a_caller(stage: Arc<Stage>) -> TestResult {
     let hub = &stage.hub;
-    put_secret(hub, CA_SECRET, &[("ca.crt", stage.authority.pem())]).await?;
+    put_secret(hub, CA_SECRET, &[("ca.crt", stage.signer.authority_pem())]).await?;
     let rights = shipped("examples/in-cluster/caller-certificates.yaml");
     apply_manifests(hub, &[&rights]).await?;
     let account = format!("/api/v1/namespaces/{TENANT}/serviceaccounts/{ACCOUNT}");
@@ -293,7 +194,7 @@ pub(crate) async fn a_pod_certificate_is_a_caller(stage: Arc<Stage>) -> TestResu
     let rule = format!(
         "  clientCertificates:\n    - caSecretRef: {{ name: {CA_SECRET} }}\n      uriSAN: {}\n      \
          serviceAccount: {{ namespace: {TENANT}, name: {ACCOUNT}, uid: {} }}\n",
-        uri(ACCOUNT),
+        uri(TENANT, ACCOUNT),
         uid.as_str().ok_or("no UID")?
     );
     let spec = BrokerSpec::of_hub("pods", hub)
@@ -305,7 +206,10 @@ pub(crate) async fn a_pod_certificate_is_a_caller(stage: Arc<Stage>) -> TestResu
     // Only the node of the Pod may request for it, and only a signer may sign.
     let key = KeyPair::generate()?;
     let foreign = stage.request("foreign", &key, "node-1", 3600).await?;
-    let refused = stage.node("node-2")?.create(REQUESTS, &foreign).await;
+    let refused = stage
+        .node("node-2")?
+        .create(&requests(TENANT), &foreign)
+        .await;
     assert_eq!(refused.err().and_then(|error| error.status()), Some(403));
 
     let (key, good) = stage.certificate("good", 3600, |_| {}).await?;
@@ -319,15 +223,21 @@ pub(crate) async fn a_pod_certificate_is_a_caller(stage: Arc<Stage>) -> TestResu
         format!("system:serviceaccount:{TENANT}:{ACCOUNT}")
     );
     let record = broker.audit()?.last().cloned().ok_or("no record")?;
-    assert_eq!(record["callerCertificate"]["uri"], uri(ACCOUNT));
+    assert_eq!(record["callerCertificate"]["uri"], uri(TENANT, ACCOUNT));
 
-    let (stranger, name) = (stage.account("stranger").await?, "unsigned");
+    let (stranger, name) = (stage.signer.account("stranger").await?, "unsigned");
     let request = stage
         .request(name, &KeyPair::generate()?, "node-1", 3600)
         .await?;
-    stage.node("node-1")?.create(REQUESTS, &request).await?;
+    stage
+        .node("node-1")?
+        .create(&requests(TENANT), &request)
+        .await?;
     let forged = stranger
-        .patch(&status_path(name), &stage.signed(name, |_| {}).await?)
+        .patch(
+            &format!("{}/status", request_path(TENANT, name)),
+            &stage.signer.signed(TENANT, name, |_| {}).await?,
+        )
         .await;
     assert!(forged.is_err(), "an account without the right to sign");
 

@@ -11,31 +11,25 @@ use super::setup::{Cluster, SYSTEM, TENANT};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// The agent as a native sidecar, and a command with the exec plugin's way to a token.
-pub(crate) async fn the_examples_reach_a_target(cluster: &Cluster) -> TestResult {
-    for file in ["agent.yaml", "caller.yaml"] {
-        let file = shipped("examples/in-cluster")
-            .join(file)
-            .display()
-            .to_string();
-        cluster.kubectl(&["apply", "-f", &file]).await?;
-    }
-    cluster.until_ready(TENANT, "reader").await?;
-    // It lists the target's namespaces, with the token that the sidecar wrote.
-    until_logged(cluster, "reader", Some("reader"), "kube-system").await?;
-    until_logged(cluster, "deployer", None, "kube-system").await?;
-    for pod in ["reader", "deployer"] {
-        cluster
-            .kubectl(&[
-                "delete",
-                "pod",
-                "-n",
-                TENANT,
-                pod,
-                "--wait",
-                "--timeout=50s",
-            ])
-            .await?;
+/// The agent as a native sidecar, and a command with the exec plugin's way to a token, for both
+/// targets.
+pub(crate) async fn the_examples_reach_both_targets(cluster: &Cluster) -> TestResult {
+    for access in ["prod", "stage"] {
+        for file in ["agent.yaml", "caller.yaml"] {
+            let text = std::fs::read_to_string(shipped("examples/in-cluster").join(file))?;
+            let text = text.replace("prod", access);
+            let file = cluster.ground.folder().join(file);
+            std::fs::write(&file, text)?;
+            let file = file.display().to_string();
+            cluster.kubectl(&["apply", "-f", &file]).await?;
+        }
+        cluster.until_ready(TENANT, "reader").await?;
+        // It lists the target's namespaces, with the token that the sidecar wrote.
+        until_logged(cluster, "reader", Some("reader"), "kube-system").await?;
+        until_logged(cluster, "deployer", None, "kube-system").await?;
+        let delete = ["delete", "pod", "-n", TENANT, "reader", "deployer"];
+        let waiting = [&delete[..], &["--wait", "--timeout=50s"]].concat();
+        cluster.kubectl(&waiting).await?;
     }
     Ok(())
 }
