@@ -33,15 +33,21 @@ pub(crate) fn suite() -> BoxedSuite {
         .boxed()
 }
 
-/// From an installation to its removal. No check runs it, until it has passed as a whole.
+/// From an installation to its removal, with an image built for it.
 pub(crate) fn installed() -> BoxedSuite {
+    on_request(Suite::new(Cluster::with_image))
+        .test_alone("by_the_chart", installed::by_the_chart)
+        .test_alone("by_the_base", installed::by_the_base)
+        .boxed()
+}
+
+/// Builds the image again from nothing. No check runs it, because the two digests differ so far.
+pub(crate) fn image_digest() -> BoxedSuite {
     on_request(Suite::new(Cluster::with_image))
         .test(
             "two_builds_have_one_digest",
             image::two_builds_have_one_digest,
         )
-        .test_alone("by_the_chart", installed::by_the_chart)
-        .test_alone("by_the_base", installed::by_the_base)
         .boxed()
 }
 

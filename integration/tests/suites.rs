@@ -91,6 +91,7 @@ fn main() -> ExitCode {
         .suite("admission_latency", admission_policies::latency())
         .suite("inputs_at_scale", inputs::at_scale())
         .suite("installed_pods", node::installed())
+        .suite("image_digest", node::image_digest())
         .suite("long_rotation", rotation::long::suite())
         .main()
 }
