@@ -62,6 +62,9 @@ async fn from_installation_to_removal(cluster: &Cluster, way: Way) -> TestResult
     images(cluster).await?;
     prepare(cluster, way).await?;
     let before = everything(cluster).await?;
+    // Those of an earlier removal. A PodDisruptionBudget that outlives its Deployment for a moment
+    // is a warning.
+    let earlier: BTreeSet<String> = warnings(cluster).await?.iter().map(uid).collect();
     install(cluster, way, "").await?;
     let pods = until_rolled_out(cluster).await?;
     both_replicas_run_restricted(cluster, &pods).await?;
@@ -72,10 +75,10 @@ async fn from_installation_to_removal(cluster: &Cluster, way: Way) -> TestResult
         workload::figures(cluster, &pods).await?;
     }
     // The update ends these Pods, and their logs with them.
-    nothing_went_wrong(cluster).await?;
+    nothing_went_wrong(cluster, &earlier).await?;
     rolling::an_update_fails_no_request(cluster, way).await?;
     rolling::a_drain_leaves_one_replica(cluster).await?;
-    nothing_went_wrong(cluster).await?;
+    nothing_went_wrong(cluster, &earlier).await?;
     remove(cluster, way).await?;
     left(cluster, way, &before).await
 }
@@ -426,7 +429,7 @@ async fn everything(cluster: &Cluster) -> Result<BTreeSet<String>, TestError> {
 }
 
 /// Keyferry logged no error, and Kubernetes sent no Event about a fault.
-async fn nothing_went_wrong(cluster: &Cluster) -> TestResult {
+async fn nothing_went_wrong(cluster: &Cluster, earlier: &BTreeSet<String>) -> TestResult {
     for pod in pods(cluster).await? {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         let log = cluster.kubectl(&["logs", "-n", SYSTEM, name]).await?;
@@ -444,9 +447,10 @@ async fn nothing_went_wrong(cluster: &Cluster) -> TestResult {
             assert!(expected, "{line}");
         }
     }
-    let events = "/api/v1/events?fieldSelector=type=Warning";
-    let events = cluster.hub.admin().get(events).await?;
-    for event in events["items"].as_array().into_iter().flatten() {
+    for event in warnings(cluster).await? {
+        if earlier.contains(&uid(&event)) {
+            continue;
+        }
         let namespace = event["involvedObject"]["namespace"]
             .as_str()
             .unwrap_or_default();
@@ -465,6 +469,18 @@ async fn nothing_went_wrong(cluster: &Cluster) -> TestResult {
         assert!(early || drained || uncounted || !of_test, "{event}");
     }
     Ok(())
+}
+
+/// The Events of the hub about faults.
+async fn warnings(cluster: &Cluster) -> Result<Vec<Value>, TestError> {
+    let path = "/api/v1/events?fieldSelector=type=Warning";
+    let events = cluster.hub.admin().get(path).await?;
+    Ok(events["items"].as_array().cloned().unwrap_or_default())
+}
+
+fn uid(object: &Value) -> String {
+    let uid = object["metadata"]["uid"].as_str();
+    uid.unwrap_or_default().to_owned()
 }
 
 /// The attacker's requests, with its token and without one.
