@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,6 +147,28 @@ impl NetworkNamespace {
             Ok(String::from_utf8_lossy(&head).into_owned())
         });
         answer.ok()?.rsplit(' ').next()?.parse().ok()
+    }
+
+    /// Whether a DNS server inside the namespace answers with an address of this name (RFC 1035
+    /// section 4.1).
+    pub fn resolves(&self, server: Ipv4Addr, name: &str) -> bool {
+        // One question, recursion desired; the type A of the class IN.
+        let mut query = vec![0x4b, 0x46, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name.split('.') {
+            query.push(u8::try_from(label.len()).unwrap_or_default());
+            query.extend(label.bytes());
+        }
+        query.extend([0, 0, 1, 0, 1]);
+        let answer = self.inside(move || {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            socket.set_read_timeout(Some(PROBE_LIMIT))?;
+            socket.send_to(&query, (server, 53))?;
+            let mut head = [0; 512];
+            socket.recv_from(&mut head)?;
+            let (no_error, answers) = (head[3] & 0x0f == 0, head[6..8] != [0, 0]);
+            Ok(no_error && answers)
+        });
+        answer.unwrap_or(false)
     }
 
     /// Runs a call in a thread of its own, which alone enters the namespace. A socket stays in the

@@ -212,22 +212,24 @@ impl Node {
         self.services.outside(service, port)
     }
 
-    /// Lets Pods reach a server of this machine, at its address and by its name.
+    /// Lets Pods reach a server of this machine, at its address and by its name. Returns when
+    /// CoreDNS, which reads its list of hosts once a second, knows the name.
     ///
     /// # Errors
-    /// The address is in use.
-    pub fn connect(&self, server: &External) -> Result<(), TestError> {
-        let listener = self
-            .machine
-            .network()
-            .listen((server.address, server.port).into())?;
+    /// The address is in use, or CoreDNS does not answer with it.
+    pub async fn connect(&self, server: &External) -> Result<(), TestError> {
+        let network = self.machine.network();
+        let listener = network.listen((server.address, server.port).into())?;
         let relay = Relay::listening(listener, server.served_at)?;
-        let mut external = self.external.lock();
-        external.relays.push(relay);
-        let host = format!("{} {}\n", server.address, server.name);
-        external.hosts.push_str(&host);
-        std::fs::write(self.folder.join(HOSTS), &external.hosts)?;
-        Ok(())
+        {
+            let mut external = self.external.lock();
+            external.relays.push(relay);
+            let host = format!("{} {}\n", server.address, server.name);
+            external.hosts.push_str(&host);
+            std::fs::write(self.folder.join(HOSTS), &external.hosts)?;
+        }
+        let known = || async { Ok(network.resolves(DNS, &server.name)) };
+        until("CoreDNS knows the name", READY_WITHIN, known).await
     }
 
     /// The ends of the logs of the node and of its Pods.

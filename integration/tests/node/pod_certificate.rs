@@ -76,12 +76,15 @@ async fn start_broker(cluster: &Cluster, signer: &Signer) -> Result<Broker, Test
     let broker = cluster.ground.start_broker(hub, spec).await?;
     let url = broker.api_url();
     let (_, port) = url.rsplit_once(':').ok_or("no port")?;
-    cluster.node.connect(&External {
-        name: HOST.to_owned(),
-        address: ADDRESS,
-        port: 443,
-        served_at: port.parse()?,
-    })?;
+    cluster
+        .node
+        .connect(&External {
+            name: HOST.to_owned(),
+            address: ADDRESS,
+            port: 443,
+            served_at: port.parse()?,
+        })
+        .await?;
     Ok(broker)
 }
 

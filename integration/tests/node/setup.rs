@@ -122,7 +122,8 @@ impl Cluster {
                 address: Ipv4Addr::new(172, 31, 0, last),
                 port: 6443,
                 served_at: target.port(),
-            })?;
+            })
+            .await?;
         }
         if let Some(image) = &image {
             node.import_archive(&image.file).await?;
