@@ -93,7 +93,7 @@ impl HubClient {
         })
     }
 
-    /// Sets the owner of its credentials, whom messages name. By default, it is the user.
+    /// Sets the owner of its credentials, as messages name it. By default, it is the user.
     #[must_use]
     pub fn called_by(self, caller: HubCaller) -> Self {
         Self { caller, ..self }

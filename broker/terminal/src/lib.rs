@@ -49,7 +49,7 @@ pub use self::hub_args::HubArgs;
 
 /// Heading of the flags that say where the hub is.
 pub const HUB: &str = "Hub";
-/// Heading of the flags that say which Keyferry server is asked, and as whom.
+/// Heading of the flags that say which Keyferry server is asked, and by which caller.
 pub const SERVER: &str = "Keyferry server";
 /// Heading of the flags about a target.
 pub const TARGET: &str = "Target";
