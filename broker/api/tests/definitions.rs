@@ -5,6 +5,18 @@
 use std::path::Path;
 
 use keyferry_api::definition;
+use serde_json::Value;
+
+/// The fields that had a default in the schema from the beginning.
+const WITH_DEFAULT: [&str; 7] = [
+    "targetclusters spec.deletionPolicy",
+    "targetclusters spec.issuer",
+    "targetclusters spec.suspend",
+    "targetaccesses spec.deletionPolicy",
+    "targetaccesses spec.deliveries[].argoCD.form",
+    "targetaccesses spec.probe",
+    "targetaccesses spec.suspend",
+];
 
 #[test]
 fn the_files_are_what_the_types_print() {
@@ -20,5 +32,35 @@ fn the_files_are_what_the_types_print() {
             "{} is not what the types of broker/api print; KEYFERRY_WRITE_COPIES=1 writes it",
             file.display()
         );
+    }
+}
+
+/// The hub puts a default into every object that it returns, also into those for servers of the
+/// version before, which refuse a field that they do not know. So no further field has one.
+#[test]
+fn no_new_field_has_a_default_in_the_schema() {
+    let mut found = Vec::new();
+    for definition in definition::all() {
+        let plural = &definition.spec.names.plural;
+        for version in &definition.spec.versions {
+            let schema = serde_json::to_value(&version.schema).unwrap();
+            let spec = &schema["openAPIV3Schema"]["properties"]["spec"];
+            let mut fields = Vec::new();
+            with_default("spec", spec, &mut fields);
+            found.extend(fields.into_iter().map(|field| format!("{plural} {field}")));
+        }
+    }
+    assert_eq!(found, WITH_DEFAULT);
+}
+
+fn with_default(path: &str, schema: &Value, found: &mut Vec<String>) {
+    if schema.get("default").is_some() {
+        found.push(path.to_owned());
+    }
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        with_default(&format!("{path}.{name}"), field, found);
+    }
+    if schema["items"].is_object() {
+        with_default(&format!("{path}[]"), &schema["items"], found);
     }
 }

@@ -249,6 +249,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         )
     });
     let lifetime = read_lifetime(&token_lifetime, &mut check);
+    let hub = hub.unwrap_or_default();
     let client_certificates = client_certificates::read(hub, client_certificates, &mut check);
     let allow: Arc<[AllowRule]> = allow
         .into_iter()

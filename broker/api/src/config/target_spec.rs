@@ -13,6 +13,9 @@ use crate::schema::{self, names, rule};
 use crate::status::TargetClusterStatus;
 
 /// What the platform admin states of the target.
+// A field that is added after a version has been in use has no default in the schema. The hub would
+// put the default into every object that it returns, and a server of the version before, which
+// refuses unknown fields, would refuse every TargetCluster until it is updated.
 #[derive(Clone, Debug, Deserialize, Serialize, CustomResource, JsonSchema)]
 #[kube(
     group = "keyferry.dev",
@@ -53,16 +56,9 @@ pub(crate) struct TargetClusterSpec {
     pub(super) identity: Option<ClusterIdentitySpec>,
     /// What the target is. Cluster, an apiserver; Audience, a relying party that is not a cluster,
     /// such as a registry, a cloud's token service or Vault: it has no address, nothing is sent to
-    /// it, and its tokens are only requested. It never changes.
-    #[serde(default = "cluster")]
-    #[schemars(extend(
-        "enum" = names(TargetKind::ALL),
-        "x-kubernetes-validations" = [rule(
-            "self == oldSelf",
-            "kind is immutable; delete the TargetCluster and create it again",
-        )],
-    ))]
-    pub(super) kind: String,
+    /// it, and its tokens are only requested. It never changes. Without it Cluster.
+    #[schemars(extend("enum" = names(TargetKind::ALL)))]
+    pub(super) kind: Option<String>,
     /// The apiserver's URL, https://host[:port][/path], without credentials, query or fragment.
     /// A target with kind Audience has none. Changing it needs the verb retarget.
     #[schemars(transform = schema::server_address)]
@@ -128,13 +124,8 @@ pub(crate) struct TargetClusterSpec {
     #[serde(default, skip_serializing_if = "LifetimeSpec::is_unset")]
     pub(super) token_lifetime: LifetimeSpec,
     /// Whether this is the hub's own apiserver. Then its only delivery is ClientCertificateSecret,
-    /// and no token is minted for its audience. It never changes.
-    #[serde(default)]
-    #[schemars(extend("x-kubernetes-validations" = [rule(
-        "self == oldSelf",
-        "hub is immutable; delete the TargetCluster and create it again",
-    )]))]
-    pub(super) hub: bool,
+    /// and no token is minted for its audience. It never changes. Without it false.
+    pub(super) hub: Option<bool>,
     /// How client certificates of a target with hub: true are issued.
     pub(super) client_certificates: Option<ClientCertificatesSpec>,
     /// The ServiceAccounts that may use the target. Without an entry, none may.
@@ -148,8 +139,8 @@ pub(crate) struct TargetClusterSpec {
     pub(super) deletion_policy: Option<String>,
     /// Whether Keyferry itself connects to the target. With Report, it tries a token of each access
     /// whose own probe is not Off, and a token of an account without rights. With Off, it never
-    /// connects.
-    #[schemars(extend("enum" = names(Probe::WITHOUT_REQUIRE), "default" = "Report"))]
+    /// connects. Without it Report.
+    #[schemars(extend("enum" = names(Probe::WITHOUT_REQUIRE)))]
     pub(super) probe: Option<String>,
     /// While it is true, nothing is minted or refreshed for this target. Delivered objects stay.
     #[serde(default)]
@@ -180,7 +171,8 @@ pub(super) struct TrustBundleReference {
 pub(super) struct ClientCertificatesSpec {
     /// Which party approves each request. Manual means a user, with kubectl certificate approve.
     /// Automatic means keyferry approve-certificates, which must run under an account of its own.
-    #[schemars(extend("enum" = names(CertificateApproval::ALL), "default" = "Manual"))]
+    /// Without it Manual.
+    #[schemars(extend("enum" = names(CertificateApproval::ALL)))]
     pub(super) approval: Option<String>,
     /// How long a certificate lives; 10m to 24h. Without it 24h. A certificate cannot be revoked.
     #[schemars(transform = schema::token_lifetime)]
@@ -210,10 +202,6 @@ fn hub() -> String {
     "Hub".to_owned()
 }
 
-fn cluster() -> String {
-    "Cluster".to_owned()
-}
-
 fn of_allow(expression: &str, message: &str) -> ValidationRule {
     ValidationRule {
         field_path: Some(".allow".to_owned()),
@@ -221,7 +209,7 @@ fn of_allow(expression: &str, message: &str) -> ValidationRule {
     }
 }
 
-fn rules() -> [ValidationRule; 8] {
+fn rules() -> [ValidationRule; 10] {
     [
         // The message names the field that is missing.
         ValidationRule {
@@ -239,6 +227,16 @@ fn rules() -> [ValidationRule; 8] {
              || has(self.hub) && self.hub)",
             "a target with kind Audience has no address, tlsServerName, proxyURL, certSecretRef, \
              clusterTrustBundleRef, caBundle, targetIssuer or hub",
+        ),
+        // Of the whole spec, because a rule of an absent field is not evaluated.
+        rule(
+            "(has(self.kind) ? self.kind : 'Cluster') \
+             == (has(oldSelf.kind) ? oldSelf.kind : 'Cluster')",
+            "kind is immutable; delete the TargetCluster and create it again",
+        ),
+        rule(
+            "(has(self.hub) && self.hub) == (has(oldSelf.hub) && oldSelf.hub)",
+            "hub is immutable; delete the TargetCluster and create it again",
         ),
         rule(
             "!has(oldSelf.identity) || has(self.identity)",

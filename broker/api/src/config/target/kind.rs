@@ -8,7 +8,7 @@ use super::TargetKind;
 
 /// Reads `kind`, and notes the fields that do not fit it.
 pub(super) fn read(spec: &TargetClusterSpec, check: &mut Check<'_>) -> TargetKind {
-    let kind = choice(Some(&spec.kind), "spec.kind", TargetKind::ALL, check);
+    let kind = choice(spec.kind.as_deref(), "spec.kind", TargetKind::ALL, check);
     if kind == TargetKind::Cluster {
         if spec.address.is_none() {
             check.wrong(
@@ -31,7 +31,7 @@ pub(super) fn read(spec: &TargetClusterSpec, check: &mut Check<'_>) -> TargetKin
         ),
         ("caBundle", spec.ca_bundle.is_some()),
         ("targetIssuer", spec.target_issuer.is_some()),
-        ("hub", spec.hub),
+        ("hub", spec.hub == Some(true)),
     ] {
         if is_set {
             check.wrong(
