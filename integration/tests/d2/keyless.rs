@@ -15,7 +15,7 @@ use super::admission_policies::refused;
 use super::fleet::{D2, config_map, oci_repository, secret};
 
 const TENANT: &str = "tenant-b";
-const TRUSTED_ROOT: &str = "sigstore-trusted-root";
+pub(super) const TRUSTED_ROOT: &str = "sigstore-trusted-root";
 /// An identity that the allowlist of the example admits.
 const ISSUER: &str = "https://token.actions.githubusercontent.com";
 const SUBJECT: &str =
