@@ -151,6 +151,18 @@ impl Flux {
         Ok(())
     }
 
+    /// Applies Flux's CRDs and roles to the hub, for controllers that run as Pods.
+    ///
+    /// # Errors
+    /// Any error from kubectl.
+    pub async fn install(
+        hub: &ControlPlane,
+        parts: &Parts,
+        folder: &Path,
+    ) -> Result<(), TestError> {
+        installation::apply(hub, parts, folder).await
+    }
+
     /// Installs Flux on the hub, starts it with its files in `<folder>/flux`, and waits until it is
     /// ready.
     ///

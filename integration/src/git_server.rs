@@ -109,6 +109,11 @@ impl GitServer {
         })
     }
 
+    /// Its address on this machine.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// `http://127.0.0.1:<port>`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)

@@ -40,6 +40,7 @@ pub mod pki;
 pub mod pod_host;
 pub mod pod_process;
 pub mod ports;
+pub mod previous_version;
 pub mod private_sigstore;
 pub mod process;
 pub mod rbac;

@@ -3,10 +3,12 @@
 //!
 //! The node has no route out. Its Pods reach each other, the Services of its cluster, and the
 //! [`External`] servers that the test connects. Its programs are built from Go modules, so the
-//! machine needs root, cgroups and util-linux, and no `iptables` or `nft`: a proxy of this crate
-//! replaces kube-proxy. No NetworkPolicy is enforced.
+//! machine needs root, cgroups and util-linux: a proxy of this crate replaces kube-proxy.
+//! NetworkPolicies are enforced on request, which needs `iptables` and `ipset`.
 
 mod configuration;
+mod firewall;
+mod images;
 mod machine;
 mod services;
 
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use images::image_of;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -115,6 +118,7 @@ pub struct Node {
     external: Mutex<Connected>,
     scheduler: Process,
     kubelet: Process,
+    firewall: Option<Process>,
     _dns: Process,
     containerd: Process,
     // The last field: what is still in its namespaces is killed with it.
@@ -152,6 +156,7 @@ impl Node {
             _dns: run_dns(&machine, &cluster, parts, folder).await?,
             kubelet: run_kubelet(&machine, &cluster, access, parts, folder).await?,
             scheduler: run_scheduler(&cluster, parts, folder).await?,
+            firewall: None,
             containerd,
             runtime: configuration,
             folder: folder.to_owned(),
@@ -164,6 +169,18 @@ impl Node {
             .await?;
         node.until_ready().await?;
         Ok(node)
+    }
+
+    /// Enforces the NetworkPolicies of its cluster from now on. Connections by way of a Service come
+    /// from the node, which no policy stops, so a policy holds for connections to a Pod's address.
+    ///
+    /// # Errors
+    /// [`crate::parts::PartError::Unavailable`] without iptables, ipset and Debian's packages of
+    /// them, or it did not start.
+    pub async fn enforce_network_policies(&mut self, parts: &Parts) -> Result<(), TestError> {
+        let firewall = firewall::start(&self.machine, &self.cluster, parts, &self.folder);
+        self.firewall = Some(firewall.await?);
+        Ok(())
     }
 
     /// The address of the node, which this machine reaches.
@@ -239,10 +256,14 @@ impl Node {
 
     /// The names and states of its running processes, for a message.
     pub fn alive(&mut self) -> Result<(), TestError> {
+        let firewall = self.firewall.iter_mut();
         for (name, process) in [
             ("kubelet", &mut self.kubelet),
             ("kube-scheduler", &mut self.scheduler),
-        ] {
+        ]
+        .into_iter()
+        .chain(firewall.map(|process| ("kube-router", process)))
+        {
             if let Some(status) = process.exit_status() {
                 return Err(
                     format!("{name} ended with {status}: {}", process.logs_tail(20)).into(),

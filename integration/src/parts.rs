@@ -8,7 +8,7 @@ mod module;
 mod node;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::process::Command;
@@ -492,6 +492,11 @@ impl Parts {
         }
     }
 
+    /// The folder in which built parts are kept between runs.
+    pub(crate) fn cache(&self) -> &Path {
+        &self.cache
+    }
+
     /// Returns the path of the binary; builds it once if no folder has it.
     pub async fn locate(&self, part: Part) -> Result<PathBuf, PartError> {
         if let Some(found) = self.in_assets(part).await {
@@ -560,7 +565,6 @@ fn says_version(text: &str, version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::path::Path;
 
     use super::*;
 

@@ -5,10 +5,11 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keyferry_image::{Architecture, Image, ImageConfig, ImageFile};
+use keyferry_image::Image;
 use serde_json::{Value, json};
 
 use super::POD_TOOL;
+use super::images::image_of;
 use super::machine::Machine;
 use crate::parts::{NodePart, Part, Parts};
 use crate::process::Process;
@@ -17,7 +18,7 @@ use crate::wait::until;
 
 /// In the node's own /run.
 const SOCKET: &str = "/run/containerd/containerd.sock";
-const POD_NETWORK: &str = "10.244.0.0/24";
+pub(super) const POD_NETWORK: &str = "10.244.0.0/24";
 const UP_WITHIN: Duration = Duration::from_secs(30);
 
 /// containerd's files.
@@ -156,23 +157,7 @@ pub(super) fn kubelet(machine: &Machine, folder: &Path, client_ca: &Path, dns: I
 
 /// The image of a small Pod, and of every sandbox.
 pub(super) fn pod_tool_image(program: &Path) -> Result<Image, TestError> {
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => Architecture::Amd64,
-        "aarch64" => Architecture::Arm64,
-        other => return Err(format!("no image for {other}").into()),
-    };
-    Ok(Image {
-        architecture,
-        files: vec![ImageFile::new(
-            "usr/bin/pod-tool",
-            0o755,
-            std::fs::read(program)?,
-        )],
-        config: ImageConfig {
-            user: "65534:65534".to_owned(),
-            entrypoint: vec!["/usr/bin/pod-tool".to_owned()],
-            command: vec!["pause".to_owned()],
-            ..ImageConfig::default()
-        },
-    })
+    let mut image = image_of(&[program], "65534:65534")?;
+    image.config.command = vec!["pause".to_owned()];
+    Ok(image)
 }

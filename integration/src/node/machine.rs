@@ -67,8 +67,9 @@ impl Machine {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // Every address of these networks is the node's own: Services, and servers outside.
-        for network_of_node in ["10.96.0.0/24", "172.31.0.0/24"] {
+        // Every address of these networks is the node's own: Services, servers outside, and the one
+        // where clouds have their metadata services.
+        for network_of_node in ["10.96.0.0/24", "172.31.0.0/24", "169.254.169.254/32"] {
             let route = ["route", "add", "local", network_of_node, "dev", "lo"];
             network.ip(&route).await?;
         }
@@ -98,6 +99,17 @@ impl Machine {
         program: &Path,
         args: Vec<OsString>,
     ) -> Result<Process, TestError> {
+        self.spawn_with(name, program, args, Vec::new()).await
+    }
+
+    /// As [`Self::spawn`], with environment variables.
+    pub(super) async fn spawn_with(
+        &self,
+        name: &str,
+        program: &Path,
+        args: Vec<OsString>,
+        env: Vec<(String, OsString)>,
+    ) -> Result<Process, TestError> {
         let mut all = self.enter();
         // Killing nsenter does not kill the program, whose process ID nsenter does not have.
         all.extend(["setpriv", "--pdeathsig", "KILL"].map(Into::into));
@@ -107,7 +119,7 @@ impl Machine {
             name: name.to_owned(),
             program: "nsenter".into(),
             args: all,
-            env: Vec::new(),
+            env,
             log: self.folder.join(format!("{name}.log")),
         };
         Ok(Process::spawn(&spec).await?)
@@ -119,11 +131,22 @@ impl Machine {
         program: &Path,
         args: Vec<OsString>,
     ) -> Result<String, TestError> {
+        self.run_with(program, args, Vec::new()).await
+    }
+
+    /// As [`Self::run`], with environment variables.
+    pub(super) async fn run_with(
+        &self,
+        program: &Path,
+        args: Vec<OsString>,
+        env: Vec<(String, OsString)>,
+    ) -> Result<String, TestError> {
         let mut all = self.enter();
         all.push(program.into());
         all.extend(args);
         let output = tokio::process::Command::new("nsenter")
             .args(&all)
+            .envs(env)
             .kill_on_drop(true)
             .output()
             .await?;

@@ -25,6 +25,8 @@ pub enum NodePart {
     Loopback,
     /// CoreDNS.
     CoreDns,
+    /// kube-router, which enforces NetworkPolicies.
+    KubeRouter,
     /// Our small program in the Pods of tests.
     PodTool,
 }
@@ -40,7 +42,7 @@ pub(super) struct Patch {
 
 impl NodePart {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Kubelet,
         Self::Scheduler,
         Self::Containerd,
@@ -51,6 +53,7 @@ impl NodePart {
         Self::HostLocal,
         Self::Loopback,
         Self::CoreDns,
+        Self::KubeRouter,
         Self::PodTool,
     ];
 
@@ -66,6 +69,7 @@ impl NodePart {
             Self::HostLocal => "host-local",
             Self::Loopback => "loopback",
             Self::CoreDns => "coredns",
+            Self::KubeRouter => "kube-router",
             Self::PodTool => "pod-tool",
         }
     }
@@ -77,6 +81,7 @@ impl NodePart {
             Self::Runc => "v1.5.2",
             Self::Bridge | Self::HostLocal | Self::Loopback => "v1.9.1",
             Self::CoreDns => "v1.14.7",
+            Self::KubeRouter => "v2.1.0",
             Self::PodTool => "of this repository",
         }
     }
@@ -88,6 +93,7 @@ impl NodePart {
             Self::Runc => "runc",
             Self::Bridge | Self::HostLocal | Self::Loopback => "cni-plugins",
             Self::CoreDns => "coredns",
+            Self::KubeRouter => "kube-router",
             Self::PodTool => "pod-tool",
         }
     }
@@ -103,6 +109,7 @@ impl NodePart {
             Self::Bridge => "github.com/containernetworking/plugins/plugins/main/bridge",
             Self::HostLocal => "github.com/containernetworking/plugins/plugins/ipam/host-local",
             Self::Loopback => "github.com/containernetworking/plugins/plugins/main/loopback",
+            Self::KubeRouter => "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router",
             Self::CoreDns | Self::PodTool => ".",
         }
     }
@@ -133,7 +140,7 @@ impl NodePart {
             Self::Scheduler => 30,
             Self::Containerd => 90,
             Self::Runc => 40,
-            Self::CoreDns => 90,
+            Self::CoreDns | Self::KubeRouter => 90,
             Self::Shim | Self::Ctr | Self::Bridge | Self::HostLocal | Self::Loopback => 10,
             Self::PodTool => 10,
         }
