@@ -9,8 +9,8 @@ mod lock_down;
 mod new_authority;
 mod onboarding;
 mod other_sources;
-mod sidecar;
-mod stage;
+pub(crate) mod sidecar;
+pub(crate) mod stage;
 
 use std::time::Duration;
 

@@ -2,16 +2,23 @@
 //! modules, so the machine needs root, cgroups and util-linux.
 
 mod attacker;
+mod beside_flux;
 mod image;
+mod installation;
 mod installed;
+mod left;
+mod memory;
+mod network_policy;
 mod pod;
 mod pod_certificate;
+mod policies;
 mod rolling;
 mod setup;
 mod workload;
 
 use std::time::Duration;
 
+use image::Builds;
 use keyferry_integration::parts::{NodePart, Part};
 use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 use setup::Cluster;
@@ -33,17 +40,25 @@ pub(crate) fn suite() -> BoxedSuite {
         .boxed()
 }
 
-/// From an installation to its removal, with an image built for it.
+/// From an installation to its removal, with images built for it.
 pub(crate) fn installed() -> BoxedSuite {
-    on_request(Suite::new(Cluster::with_image))
+    on_request(Suite::new(Cluster::with_images))
         .test_alone("by_the_chart", installed::by_the_chart)
         .test_alone("by_the_base", installed::by_the_base)
+        .test_alone(
+            "one_pod_has_flux_and_keyferry",
+            beside_flux::one_pod_has_flux_and_keyferry,
+        )
+        .needs([Part::SourceController, Part::KustomizeController].map(Needed::Part))
         .boxed()
 }
 
-/// Builds the image again from nothing. No check runs it, because the two digests differ so far.
+/// Builds the image again from nothing, which takes minutes.
 pub(crate) fn image_digest() -> BoxedSuite {
-    on_request(Suite::new(Cluster::with_image))
+    Suite::new(Builds::start)
+        .only_on_request()
+        .exclusive()
+        .limit(Duration::from_secs(1500))
         .test(
             "two_builds_have_one_digest",
             image::two_builds_have_one_digest,

@@ -13,7 +13,7 @@ use keyferry_integration::flux::{
     FLUX_NAMESPACE, FluxSource, GitSource, KubeConfigRef, KustomizationSpec,
 };
 use keyferry_integration::network_namespace::NetworkNamespace;
-use keyferry_integration::parts::{Minor, Part};
+use keyferry_integration::parts::{Minor, Part, Parts};
 use keyferry_integration::pod_process::{Pod, PodSources};
 use keyferry_integration::process::Process;
 use keyferry_integration::rbac::apply_manifests;
@@ -26,15 +26,17 @@ use serde_json::{Value, json};
 use super::stage::{
     Stage, access_to, config_map_path, may_apply, until_applied, user, who_applied,
 };
+use crate::install::manifests::Objects;
 use crate::install::overlay::{config_maps, overlay};
 use crate::install::setup::kubectl;
 
 const TENANT: &str = "tenant-a";
-const NAME: &str = "sidecar";
+/// The name of the hub, of the access and of Flux's objects.
+pub(crate) const NAME: &str = "sidecar";
 const TARGET: &str = "sidecar-target";
 const ISSUER: &str = "https://sidecar.keyferry.test";
 /// The ServiceAccount of both containers.
-const ACCOUNT: &str = "kustomize-controller";
+pub(crate) const ACCOUNT: &str = "kustomize-controller";
 const WITHIN: Duration = Duration::from_secs(60);
 
 pub(crate) async fn one_account_has_all_rights(stage: Arc<Stage>) -> TestResult {
@@ -48,7 +50,16 @@ pub(crate) async fn one_account_has_all_rights(stage: Arc<Stage>) -> TestResult 
     let folder = stage.folder().join(NAME);
     let parts = stage.ground().parts();
     let _source = FluxSource::start(&hub, parts, &folder, network.host_address()).await?;
-    let template = installed(&stage, &hub, &network, &folder).await?;
+    let own = format!("https://{}:8443", network.address());
+    let rendered = install(
+        &hub,
+        parts,
+        &folder.join("overlay"),
+        &own,
+        Further::default(),
+    )
+    .await?;
+    let template = template(&rendered)?;
 
     // The Pod reaches the hub as Pods do, and the target at another address.
     let listener = network.listen((network.address(), 443).into())?;
@@ -69,7 +80,8 @@ pub(crate) async fn one_account_has_all_rights(stage: Arc<Stage>) -> TestResult 
     for (process, port) in &mut containers {
         until_ready(&network, process, container_port(&template, port)?).await?;
     }
-    let applied = reconciles(&stage, &hub, &target, &to_target).await;
+    let (repository, commit) = stage.repository_of(NAME).await?;
+    let applied = reconciles(&hub, &target, &to_target.url(), repository.url(), &commit).await;
     let logs = containers.map(|(process, _)| process.logs_tail(15));
     applied.map_err(|error| format!("{error}; {}", logs.join("\n")))?;
     the_account_may_do_both(&stage, &hub, &token.token).await
@@ -96,41 +108,35 @@ async fn trusting_target(
     Ok(target)
 }
 
-/// Renders the component over kustomize-controller's own Deployment, applies all of it, and returns
-/// the Pod's spec. The account gets no right beside those of the manifests.
-async fn installed(
-    stage: &Stage,
+/// Renders the component over kustomize-controller's own Deployment, beside these resources and
+/// with further fields of the kustomization, and applies all of it. The account gets no right beside
+/// those of the manifests.
+pub(crate) async fn install(
     hub: &Arc<ControlPlane>,
-    network: &NetworkNamespace,
+    parts: &Parts,
     folder: &Path,
-) -> Result<Value, TestError> {
-    let folder = folder.join("overlay");
-    std::fs::create_dir_all(&folder)?;
-    let module = stage
-        .ground()
-        .parts()
-        .module(Part::KustomizeController)
-        .await?;
+    public_url: &str,
+    further: Further<'_>,
+) -> Result<Objects, TestError> {
+    std::fs::create_dir_all(folder)?;
+    let module = parts.module(Part::KustomizeController).await?;
     let deployment = std::fs::read_to_string(module.join("config/manager/deployment.yaml"))?;
-    let named = format!("  name: {ACCOUNT}\n");
-    let namespaced = format!("{named}  namespace: {FLUX_NAMESPACE}\n");
-    // Flux's installation names the account.
-    let pod = format!("    spec:\n      serviceAccountName: {ACCOUNT}\n");
-    let deployment = deployment
-        .replacen(&named, &namespaced, 1)
-        .replacen("    spec:\n", &pod, 1);
-    std::fs::write(folder.join("deployment.yaml"), deployment)?;
+    std::fs::write(
+        folder.join("deployment.yaml"),
+        as_flux_installs(&deployment, ACCOUNT),
+    )?;
     let config = std::fs::read_to_string(shipped("examples/install/base/config.yaml"))?;
-    let own = format!("https://{}:8443", network.address());
     std::fs::write(
         folder.join("config.yaml"),
-        config.replace("https://keyferry.example.com", &own),
+        config.replace("https://keyferry.example.com", public_url),
     )?;
+    let Further { resources, fields } = further;
     let text = format!(
-        "resources: [deployment.yaml, examples/install/sidecar/base]\ncomponents: [examples/install/sidecar]\nconfigMapGenerator:\n\
-         - {{ name: keyferry-config, namespace: {FLUX_NAMESPACE}, behavior: replace, files: [config.yaml] }}\n"
+        "resources: [deployment.yaml, examples/install/sidecar/base{resources}]\ncomponents: [examples/install/sidecar]\n\
+         configMapGenerator:\n\
+         - {{ name: keyferry-config, namespace: {FLUX_NAMESPACE}, behavior: replace, files: [config.yaml] }}\n{fields}"
     );
-    let rendered = overlay(hub, &folder, &text).await?;
+    let rendered = overlay(hub, folder, &text).await?;
     let shown = folder.display().to_string();
     kubectl(hub, &["apply", "--server-side", "-k", &shown]).await?;
     let established = [
@@ -159,14 +165,26 @@ async fn installed(
     hub.create_namespace(TENANT).await?;
     hub.create_service_account(TENANT, RECONCILER).await?;
     bind(hub, TENANT, "keyferry-minter", None).await?;
-    let name = (
-        "Deployment".to_owned(),
-        FLUX_NAMESPACE.to_owned(),
-        ACCOUNT.to_owned(),
-    );
-    let deployment = rendered.get(&name).ok_or("no Deployment was rendered")?;
-    assert_eq!(deployment["spec"]["replicas"], 1, "as Flux ships it");
-    Ok(deployment["spec"]["template"]["spec"].clone())
+    Ok(rendered)
+}
+
+/// What an overlay has beside the component.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Further<'a> {
+    /// Resources, each after a comma.
+    pub(crate) resources: &'a str,
+    /// Lines of the kustomization.
+    pub(crate) fields: &'a str,
+}
+
+/// A manifest of a controller's module, in Flux's namespace and under the controller's account.
+pub(crate) fn as_flux_installs(manifest: &str, name: &str) -> String {
+    let named = format!("  name: {name}\n");
+    let namespaced = format!("{named}  namespace: {FLUX_NAMESPACE}\n");
+    let pod = format!("    spec:\n      serviceAccountName: {name}\n");
+    manifest
+        .replacen(&named, &namespaced, 1)
+        .replacen("    spec:\n", &pod, 1)
 }
 
 /// Binds a role in a namespace to the shared account: the ClusterRole of this name, or a new Role
@@ -199,6 +217,18 @@ async fn bind(
     let path = format!("{folder}/rolebindings/{name}");
     hub.admin().apply(&path, &binding).await?;
     Ok(())
+}
+
+/// The Pod of the rendered Deployment.
+fn template(rendered: &Objects) -> Result<Value, TestError> {
+    let name = (
+        "Deployment".to_owned(),
+        FLUX_NAMESPACE.to_owned(),
+        ACCOUNT.to_owned(),
+    );
+    let deployment = rendered.get(&name).ok_or("no Deployment was rendered")?;
+    assert_eq!(deployment["spec"]["replicas"], 1, "as Flux ships it");
+    Ok(deployment["spec"]["template"]["spec"].clone())
 }
 
 /// What the kubelet fills the Pod with.
@@ -263,45 +293,52 @@ async fn until_ready(network: &NetworkNamespace, process: &mut Process, port: u1
     Ok(())
 }
 
-/// Flux applies a tenant's ConfigMap at the target, as the tenant.
-async fn reconciles(
-    stage: &Stage,
+/// Flux applies a tenant's ConfigMap at the target, as the tenant. The hub's Pods reach the target
+/// at this address.
+pub(crate) async fn reconciles(
     hub: &ControlPlane,
     target: &ControlPlane,
-    to_target: &Relay,
+    address: &str,
+    repository: &str,
+    commit: &str,
 ) -> TestResult {
+    let name = target.name();
     let object = json!({
-        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": TARGET },
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name },
         "spec": {
-            "address": to_target.url(), "tlsServerName": format!("{TARGET}.keyferry.test"),
-            "audience": audience(TARGET), "caBundle": target.ca_pem(),
+            "address": address, "tlsServerName": format!("{name}.keyferry.test"),
+            "audience": audience(name), "caBundle": target.ca_pem(),
             "allow": [{ "namespaces": [TENANT], "serviceAccounts": [RECONCILER], "deliveries": ["KubeConfigSecret"] }],
         },
     });
-    let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{TARGET}");
+    let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
     hub.admin().apply(&path, &object).await?;
-    access_to(TARGET, hub, TENANT, NAME, "KubeConfigSecret").await?;
-    let (repository, commit) = stage.repository_of(NAME).await?;
+    access_to(name, hub, TENANT, NAME, "KubeConfigSecret").await?;
     let source = GitSource {
         namespace: TENANT,
         name: NAME,
-        url: repository.url(),
+        url: repository,
     };
     source.apply(hub.admin()).await?;
-    let spec = KustomizationSpec {
+    let spec = kustomization();
+    spec.apply(hub.admin()).await?;
+    until_applied(hub, &spec, commit).await?;
+    let written = target.admin().get(&config_map_path(NAME)).await?;
+    assert_eq!(written["data"]["text"], "first");
+    assert_eq!(who_applied(target, NAME)?, [user(TENANT)]);
+    Ok(())
+}
+
+/// The tenant's Kustomization for the target.
+pub(crate) fn kustomization() -> KustomizationSpec<'static> {
+    KustomizationSpec {
         namespace: TENANT,
         name: NAME,
         source: NAME,
         path: "./apps",
         kube_config: KubeConfigRef::Secret(NAME),
         impersonating: None,
-    };
-    spec.apply(hub.admin()).await?;
-    until_applied(hub, &spec, &commit).await?;
-    let written = target.admin().get(&config_map_path(NAME)).await?;
-    assert_eq!(written["data"]["text"], "first");
-    assert_eq!(who_applied(target, NAME)?, [user(TENANT)]);
-    Ok(())
+    }
 }
 
 /// The price: the account mints for a ServiceAccount of a namespace that no tenant's binding names,
@@ -311,23 +348,38 @@ async fn the_account_may_do_both(stage: &Stage, hub: &ControlPlane, shared: &str
         .hub
         .token_request("keyferry-system", "keyferry", &[], 600)
         .await?;
-    for (plane, token, may) in [
-        (hub, shared, true),
-        (&*stage.hub, own.token.as_str(), false),
-    ] {
-        plane
-            .create_namespace_with_service_account("unbound", "deployer")
-            .await?;
-        let client = plane.as_bearer(token)?;
-        let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": [], "expirationSeconds": 600 } });
-        let path = "/api/v1/namespaces/unbound/serviceaccounts/deployer/token";
-        let minted = client.create(path, &request).await;
-        let listed = client.get("/api/v1/secrets").await;
-        assert_eq!(minted.is_ok(), may, "{}: {minted:?}", plane.name());
-        assert_eq!(listed.is_ok(), may, "{}", plane.name());
-        for refused in [minted.err(), listed.err()].into_iter().flatten() {
-            assert_eq!(refused.status(), Some(403), "{refused}");
-        }
+    reaches_an_unbound_namespace(hub, shared, Rights::Shared).await?;
+    reaches_an_unbound_namespace(&stage.hub, &own.token, Rights::Own).await
+}
+
+/// Whose rights an account has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// Keyferry's and kustomize-controller's.
+    Shared,
+    /// Keyferry's alone.
+    Own,
+}
+
+/// Tries a TokenRequest in a namespace that no binding names, and a list of all Secrets.
+pub(crate) async fn reaches_an_unbound_namespace(
+    plane: &ControlPlane,
+    token: &str,
+    rights: Rights,
+) -> TestResult {
+    plane
+        .create_namespace_with_service_account("unbound", "deployer")
+        .await?;
+    let client = plane.as_bearer(token)?;
+    let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": [], "expirationSeconds": 600 } });
+    let path = "/api/v1/namespaces/unbound/serviceaccounts/deployer/token";
+    let minted = client.create(path, &request).await;
+    let listed = client.get("/api/v1/secrets").await;
+    let may = rights == Rights::Shared;
+    assert_eq!(minted.is_ok(), may, "{}: {minted:?}", plane.name());
+    assert_eq!(listed.is_ok(), may, "{}", plane.name());
+    for refused in [minted.err(), listed.err()].into_iter().flatten() {
+        assert_eq!(refused.status(), Some(403), "{refused}");
     }
     Ok(())
 }

@@ -18,9 +18,19 @@ pub(crate) async fn overlay(
     folder: &Path,
     text: &str,
 ) -> Result<Objects, TestError> {
+    overlay_of(&shipped(""), plane, folder, text).await
+}
+
+/// As [`overlay`], with the examples of another checkout.
+pub(crate) async fn overlay_of(
+    checkout: &Path,
+    plane: &ControlPlane,
+    folder: &Path,
+    text: &str,
+) -> Result<Objects, TestError> {
     std::fs::create_dir_all(folder)?;
     // kustomize takes folders by relative paths only.
-    let examples = format!("{}/examples/", relative(folder, &shipped(""))?);
+    let examples = format!("{}/examples/", relative(folder, checkout)?);
     let text = format!(
         "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n{}",
         text.replace("examples/", &examples)

@@ -1,13 +1,19 @@
 //! A Pod of another tenant on the same node: tests what it can reach.
 
+use std::time::Duration;
+
 use keyferry_integration::node::POD_TOOL;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::wait::until;
 use keyferry_integration::world::CALLER_AUDIENCE;
+use keyferry_integration::world::on_hub::audience;
 use serde_json::{Value, json};
 
+use super::network_policy;
 use super::setup::Cluster;
 
-const NAMESPACE: &str = "tenant-b";
+pub(crate) const NAMESPACE: &str = "tenant-b";
+const WITHIN: Duration = Duration::from_secs(60);
 const TOKEN: &str = "/var/run/secrets/keyferry.dev/token";
 
 pub(crate) async fn another_tenant_reaches_what_the_docs_say(
@@ -27,8 +33,7 @@ pub(crate) async fn another_tenant_reaches_what_the_docs_say(
         .as_str()
         .ok_or("a Pod without an address")?;
 
-    // Any Pod gets the published documents and the metrics, because this node enforces no
-    // NetworkPolicy. The token API refuses it without a credential.
+    // Any Pod gets the published documents. The token API refuses it without a credential.
     let documents = ["/.well-known/openid-configuration", "/openid/v1/jwks"];
     for document in documents {
         let url = format!("https://keyferry-discovery.keyferry-system.svc{document}");
@@ -45,8 +50,7 @@ pub(crate) async fn another_tenant_reaches_what_the_docs_say(
             "{path}: {refused}"
         );
     }
-    let metrics = format!("http://{address}:8080/metrics");
-    assert_eq!(status(cluster, &[&metrics]).await?, "200");
+    network_policy::it_holds(cluster, address).await?;
 
     // Its own token is valid, and the other tenant's access gets the same answer as an absent one.
     let mut answers = Vec::new();
@@ -63,8 +67,7 @@ pub(crate) async fn another_tenant_reaches_what_the_docs_say(
     let apiserver = "https://kubernetes.default.svc/api/v1/secrets";
     assert_eq!(status(cluster, &[apiserver, "", TOKEN]).await?, "401");
     let read_only = format!("{}:10255", cluster.node.address());
-    let dialled = ["pod-tool", "dial", &read_only];
-    let dialled = cluster.exec(NAMESPACE, "attacker", &dialled).await?;
+    let dialled = dial(cluster, &read_only).await?;
     assert!(dialled.contains("refused"), "{dialled}");
 
     // It sees no process but its own, and no file of another Pod.
@@ -109,9 +112,34 @@ pub(crate) async fn another_tenant_reaches_what_the_docs_say(
             "{name}: {refused}"
         );
     }
+    // Nor does its own ServiceAccount get a token for a target: the kubelet's request is refused,
+    // and the Pod does not start.
+    let mut pod = attacker("another-audience");
+    pod["spec"]["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]["audience"] =
+        audience(cluster.targets[0].name()).into();
+    hub.admin().create(&pods, &pod).await?;
+    until("the kubelet is refused", WITHIN, || async {
+        let events = format!("/api/v1/namespaces/{NAMESPACE}/events");
+        let events = hub.admin().get(&events).await?;
+        let mut events = events["items"].as_array().into_iter().flatten();
+        Ok(events.any(|event| {
+            event["involvedObject"]["name"] == "another-audience"
+                && event["reason"] == "FailedMount"
+                && event["message"]
+                    .as_str()
+                    .is_some_and(|message| message.contains("keyferry-pairing"))
+        }))
+    })
+    .await?;
     let delete = ["delete", "namespace", NAMESPACE, "--timeout=50s"];
     cluster.kubectl(&delete).await?;
     Ok(())
+}
+
+/// What became of a connection of the attacker's Pod to an address.
+pub(crate) async fn dial(cluster: &Cluster, address: &str) -> Result<String, TestError> {
+    let command = ["pod-tool", "dial", address];
+    cluster.exec(NAMESPACE, "attacker", &command).await
 }
 
 /// The status of an answer that the attacker gets.

@@ -1,5 +1,6 @@
 //! Updates and drains while callers send requests.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,16 +9,23 @@ use keyferry_integration::http_client::trusting;
 use keyferry_integration::node::NODE;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{caller_token, exchange_at};
+use parking_lot::Mutex;
+use serde_json::Value;
 
-use super::installed::{Way, install, pods, until_rolled_out};
-use super::setup::{ACCOUNT, Cluster, TENANT, has_condition};
+use super::installation::{Installation, Version};
+use super::installed::{pods, until_rolled_out};
+use super::setup::{ACCOUNT, Cluster, SYSTEM, TENANT, has_condition};
 
 const PAUSE: Duration = Duration::from_millis(20);
+/// For how long each new Pod serves beside those of the previous version.
+const BESIDE: Duration = Duration::from_secs(15);
 
 /// Callers, each with its own client, that count their answers.
 struct Load {
     stop: Arc<AtomicBool>,
     answers: Arc<AtomicU64>,
+    /// The different key sets that were published.
+    key_sets: Arc<Mutex<BTreeSet<String>>>,
     callers: Vec<tokio::task::JoinHandle<Vec<String>>>,
 }
 
@@ -26,17 +34,16 @@ impl Load {
         let token = caller_token(&cluster.hub, TENANT, ACCOUNT).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let answers = Arc::new(AtomicU64::new(0));
+        let key_sets = Arc::new(Mutex::new(BTreeSet::new()));
         let mut callers = Vec::new();
         for access in ["tenant-a/prod", "tenant-a/stage"] {
             // One caller keeps its connections, and one connects each time.
             for keeps in [true, false] {
                 let (token, stop, answers) =
                     (token.clone(), Arc::clone(&stop), Arc::clone(&answers));
+                let key_sets = Arc::clone(&key_sets);
                 let api = format!("https://{}", cluster.api);
-                let discovery = format!(
-                    "https://{}/.well-known/openid-configuration",
-                    cluster.discovery
-                );
+                let jwks = format!("https://{}/openid/v1/jwks", cluster.discovery);
                 let authority = cluster.ground.ca().cert_pem().to_owned();
                 let mut client = trusting(&authority)?;
                 callers.push(tokio::spawn(async move {
@@ -52,9 +59,12 @@ impl Load {
                                 failed.push(format!("exchange, keeps {keeps}: {error:?}"))
                             }
                         }
-                        match client.get(&discovery).send().await {
-                            Ok(answer) if answer.status() == 200 => {}
-                            other => failed.push(format!("discovery, keeps {keeps}: {other:?}")),
+                        match client.get(&jwks).send().await {
+                            Ok(answer) if answer.status() == 200 => match answer.text().await {
+                                Ok(text) => drop(key_sets.lock().insert(text)),
+                                Err(error) => failed.push(format!("key set: {error:?}")),
+                            },
+                            other => failed.push(format!("key set, keeps {keeps}: {other:?}")),
                         }
                         answers.fetch_add(2, Ordering::Relaxed);
                         tokio::time::sleep(PAUSE).await;
@@ -66,31 +76,42 @@ impl Load {
         Ok(Self {
             stop,
             answers,
+            key_sets,
             callers,
         })
     }
 
-    async fn stop(self) -> Result<(u64, Vec<String>), TestError> {
+    /// Ends it; none of its requests may have failed. Returns how many there were.
+    async fn stop(self) -> Result<u64, TestError> {
         self.stop.store(true, Ordering::Relaxed);
         let mut failed = Vec::new();
         for caller in self.callers {
             failed.extend(caller.await?);
         }
-        Ok((self.answers.load(Ordering::Relaxed), failed))
+        let answers = self.answers.load(Ordering::Relaxed);
+        if let [first, ..] = failed.as_slice() {
+            let count = failed.len();
+            return Err(format!("{count} of {answers} failed, the first with {first}").into());
+        }
+        let key_sets = self.key_sets.lock();
+        assert_eq!(key_sets.len(), 1, "{key_sets:#?}");
+        Ok(answers)
     }
 }
 
-pub(crate) async fn an_update_fails_no_request(cluster: &Cluster, way: Way) -> TestResult {
+/// Replaces the Pods while callers send requests.
+pub(crate) async fn an_update_fails_no_request(
+    cluster: &Cluster,
+    update: impl Future<Output = TestResult>,
+) -> TestResult {
     let before = names(cluster).await?;
     let load = Load::start(cluster).await?;
-    install(cluster, way, "next").await?;
+    update.await?;
     until_rolled_out(cluster).await?;
-    let (answers, failed) = load.stop().await?;
-    assert!(
-        failed.is_empty(),
-        "{} of {answers}: {failed:#?}",
-        failed.len()
-    );
+    let answers = match load.stop().await {
+        Ok(answers) => answers,
+        Err(error) => return Err(format!("{error}\n{}", logs(cluster).await?).into()),
+    };
     assert!(answers > 100, "{answers}");
     let after = names(cluster).await?;
     assert!(
@@ -99,6 +120,67 @@ pub(crate) async fn an_update_fails_no_request(cluster: &Cluster, way: Way) -> T
     );
     eprintln!("{answers} answers during the update");
     Ok(())
+}
+
+/// As [`an_update_fails_no_request`], to this version. Both versions serve for some time: each new
+/// Pod counts as available only after [`BESIDE`].
+pub(crate) async fn both_versions_serve(
+    cluster: &Cluster,
+    installation: Installation<'_>,
+) -> TestResult {
+    wait_for_new_pods(cluster, BESIDE).await?;
+    let beside = AtomicU64::new(0);
+    let watching = async {
+        loop {
+            let images: BTreeSet<String> = ready_images(cluster).await?;
+            if [Version::Previous, Version::This]
+                .iter()
+                .all(|version| images.contains(version.image()))
+            {
+                beside.fetch_add(1, Ordering::Relaxed);
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let update = an_update_fails_no_request(cluster, installation.apply(cluster));
+    tokio::select! {
+        updated = update => updated?,
+        failed = watching => return failed,
+    }
+    let seconds = beside.load(Ordering::Relaxed);
+    eprintln!("both versions were ready for about {seconds} s");
+    assert!(seconds >= BESIDE.as_secs() / 2, "{seconds}");
+    wait_for_new_pods(cluster, Duration::ZERO).await
+}
+
+/// `minReadySeconds`: an update goes on when a new Pod has been ready for so long.
+async fn wait_for_new_pods(cluster: &Cluster, time: Duration) -> TestResult {
+    let patch = format!("{{\"spec\":{{\"minReadySeconds\":{}}}}}", time.as_secs());
+    let command = [
+        "patch",
+        "deployment",
+        "keyferry",
+        "-n",
+        SYSTEM,
+        "-p",
+        &patch,
+    ];
+    cluster.kubectl(&command).await?;
+    until_rolled_out(cluster).await?;
+    Ok(())
+}
+
+/// The images of the Pods that get requests.
+async fn ready_images(cluster: &Cluster) -> Result<BTreeSet<String>, TestError> {
+    let image = |pod: &Value| {
+        let image = pod["spec"]["containers"][0]["image"].as_str();
+        image.unwrap_or_default().to_owned()
+    };
+    let pods = pods(cluster).await?;
+    let ready = pods.iter().filter(|pod| {
+        has_condition(pod, "Ready") && pod["metadata"]["deletionTimestamp"].is_null()
+    });
+    Ok(ready.map(image).collect())
 }
 
 /// The only node is drained: the PodDisruptionBudget lets one replica go, which finds no other node,
@@ -127,13 +209,29 @@ pub(crate) async fn a_drain_leaves_one_replica(cluster: &Cluster) -> TestResult 
     assert_eq!(ready, 1);
     cluster.kubectl(&["uncordon", NODE]).await?;
     until_rolled_out(cluster).await?;
-    let (answers, failed) = load.stop().await?;
-    assert!(
-        failed.is_empty(),
-        "{} of {answers}: {failed:#?}",
-        failed.len()
-    );
+    load.stop().await?;
     Ok(())
+}
+
+/// The warnings and the last lines of the running Pods.
+async fn logs(cluster: &Cluster) -> Result<String, TestError> {
+    let selector = "app.kubernetes.io/name=keyferry";
+    let command = [
+        "logs",
+        "-n",
+        SYSTEM,
+        "-l",
+        selector,
+        "--tail=-1",
+        "--prefix",
+    ];
+    let all = cluster.kubectl(&command).await?;
+    let lines: Vec<&str> = all
+        .lines()
+        .filter(|line| line.contains("WARN") || line.contains("ERROR") || line.contains("denied"))
+        .collect();
+    let last = lines.len().saturating_sub(30);
+    Ok(lines.get(last..).unwrap_or_default().join("\n"))
 }
 
 async fn names(cluster: &Cluster) -> Result<Vec<String>, TestError> {

@@ -10,21 +10,25 @@ use keyferry_integration::built_image::BuiltImage;
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::node::{External, Node, NodeAccess};
 use keyferry_integration::parts::Minor;
-use keyferry_integration::runner::{Fixture, NotStarted, TestError};
+use keyferry_integration::previous_version::PreviousVersion;
+use keyferry_integration::runner::{Fixture, NotStarted, TestError, TestResult};
 use keyferry_integration::wait::until_object;
 use keyferry_integration::world::on_hub::audience;
 use keyferry_integration::world::{Ground, TrustingTarget};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The name of the image in the documentation.
 pub(crate) const IMAGE: &str = "images.example.com/keyferry:0.1.0";
+/// The image of the previous version.
+pub(crate) const PREVIOUS_IMAGE: &str = "images.example.com/keyferry:previous";
 /// Keyferry's namespace.
 pub(crate) const SYSTEM: &str = "keyferry-system";
 /// The tenant of the examples, and its ServiceAccount.
 pub(crate) const TENANT: &str = "tenant-a";
 pub(crate) const ACCOUNT: &str = "reconciler";
 
-const ISSUER: &str = "https://hub.keyferry.test";
+/// The issuer of the hub's tokens.
+pub(crate) const ISSUER: &str = "https://hub.keyferry.test";
 const POD_WITHIN: Duration = Duration::from_secs(90);
 /// What a kubelet sets on a machine that it has for itself.
 const SETTINGS: [&str; 4] = [
@@ -48,6 +52,8 @@ pub(crate) struct Cluster {
     pub(crate) settings: BTreeMap<&'static str, String>,
     /// Keyferry's image, which the node has.
     image: Option<BuiltImage>,
+    /// The previous version, whose image the node has.
+    previous: Option<PreviousVersion>,
     pub(crate) ground: Ground,
     _access: tempfile::TempDir,
 }
@@ -62,21 +68,33 @@ impl Cluster {
     pub(crate) async fn start() -> Result<Self, NotStarted> {
         let settings = settings();
         let ground = Ground::start().await?;
-        Self::build(ground, settings, None)
+        Self::build(ground, settings)
             .await
             .map_err(NotStarted::failed)
     }
 
-    /// Starts with Keyferry's image, which takes minutes to build the first time.
-    pub(crate) async fn with_image() -> Result<Self, NotStarted> {
+    /// Starts with the images of Keyferry and of its previous version, which take minutes to build
+    /// the first time.
+    pub(crate) async fn with_images() -> Result<Self, NotStarted> {
         let settings = settings();
         let ground = Ground::start().await?;
-        let file = ground.folder().join("keyferry.tar");
         // Built before anything runs, so that nothing times out beside it.
-        let image = BuiltImage::build(IMAGE, &file, &BuiltImage::kept_build()).await;
-        Self::build(ground, settings, Some(image.map_err(NotStarted::failed)?))
-            .await
-            .map_err(NotStarted::failed)
+        let built = images(&ground).await.map_err(NotStarted::failed)?;
+        let cluster = Self::build(ground, settings).await;
+        let mut cluster = cluster.map_err(NotStarted::failed)?;
+        cluster.take(built).await.map_err(NotStarted::failed)?;
+        Ok(cluster)
+    }
+
+    async fn take(&mut self, built: (BuiltImage, PreviousVersion)) -> TestResult {
+        let (image, previous) = built;
+        let parts = self.ground.parts();
+        self.node.enforce_network_policies(parts).await?;
+        self.node.import_archive(&image.file).await?;
+        self.node.import_archive(&previous.image).await?;
+        self.image = Some(image);
+        self.previous = Some(previous);
+        Ok(())
     }
 
     /// Keyferry's image.
@@ -84,10 +102,15 @@ impl Cluster {
         Ok(self.image.as_ref().ok_or("the image was not built")?)
     }
 
+    /// Keyferry's previous version.
+    pub(crate) fn previous(&self) -> Result<&PreviousVersion, TestError> {
+        let previous = self.previous.as_ref();
+        Ok(previous.ok_or("the previous version was not built")?)
+    }
+
     async fn build(
         ground: Ground,
         settings: BTreeMap<&'static str, String>,
-        image: Option<BuiltImage>,
     ) -> Result<Self, TestError> {
         let folder = tempfile::tempdir()?;
         let access = NodeAccess::create(folder.path())?;
@@ -125,12 +148,10 @@ impl Cluster {
             })
             .await?;
         }
-        if let Some(image) = &image {
-            node.import_archive(&image.file).await?;
-        }
         Ok(Self {
             node,
-            image,
+            image: None,
+            previous: None,
             hub,
             targets: [a, b],
             discovery,
@@ -181,6 +202,32 @@ impl Cluster {
         }
         Ok(String::from_utf8(output.stdout)?)
     }
+}
+
+async fn images(ground: &Ground) -> Result<(BuiltImage, PreviousVersion), TestError> {
+    let file = ground.folder().join("keyferry.tar");
+    let kept = BuiltImage::kept_build();
+    let image = BuiltImage::build(IMAGE, &file, &kept).await?;
+    let folder = kept.with_file_name("previous");
+    let previous = PreviousVersion::build(PREVIOUS_IMAGE, &folder).await?;
+    Ok((image, previous))
+}
+
+/// Puts the Secrets with Keyferry's serving certificates into its namespace. They are for 127.0.0.1
+/// too, where the targets get the published documents.
+pub(crate) async fn put_tls(cluster: &Cluster, namespace: &str) -> TestResult {
+    let names = ["keyferry", "keyferry-discovery"].map(|name| format!("{name}.{namespace}.svc"));
+    let pair = cluster.ground.ca().serving(namespace, &names)?;
+    for name in ["keyferry-discovery-tls", "keyferry-api-tls"] {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+            "metadata": { "name": name, "namespace": namespace },
+            "stringData": { "tls.crt": pair.cert_pem, "tls.key": pair.key_pem },
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+        cluster.hub.admin().apply(&path, &secret).await?;
+    }
+    Ok(())
 }
 
 /// Whether an object has a condition with status True.

@@ -5,32 +5,82 @@ use std::time::Duration;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::wait::until;
 use keyferry_integration::world::shipped;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::setup::{Cluster, SYSTEM, TENANT};
+use super::setup::{ACCOUNT, Cluster, SYSTEM, TENANT};
+use crate::flux::stage::{config_map, config_map_path, may_apply};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// The agent as a native sidecar, and a command with the exec plugin's way to a token, for both
-/// targets.
-pub(crate) async fn the_examples_reach_both_targets(cluster: &Cluster) -> TestResult {
-    for access in ["prod", "stage"] {
+/// targets: first as the examples are, and then with a command that applies a ConfigMap.
+pub(crate) async fn the_examples_apply_to_both_targets(cluster: &Cluster) -> TestResult {
+    let config_map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "app", "namespace": TENANT },
+        "data": { "app.yaml": config_map("from-a-pod", "applied") },
+    });
+    let path = format!("/api/v1/namespaces/{TENANT}/configmaps/app");
+    cluster.hub.admin().apply(&path, &config_map).await?;
+    for (target, access) in cluster.targets.iter().zip(["prod", "stage"]) {
         for file in ["agent.yaml", "caller.yaml"] {
-            let text = std::fs::read_to_string(shipped("examples/in-cluster").join(file))?;
-            let text = text.replace("prod", access);
-            let file = cluster.ground.folder().join(file);
-            std::fs::write(&file, text)?;
-            let file = file.display().to_string();
-            cluster.kubectl(&["apply", "-f", &file]).await?;
+            let pod = example(file, access)?;
+            create(cluster, &pod).await?;
         }
         cluster.until_ready(TENANT, "reader").await?;
         // It lists the target's namespaces, with the token that the sidecar wrote.
         until_logged(cluster, "reader", Some("reader"), "kube-system").await?;
         until_logged(cluster, "deployer", None, "kube-system").await?;
-        let delete = ["delete", "pod", "-n", TENANT, "reader", "deployer"];
-        let waiting = [&delete[..], &["--wait", "--timeout=50s"]].concat();
-        cluster.kubectl(&waiting).await?;
+        delete(cluster, &["reader", "deployer"]).await?;
+
+        may_apply(target, &[TENANT]).await?;
+        create(cluster, &applying(access)?).await?;
+        until_logged(cluster, "deployer", None, "configmap/from-a-pod created").await?;
+        let written = target.admin().get(&config_map_path("from-a-pod")).await?;
+        assert_eq!(written["data"]["text"], "applied");
+        let by = format!("hub:system:serviceaccount:{TENANT}:{ACCOUNT}");
+        let creator = target
+            .audit_events()?
+            .into_iter()
+            .find(|event| event["verb"] == "create" && event["objectRef"]["name"] == "from-a-pod");
+        let creator = creator.ok_or("the target's audit log does not have it")?;
+        assert_eq!(creator["user"]["username"], by);
+        delete(cluster, &["deployer"]).await?;
     }
+    Ok(())
+}
+
+/// A Pod of `examples/in-cluster`, for this access.
+fn example(file: &str, access: &str) -> Result<Value, TestError> {
+    let text = std::fs::read_to_string(shipped("examples/in-cluster").join(file))?;
+    Ok(serde_saphyr::from_str(&text.replace("prod", access))?)
+}
+
+/// The example of a caller, with a command that applies the file of a ConfigMap.
+fn applying(access: &str) -> Result<Value, TestError> {
+    let mut pod = example("caller.yaml", access)?;
+    let container = &mut pod["spec"]["containers"][0];
+    let args = container["args"].as_array_mut().ok_or("no arguments")?;
+    let command = args.iter().position(|argument| argument == "kubectl");
+    args.truncate(command.ok_or("no kubectl")?);
+    args.extend(["kubectl", "apply", "-f", "/etc/app/app.yaml"].map(Value::from));
+    let mounts = container["volumeMounts"]
+        .as_array_mut()
+        .ok_or("no mounts")?;
+    mounts.push(json!({ "name": "app", "mountPath": "/etc/app", "readOnly": true }));
+    let volumes = pod["spec"]["volumes"].as_array_mut().ok_or("no volumes")?;
+    volumes.push(json!({ "name": "app", "configMap": { "name": "app" } }));
+    Ok(pod)
+}
+
+async fn create(cluster: &Cluster, pod: &Value) -> TestResult {
+    let path = format!("/api/v1/namespaces/{TENANT}/pods");
+    cluster.hub.admin().create(&path, pod).await?;
+    Ok(())
+}
+
+async fn delete(cluster: &Cluster, pods: &[&str]) -> TestResult {
+    let command = ["delete", "pod", "-n", TENANT, "--wait", "--timeout=50s"];
+    cluster.kubectl(&[&command[..], pods].concat()).await?;
     Ok(())
 }
 
