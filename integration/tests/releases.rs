@@ -34,6 +34,10 @@ pub(crate) fn suite() -> BoxedSuite {
             artifacts::the_chart_renders_as_its_folder,
         )
         .test(
+            "the_image_has_the_binary",
+            artifacts::the_image_has_the_binary,
+        )
+        .test(
             "the_crds_are_those_of_the_repository",
             artifacts::the_crds_are_those_of_the_repository,
         )

@@ -49,6 +49,7 @@ pub(super) async fn checksums_cover_every_file(stage: Arc<Stage>) -> TestResult 
         &format!("keyferry-{}.tgz", stage.version),
         "RELEASE_NOTES.md",
         "keyferry-crds.yaml",
+        "keyferry-image.tar",
         "keyferry.cdx.json",
         "keyferry.openvex.json",
         "krew.yaml",
@@ -211,5 +212,51 @@ pub(super) async fn the_crds_are_those_of_the_repository(stage: Arc<Stage>) -> T
     assert_eq!(by_name(bundle), by_name(shipped));
     let folder = std::fs::read_dir(repository().join("broker/crds"))?.count();
     assert_eq!(folder, 4, "three definitions and a kustomization");
+    Ok(())
+}
+
+/// The image is an OCI layout with the binary of the archive, and its labels name version and
+/// commit.
+pub(super) async fn the_image_has_the_binary(stage: Arc<Stage>) -> TestResult {
+    let layout = stage.path("image");
+    std::fs::create_dir_all(&layout)?;
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xf").arg(stage.file("keyferry-image.tar"));
+    unpack.arg("-C").arg(&layout);
+    printed(unpack).await?;
+    let blob = |digest: &Value| {
+        let digest = digest.as_str().unwrap_or_default();
+        let path = layout.join("blobs").join(digest.replace(':', "/"));
+        assert_eq!(format!("sha256:{}", sha256(&path)?), digest);
+        Ok::<_, TestError>(path)
+    };
+    let read = |path: &std::path::Path| -> Result<Value, TestError> {
+        Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+    };
+    let index = read(&layout.join("index.json"))?;
+    let manifest = read(&blob(&index["manifests"][0]["digest"])?)?;
+    let config = read(&blob(&manifest["config"]["digest"])?)?;
+    let label = |name: &str| {
+        let label = format!("org.opencontainers.image.{name}");
+        config["config"]["Labels"][label].clone()
+    };
+    assert_eq!(label("version"), stage.version);
+    assert_eq!(label("revision"), stage.commit);
+    assert_eq!(config["config"]["User"], "65532:65532");
+    let [layer] = manifest["layers"].as_array().map_or(&[][..], Vec::as_slice) else {
+        return Err(format!("not one layer: {manifest}").into());
+    };
+    let tree = stage.path("image-tree");
+    std::fs::create_dir_all(&tree)?;
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xzf").arg(blob(&layer["digest"])?);
+    unpack.arg("-C").arg(&tree);
+    printed(unpack).await?;
+    let archived = stage.unpack(ARCHIVE, "archived").await?.join("keyferry");
+    assert_eq!(
+        sha256(&tree.join("usr/bin/keyferry"))?,
+        sha256(&archived)?,
+        "left: the image's binary; right: the archive's"
+    );
     Ok(())
 }
