@@ -46,6 +46,7 @@ pub(crate) async fn the_examples_apply_to_both_targets(cluster: &Cluster) -> Tes
         assert_eq!(creator["user"]["username"], by);
         delete(cluster, &["deployer"]).await?;
     }
+    cluster.hub.admin().delete(&path).await?;
     Ok(())
 }
 
