@@ -276,11 +276,19 @@ async fn follow_once<T: Followed>(
                 health.answered();
             }
             Err(error) => {
-                tracing::warn!(
-                    watched = health.name(),
-                    error = watch_fault::describe(&error),
-                    "watching the hub failed; trying again"
-                );
+                let (watched, fault) = (health.name(), watch_fault::describe(&error));
+                match watch_fault::is_expired(&error) {
+                    true => tracing::info!(
+                        watched,
+                        error = fault,
+                        "the hub no longer has the changes since the last one; listing again"
+                    ),
+                    false => tracing::warn!(
+                        watched,
+                        error = fault,
+                        "watching the hub failed; trying again"
+                    ),
+                }
                 health.failed(clock.now());
                 break;
             }

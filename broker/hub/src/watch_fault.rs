@@ -23,6 +23,12 @@ pub(super) fn describe(error: &watcher::Error) -> String {
     }
 }
 
+/// Whether a client must list again, which is no fault: an apiserver answers so when it has started
+/// to serve a changed definition (Kubernetes API concepts, "410 Gone responses").
+pub(super) fn is_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
+}
+
 /// Describes why a call failed.
 pub(super) fn cause(error: &kube::Error) -> String {
     match error {
@@ -105,7 +111,9 @@ mod tests {
             code: 410,
             ..Status::default()
         };
-        let text = describe(&watcher::Error::WatchError(Box::new(status)));
+        let error = watcher::Error::WatchError(Box::new(status));
+        assert!(is_expired(&error));
+        let text = describe(&error);
         assert!(
             text.starts_with(r"watching: the hub answered 410: line\u{a}xx") && text.len() < 400,
             "{text}"
