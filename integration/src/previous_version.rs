@@ -2,17 +2,20 @@
 //! is built from them.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::time::Duration;
 
 use keyferry_image::{Labels, keyferry};
 use tokio::process::Command;
 
 use crate::documents::repository;
 use crate::parts::PartError;
+use crate::process::run_to_end;
 use crate::runner::TestError;
 
 /// Names the commit.
 const FILE: &str = "integration/previous-version";
+/// Compiling takes minutes.
+const WITHIN: Duration = Duration::from_secs(1200);
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The files and the image of the previous version.
@@ -68,7 +71,7 @@ async fn unpack(commit: &str, tree: &Path) -> Result<(), TestError> {
         .arg(&archive)
         .arg(commit)
         .current_dir(repository());
-    succeeded(git)
+    run_to_end(git, WITHIN)
         .await
         .map_err(|error| PartError::Unavailable {
             part: "the previous version of Keyferry",
@@ -77,7 +80,7 @@ async fn unpack(commit: &str, tree: &Path) -> Result<(), TestError> {
         })?;
     let mut tar = Command::new("tar");
     tar.arg("-xf").arg(&archive).arg("-C").arg(&partial);
-    succeeded(tar).await?;
+    run_to_end(tar, WITHIN).await?;
     std::fs::remove_file(&archive)?;
     std::fs::rename(&partial, tree)?;
     Ok(())
@@ -105,22 +108,6 @@ async fn compile(commit: &str, tree: &Path, target: &Path) -> Result<PathBuf, Te
         .env("KEYFERRY_COMMIT", commit)
         .env("RUSTFLAGS", "-C target-feature=+crt-static");
     eprintln!("building the previous version, {commit}");
-    succeeded(cargo).await?;
+    run_to_end(cargo, WITHIN).await?;
     Ok(target.join(host).join("release/keyferry"))
-}
-
-async fn succeeded(mut command: Command) -> Result<(), TestError> {
-    let shown = format!("{:?}", command.as_std());
-    let output = command
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last: Vec<&str> = said.lines().rev().take(20).collect();
-    let last: Vec<&str> = last.into_iter().rev().collect();
-    Err(format!("{shown}: {}", last.join("\n")).into())
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use tokio::process::{Child, Command};
 
+use crate::runner::TestError;
+
 const SUSPENDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a child process could not be started or stopped.
@@ -78,6 +80,25 @@ pub struct ProcessSpec {
     pub env: Vec<(String, OsString)>,
     /// The file that standard output and standard error are appended to.
     pub log: PathBuf,
+}
+
+/// Runs a program to its end, with an empty standard input.
+///
+/// # Errors
+/// It does not succeed within the limit; with the end of what it wrote.
+pub(crate) async fn run_to_end(mut command: Command, limit: Duration) -> Result<(), TestError> {
+    let shown = format!("{:?}", command.as_std());
+    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = tokio::time::timeout(limit, running)
+        .await
+        .map_err(|_| format!("{shown}: not within {} s", limit.as_secs()))??;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = said.lines().collect();
+    let last = lines.get(lines.len().saturating_sub(20)..);
+    Err(format!("{shown}: {}", last.unwrap_or_default().join("\n")).into())
 }
 
 /// The environment of control planes and controllers, which are written in Go: a larger heap takes

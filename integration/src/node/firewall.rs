@@ -16,7 +16,7 @@ use super::{APISERVER, NODE};
 use crate::control_plane::ControlPlane;
 use crate::kubeconfig::{Credential, write_kubeconfig};
 use crate::parts::{NodePart, Part, PartError, Parts};
-use crate::process::Process;
+use crate::process::{Process, run_to_end};
 use crate::runner::TestError;
 use crate::wait::until;
 
@@ -147,11 +147,11 @@ async fn unpack(root: &Path) -> Result<(), TestError> {
         .arg("download")
         .args(PACKAGES)
         .current_dir(&packages);
-    succeeded(download).await?;
+    run_to_end(download, DOWNLOADED_WITHIN).await?;
     for package in std::fs::read_dir(&packages)? {
         let mut extract = Command::new("dpkg-deb");
         extract.arg("--extract").arg(package?.path()).arg(&files);
-        succeeded(extract).await?;
+        run_to_end(extract, DOWNLOADED_WITHIN).await?;
     }
     let libraries = files
         .join("usr/lib")
@@ -171,14 +171,4 @@ async fn unpack(root: &Path) -> Result<(), TestError> {
     }
     std::fs::rename(&partial, root)?;
     Ok(())
-}
-
-async fn succeeded(mut command: Command) -> Result<(), TestError> {
-    let shown = format!("{:?}", command.as_std());
-    let output = tokio::time::timeout(DOWNLOADED_WITHIN, command.kill_on_drop(true).output());
-    let output = output.await??;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{shown}: {}", String::from_utf8_lossy(&output.stderr)).into()),
-    }
 }

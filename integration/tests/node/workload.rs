@@ -45,6 +45,10 @@ pub(crate) async fn the_examples_apply_to_both_targets(cluster: &Cluster) -> Tes
         let creator = creator.ok_or("the target's audit log does not have it")?;
         assert_eq!(creator["user"]["username"], by);
         delete(cluster, &["deployer"]).await?;
+        target
+            .admin()
+            .delete(&config_map_path("from-a-pod"))
+            .await?;
     }
     cluster.hub.admin().delete(&path).await?;
     Ok(())
