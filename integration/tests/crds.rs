@@ -24,6 +24,7 @@ pub(crate) fn suite() -> BoxedSuite {
             installed::kubectl,
         )
         .test("an_audience_never_changes", installed::audience)
+        .test("kind_and_hub_never_change", installed::kind_and_hub)
         .test("targets_are_read_alike", compared::targets)
         .test("urls_are_read_alike", compared::urls)
         .test("accesses_are_read_alike", compared::accesses)

@@ -60,7 +60,9 @@ fn with_default(path: &str, schema: &Value, found: &mut Vec<String>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         with_default(&format!("{path}.{name}"), field, found);
     }
-    if schema["items"].is_object() {
-        with_default(&format!("{path}[]"), &schema["items"], found);
+    for (below, suffix) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if schema[below].is_object() {
+            with_default(&format!("{path}{suffix}"), &schema[below], found);
+        }
     }
 }

@@ -109,6 +109,8 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             json!({ "suspend": true }),
             json!({ "allow": [] }),
             json!({ "tokenLifetime": { "max": "2h" } }),
+            // Without it false, as it is.
+            json!({ "hub": null }),
         ] {
             must_pass(
                 &change.to_string(),

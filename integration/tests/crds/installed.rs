@@ -154,6 +154,76 @@ pub(super) async fn kubectl(stage: Arc<Stage>) -> TestResult {
 }
 
 /// Tests every way of writing an audience. Everything else of a spec may change.
+/// Both may be absent, which means Cluster and false.
+pub(super) async fn kind_and_hub(stage: Arc<Stage>) -> TestResult {
+    let address = "https://prod.example.com:6443";
+    let spec = |name: &str, mut spec: Value| {
+        spec["audience"] = format!("https://{name}.example.com").into();
+        spec
+    };
+    let made = [
+        ("a-cluster", json!({ "address": address })),
+        ("an-audience", json!({ "kind": "Audience" })),
+        ("a-hub", json!({ "address": address, "hub": true })),
+    ];
+    let refused = [
+        (
+            "a-cluster",
+            json!({ "kind": "Audience", "address": null }),
+            "kind",
+        ),
+        ("a-cluster", json!({ "hub": true }), "hub"),
+        (
+            "an-audience",
+            json!({ "kind": "Cluster", "address": address }),
+            "kind",
+        ),
+        (
+            "an-audience",
+            json!({ "kind": null, "address": address }),
+            "kind",
+        ),
+        ("a-hub", json!({ "hub": false }), "hub"),
+        ("a-hub", json!({ "hub": null }), "hub"),
+    ];
+    let same = [
+        json!({ "kind": "Cluster", "hub": false }),
+        json!({ "kind": null, "hub": null }),
+    ];
+    for plane in &stage.planes {
+        let admin = plane.admin();
+        let patch = async |name: &str, spec: &Value| {
+            let change = json!({ "spec": spec });
+            admin.patch(&format!("{CLUSTERS}/{name}"), &change).await
+        };
+        for (name, own) in &made {
+            let object = json!({
+                "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
+                "metadata": { "name": name }, "spec": spec(name, own.clone()),
+            });
+            let created = admin.create(CLUSTERS, &object).await?;
+            // A server of the version before refuses fields that it does not know.
+            for field in ["kind", "hub", "probe"] {
+                assert_eq!(created["spec"].get(field), own.get(field), "{created}");
+            }
+        }
+        for (name, change, field) in &refused {
+            let answer = patch(name, change).await;
+            let said = answer.err().map(|error| error.to_string());
+            assert!(
+                said.as_deref()
+                    .is_some_and(|said| said.contains(&format!("{field} is immutable"))),
+                "{name} {change} on {}: {said:?}",
+                plane.name()
+            );
+        }
+        for change in &same {
+            patch("a-cluster", change).await?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) async fn audience(stage: Arc<Stage>) -> TestResult {
     for plane in &stage.planes {
         let made = plane
