@@ -289,6 +289,7 @@ async fn follow_once<T: Followed>(
                         "watching the hub failed; trying again"
                     ),
                 }
+                // Also after an expired watch: until the new list, changes may have been missed.
                 health.failed(clock.now());
                 break;
             }

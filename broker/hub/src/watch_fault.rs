@@ -23,8 +23,9 @@ pub(super) fn describe(error: &watcher::Error) -> String {
     }
 }
 
-/// Whether a client must list again, which is no fault: an apiserver answers so when it has started
-/// to serve a changed definition (Kubernetes API concepts, "410 Gone responses").
+/// Whether the apiserver no longer has the changes since a version, for example after a changed
+/// definition or etcd's compaction. A client then lists again (Kubernetes API concepts, "410 Gone
+/// responses").
 pub(super) fn is_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.code == 410)
 }
