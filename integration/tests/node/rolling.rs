@@ -1,9 +1,9 @@
 //! Updates and drains while callers send requests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keyferry_integration::http_client::trusting;
 use keyferry_integration::node::NODE;
@@ -12,7 +12,7 @@ use keyferry_integration::world::{caller_token, exchange_at};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::installation::{Installation, Version};
+use super::installation::Installation;
 use super::installed::{pods, until_rolled_out};
 use super::setup::{ACCOUNT, Cluster, SYSTEM, TENANT, has_condition};
 
@@ -129,15 +129,18 @@ pub(crate) async fn both_versions_serve(
     installation: Installation<'_>,
 ) -> TestResult {
     wait_for_new_pods(cluster, BESIDE).await?;
-    let beside = AtomicU64::new(0);
+    let beside = Mutex::new((None::<Instant>, Duration::ZERO, BTreeSet::new()));
     let watching = async {
         loop {
-            let images: BTreeSet<String> = ready_images(cluster).await?;
-            if [Version::Previous, Version::This]
-                .iter()
-                .all(|version| images.contains(version.image()))
+            let serving = serving(cluster).await?;
             {
-                beside.fetch_add(1, Ordering::Relaxed);
+                let mut beside = beside.lock();
+                if serving.len() == 2 {
+                    let began = *beside.0.get_or_insert_with(Instant::now);
+                    beside.1 = began.elapsed();
+                    let answered = serving.into_iter().filter(|(_, answered)| *answered);
+                    beside.2.extend(answered.map(|(image, _)| image));
+                }
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -147,9 +150,10 @@ pub(crate) async fn both_versions_serve(
         updated = update => updated?,
         failed = watching => return failed,
     }
-    let seconds = beside.load(Ordering::Relaxed);
-    eprintln!("both versions were ready for about {seconds} s");
-    assert!(seconds >= BESIDE.as_secs() / 2, "{seconds}");
+    let (_, time, answered) = beside.into_inner();
+    eprintln!("both versions were ready for {} s", time.as_secs());
+    assert!(time >= BESIDE, "{time:?}");
+    assert_eq!(answered.len(), 2, "both answered meanwhile: {answered:?}");
     wait_for_new_pods(cluster, Duration::ZERO).await
 }
 
@@ -170,17 +174,22 @@ async fn wait_for_new_pods(cluster: &Cluster, time: Duration) -> TestResult {
     Ok(())
 }
 
-/// The images of the Pods that get requests.
-async fn ready_images(cluster: &Cluster) -> Result<BTreeSet<String>, TestError> {
-    let image = |pod: &Value| {
-        let image = pod["spec"]["containers"][0]["image"].as_str();
-        image.unwrap_or_default().to_owned()
-    };
-    let pods = pods(cluster).await?;
-    let ready = pods.iter().filter(|pod| {
-        has_condition(pod, "Ready") && pod["metadata"]["deletionTimestamp"].is_null()
-    });
-    Ok(ready.map(image).collect())
+/// The images of the Pods that get requests, and whether one with this image has granted a token in
+/// the last two seconds.
+async fn serving(cluster: &Cluster) -> Result<BTreeMap<String, bool>, TestError> {
+    let mut serving = BTreeMap::new();
+    for pod in pods(cluster).await? {
+        if !has_condition(&pod, "Ready") || !pod["metadata"]["deletionTimestamp"].is_null() {
+            continue;
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let name = text(&pod["metadata"]["name"]);
+        let log = ["logs", "-n", SYSTEM, "--since=2s", &name];
+        let log = cluster.kubectl(&log).await.unwrap_or_default();
+        let image = text(&pod["spec"]["containers"][0]["image"]);
+        *serving.entry(image).or_default() |= log.contains("\"granted\"");
+    }
+    Ok(serving)
 }
 
 /// The only node is drained: the PodDisruptionBudget lets one replica go, which finds no other node,
