@@ -200,8 +200,13 @@ impl Deliveries {
             }
         };
         outcome.unwrap_or_else(|error| {
-            tracing::warn!(access = %name, %error, "the result for the access could not be \
-                written; trying again");
+            match &error {
+                // Another writer was first, which is no fault.
+                HubError::Conflict(_) => tracing::info!(access = %name, %error,
+                    "the access changed while its result was written; trying again"),
+                _ => tracing::warn!(access = %name, %error,
+                    "the result for the access could not be written; trying again"),
+            }
             Next::Retry
         })
     }

@@ -49,7 +49,7 @@ pub enum HubError {
     #[error("the hub answered 404: {0}")]
     NotFound(String),
     /// 409: the object exists already, or has changed.
-    #[error("the hub has another object of that name: {0}")]
+    #[error("the object exists already, or has changed since it was read: {0}")]
     Conflict(String),
     /// 422: an apiserver, which usually has just started, does not know the kind of an admission
     /// policy's parameter yet.
