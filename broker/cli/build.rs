@@ -15,7 +15,7 @@ const VARIABLE: &str = "KEYFERRY_COMMIT";
 const UNKNOWN: &str = "unknown";
 
 /// What the binary is built from. A change of other files does not change the binary.
-const SOURCES: [&str; 5] = ["Cargo.toml", "Cargo.lock", "broker", "docs", "examples"];
+const SOURCES: [&str; 4] = ["Cargo.toml", "Cargo.lock", "broker", "examples"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -113,15 +113,24 @@ impl AuthConfig {
         let path = folder().join(name.replace(".yaml", ".vectors.yaml"));
         let vectors = std::fs::read_to_string(&path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
-        let vectors: Vectors = serde_saphyr::from_str(&vectors)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = std::fs::read_to_string(folder().join(&name))?;
+        Self::of(name, text, &vectors)
+    }
+
+    /// A file that is not shipped, with its vectors as YAML.
+    ///
+    /// # Errors
+    /// The vectors cannot be read.
+    pub fn of(name: String, text: String, vectors: &str) -> Result<Self, TestError> {
+        let vectors: Vectors =
+            serde_saphyr::from_str(vectors).map_err(|error| format!("{name}: {error}"))?;
         for case in &vectors.cases {
             case.expected()
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+                .map_err(|error| format!("{name}: {error}"))?;
         }
         Ok(Self {
-            text: std::fs::read_to_string(folder().join(&name))?,
             name,
+            text,
             vectors,
         })
     }

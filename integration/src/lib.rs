@@ -49,5 +49,6 @@ pub mod relay;
 pub mod rendered;
 pub mod rest;
 pub mod runner;
+pub mod user_home;
 pub mod wait;
 pub mod world;

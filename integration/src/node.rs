@@ -249,6 +249,15 @@ impl Node {
         until("CoreDNS knows the name", READY_WITHIN, known).await
     }
 
+    /// The folder of an `emptyDir` of a running Pod, on this machine.
+    pub fn empty_dir(&self, pod_uid: &str, volume: &str) -> PathBuf {
+        self.folder
+            .join("kubelet/pods")
+            .join(pod_uid)
+            .join("volumes/kubernetes.io~empty-dir")
+            .join(volume)
+    }
+
     /// The ends of the logs of the node and of its Pods.
     pub fn log_tails(&self) -> String {
         log_tails_below(&self.folder)

@@ -22,7 +22,7 @@ pub enum Minor {
     /// 1.33, the oldest: uses `go-oidc` 2.3 and ignores the ServiceAccount UID pinned in a
     /// TokenRequest.
     V1_33,
-    /// 1.36, the newest of the weekly check `newest-1.36`.
+    /// 1.36, the newest of the stage `newest-1.36` of `.ci/full`.
     V1_36,
     /// 1.37, the newest.
     V1_37,
@@ -159,7 +159,7 @@ impl OracleRelease {
     pub const ALL: [Self; 3] = [Self::V0_33, Self::V0_36, Self::V0_37];
 
     /// One release for each minor version, oldest first. Those not in [`Self::ALL`] are built for
-    /// the weekly run only.
+    /// `.ci/full` only.
     pub const EVERY_MINOR: [Self; 8] = [
         Self::V0_30,
         Self::V0_31,

@@ -3,6 +3,7 @@
 //! platform admins, cluster admins, the kubelet, and Keyferry's own account with its shipped
 //! rights.
 
+mod approver;
 mod audience;
 mod author;
 mod kept;
@@ -55,7 +56,27 @@ pub(crate) fn suite() -> BoxedSuite {
             "keyferry_requests_no_certificate_but_its_own",
             keyferry_self::certificates,
         )
+        .test(
+            "keyferry_changes_only_what_it_delivered",
+            keyferry_self::deliveries,
+        )
+        .test(
+            "keyferry_changes_only_its_finalizer_of_targets_and_accesses",
+            keyferry_self::targets,
+        )
+        .test(
+            "a_status_steers_no_binding",
+            keyferry_self::a_status_steers_no_binding,
+        )
         .test("the_pairing_and_its_definition_stay", kept::stay)
+        .test_alone(
+            "keyferry_gets_tokens_for_the_named_audiences_alone",
+            keyferry_self::audiences,
+        )
+        .test_alone(
+            "nothing_is_approved_without_the_policies_it_depends_on",
+            approver::nothing_is_approved_without_the_policies,
+        )
         .test_alone(
             "without_the_object_only_closed_namespaces_are_closed",
             kept::without_the_object,
@@ -79,7 +100,12 @@ pub(crate) fn suite() -> BoxedSuite {
 pub(crate) fn latency() -> BoxedSuite {
     Suite::new(Stage::start)
         .exclusive()
+        .limit(restart::limit())
         .test("of_a_token_request", latency::measured)
         .test_alone("of_a_restart", restart::measured)
+        .test_alone(
+            "of_a_restart_with_a_config_map",
+            restart::measured_with_a_config_map,
+        )
         .boxed()
 }

@@ -20,7 +20,8 @@ const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
         .at_once(2)
-        // A target needs about ten seconds for each change of the file.
+        // A target needs about ten seconds for each change of the file, and `verify` runs once for
+        // each token.
         .limit(Duration::from_secs(600))
         .test(
             "every_file_answers_as_written_on_the_newest",
@@ -31,6 +32,67 @@ pub(crate) fn suite() -> BoxedSuite {
             |stage| async move { stage.every_file(Minor::V1_33).await },
         )
         .boxed()
+}
+
+/// The number of ServiceAccounts in a file whose list does not fit into one expression.
+const ACCOUNTS: usize = 2000;
+
+/// A file of `keyferry trust` for many ServiceAccounts, with tokens around the bounds of its rules.
+async fn many_accounts(ground: &Ground) -> Result<AuthConfig, TestError> {
+    let mut arguments: Vec<String> = [
+        "trust",
+        "many",
+        "--issuer=https://many.keyferry.test",
+        "--audience=https://many.example.com",
+        "--prefix=many:",
+        "--kubernetes=1.33",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    arguments.extend(
+        (0..ACCOUNTS).map(|number| format!("--allow={}/ci-{number:04}", namespace_of(number))),
+    );
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = ground.binary().run(&arguments, &[]).await?;
+    let text = String::from_utf8(output.stdout)?;
+    let case = |namespace: &str, number: usize| {
+        let account = format!("{namespace}:ci-{number:04}");
+        let expected = if number < ACCOUNTS && namespace == namespace_of(number) {
+            format!(
+                "accepted: {{username: \"many:system:serviceaccount:{account}\", uid: u-1, groups: \
+                 [\"many:system:serviceaccounts\", \"many:system:serviceaccounts:{namespace}\"]}}"
+            )
+        } else {
+            "rejected: ClaimRuleFalse".to_owned()
+        };
+        format!(
+            "- name: {account}\n  claims: {{sub: \"system:serviceaccount:{account}\"}}\n  {expected}\n"
+        )
+    };
+    // The first, the last, and some of each range, with an account of the other namespace beside
+    // it.
+    let numbers = (0..ACCOUNTS).step_by(400).chain([ACCOUNTS - 1, ACCOUNTS]);
+    let cases: String = numbers
+        .flat_map(|number| [case("tenant", number), case("tenant-a", number)])
+        .chain([case("a", 1), case("tenants", 1)])
+        .collect();
+    let vectors = format!(
+        "lifetime: 3600\nclaims:\n  iss: https://many.keyferry.test\n  aud: \
+         [https://many.example.com]\n  kubernetes.io: {{serviceaccount: {{uid: u-1}}}}\ncases:\n{cases}"
+    );
+    let file = AuthConfig::of("many-accounts.yaml".to_owned(), text, &vectors)?;
+    let rules = file.text.matches("claims.sub in [").count();
+    assert!(rules > 5, "{rules} rules");
+    Ok(file)
+}
+
+/// The namespace of an account of [`many_accounts`].
+fn namespace_of(number: usize) -> &'static str {
+    if number.is_multiple_of(3) {
+        "tenant"
+    } else {
+        "tenant-a"
+    }
 }
 
 struct Stage {
@@ -62,7 +124,8 @@ impl Stage {
 
     async fn build(ground: Ground) -> Result<Self, TestError> {
         let documents = DocumentServer::start(ground.ca()).await?;
-        let (signer, files) = (VectorSigner::new()?, auth_configs::all()?);
+        let (signer, mut files) = (VectorSigner::new()?, auth_configs::all()?);
+        files.push(many_accounts(&ground).await?);
         for file in &files {
             for (entry, issuer) in file.issuers().iter().enumerate() {
                 let keys = format!("/{}/{entry}/keys", file.name);

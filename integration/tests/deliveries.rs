@@ -2,6 +2,7 @@
 //! lead to real targets.
 
 mod addresses;
+mod certificate_limit;
 mod cluster_api;
 mod drain;
 mod faults;
@@ -178,6 +179,10 @@ pub(crate) fn suite() -> BoxedSuite {
             leader::a_leader_that_wakes_too_late_writes_nothing,
         )
         .test_alone(
+            "a_tenants_certificate_requests_are_bounded",
+            certificate_limit::a_tenants_requests_are_bounded_across_names_and_leaders,
+        )
+        .test_alone(
             "a_lease_that_is_deleted_or_edited",
             lease::a_lease_that_is_deleted_or_edited,
         )
@@ -192,6 +197,11 @@ pub(crate) fn suite() -> BoxedSuite {
         .test_alone(
             "a_watch_that_is_told_gone_misses_nothing",
             watch::a_watch_that_is_told_gone_misses_nothing,
+        )
+        // The last one, because its objects stay: to remove their finalizers would take longer.
+        .test_alone(
+            "large_objects_cost_no_memory_at_a_start",
+            metadata::large_objects_cost_no_memory_at_a_start,
         )
         .boxed()
 }

@@ -7,6 +7,7 @@ mod identity;
 mod impersonation;
 mod starts;
 mod table;
+mod tenant;
 
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 
 mod collections;
 mod credentials;
+mod crowd;
 mod file;
 mod identity;
 mod openapi;
@@ -43,6 +44,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "what_cannot_be_sent_whole_is_not_sent",
             collections::never_cut,
+        )
+        .test(
+            "one_tenants_accesses_leave_room_for_others",
+            crowd::one_tenants_accesses_leave_room_for_others,
         )
         .test(
             "an_identity_is_immutable_and_unique",

@@ -22,6 +22,14 @@ pub(crate) fn suite() -> BoxedSuite {
             commands::with_a_configuration_file,
         )
         .test("onboards_from_nothing", onboarding::onboards_from_nothing)
+        .test(
+            "onboards_a_managed_issuer",
+            onboarding::onboards_a_managed_issuer,
+        )
+        .test(
+            "onboards_a_managed_issuer_by_file",
+            onboarding_by_file::onboards_a_managed_issuer_by_file,
+        )
         .test("no_command_is_left_out", commands::no_command_is_left_out)
         .test("blocks_of_the_documents", blocks::blocks_of_the_documents)
         .boxed()

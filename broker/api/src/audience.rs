@@ -58,6 +58,20 @@ impl Audience {
     }
 }
 
+/// Whether apiservers use this audience for their own credentials: the names of the Service
+/// `kubernetes`, and the defaults of distributions. The admission policies have the same list as
+/// `hubAudiences`.
+pub fn is_well_known_hub_audience(text: &str) -> bool {
+    let text = text.trim_end_matches('/');
+    let host = text.strip_prefix("https://").unwrap_or(text);
+    let host = host.strip_suffix(":443").unwrap_or(host);
+    matches!(
+        host,
+        "kubernetes" | "kubernetes.default" | "kubernetes.default.svc"
+    ) || host.starts_with("kubernetes.default.svc.")
+        || matches!(text, "api" | "k3s" | "rke2")
+}
+
 impl TryFrom<String> for Audience {
     type Error = AudienceError;
 
@@ -80,7 +94,35 @@ impl fmt::Display for Audience {
 
 #[cfg(test)]
 mod tests {
-    use super::{Audience, AudienceError};
+    use super::{Audience, AudienceError, is_well_known_hub_audience};
+
+    #[test]
+    fn the_audiences_of_hubs_are_known() {
+        for hub in [
+            "https://kubernetes.default.svc",
+            "https://kubernetes.default.svc/",
+            "https://kubernetes.default.svc:443",
+            "https://kubernetes.default.svc.cluster.local",
+            "https://kubernetes.default.svc.corp.example",
+            "https://kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes",
+            "api",
+            "k3s",
+            "rke2",
+        ] {
+            assert!(is_well_known_hub_audience(hub), "{hub}");
+        }
+        for other in [
+            "keyferry.dev",
+            "https://api.example.com",
+            "https://kubernetes.default.svcs.example.com",
+            "https://kubernetes.example.com",
+            "",
+        ] {
+            assert!(!is_well_known_hub_audience(other), "{other}");
+        }
+    }
 
     #[test]
     fn an_audience_is_one_plain_word() {

@@ -141,7 +141,7 @@ pub fn conditions(
             kind: (*kind).to_owned(),
             status: status.to_owned(),
             reason: finding.reason.as_str().to_owned(),
-            message: foreign_text::lines(&finding.message, MAX_MESSAGE),
+            message: foreign_text::one_line(&finding.message, MAX_MESSAGE),
             observed_generation: Some(generation),
             last_transition_time: earlier.map_or_else(
                 || seconds(now),

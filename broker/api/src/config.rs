@@ -8,6 +8,7 @@ mod access;
 mod access_spec;
 mod address;
 mod allow;
+mod audit_file;
 mod caller_certificates;
 mod check;
 mod document;
@@ -18,6 +19,7 @@ mod metrics_listener;
 mod mistake;
 mod node;
 mod object_list;
+mod reduced;
 mod selector;
 mod server;
 mod span;
@@ -37,6 +39,7 @@ pub use access::{ArgoCd, ArgoCdForm, DeletionPolicy, Delivery, DeliveryType, Pro
 pub(crate) use access_spec::TargetAccessObject;
 pub use address::{proxy as proxy_address, server as server_address, server_name};
 pub use allow::{AllowRule, NamespaceRule};
+pub use audit_file::{AuditFile, AuditRotation};
 pub use caller_certificates::{CallerCertificate, ClientCertificateRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use external_issuer::{ClaimRule, ExternalIssuer, TokenUse, same_issuer};
@@ -48,11 +51,12 @@ pub use listener::{
 pub use metrics_listener::{MetricsAuthentication, MetricsListener};
 pub use mistake::{ConfigError, Mistake};
 pub use object_list::ObjectList;
+pub use reduced::{MAX_KEPT_BYTES, ObjectSize, ReducedObject};
 pub use selector::{NamespaceSelector, selects_by};
 pub use server::{HubEndpoint, ManagedIssuers, NewCallerLimits, ObjectSource, ServerConfiguration};
 pub use stored::{
-    Assembled, DrainingTarget, FINALIZER, Finalizers, ObjectFault, Record, StoredAccess,
-    StoredObjects, StoredTarget,
+    Assembled, DrainingTarget, FINALIZER, Finalizers, MAX_ACCESSES, ObjectFault, Record,
+    StoredAccess, StoredObjects, StoredTarget,
 };
 pub use target::{
     CertificateApproval, CertificateSource, ClientCertificates, ClusterIdentity, LifetimeRange,

@@ -6,10 +6,67 @@
 //! misleading character is written as its code point.
 //!
 //! ```
-//! assert_eq!(keyferry_api::foreign_text::one_line("a\nb\u{202e}c", 100), r"a\u{a}b\u{202e}c");
+//! use keyferry_api::foreign_text::ForeignText;
+//!
+//! assert_eq!(ForeignText::new("a\nb\u{202e}c").to_string(), r"a\u{a}b\u{202e}c");
 //! ```
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Deserializer};
+
+/// The most characters of a [`ForeignText`].
+const MAX_CHARACTERS: usize = 2000;
+
+/// Text that another system wrote: a message of a target, an error of a server, a user name.
+///
+/// The only way out is its `Display`, which is one line of bounded length. So such a text cannot
+/// print a line of its own, such as one that begins with `fix:`, wherever a message contains it.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct ForeignText(String);
+
+impl ForeignText {
+    /// Takes the text's first 2000 characters.
+    pub fn new(text: &str) -> Self {
+        Self(one_line(text, MAX_CHARACTERS))
+    }
+
+    /// Whether the text is empty.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for ForeignText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ForeignText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+/// Compares the text as it is shown.
+impl PartialEq<str> for ForeignText {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl From<&str> for ForeignText {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl<'de> Deserialize<'de> for ForeignText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self::new(&text))
+    }
+}
 
 /// The text on one line: its first `most` characters, and `...` if there are more.
 pub fn one_line(text: &str, most: usize) -> String {
@@ -89,7 +146,7 @@ fn is_hidden(character: char) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{ascii, is_hidden, lines, one_line};
+    use super::{ForeignText, ascii, is_hidden, lines, one_line};
 
     /// Whether a character could mislead a terminal or a reader, listed independently of the code.
     fn misleads(character: char) -> bool {
@@ -123,6 +180,19 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_foreign_text_is_one_bounded_line_however_it_is_read() {
+        let hostile = "x\nfix: a\r\nhint: b\u{2028}c\u{202e}d\u{1b}[2J";
+        let shown = r"x\u{a}fix: a\u{d}\u{a}hint: b\u{2028}c\u{202e}d\u{1b}[2J";
+        let read: Option<ForeignText> =
+            serde_json::from_value(serde_json::Value::from(hostile)).ok();
+        assert_eq!(read, Some(ForeignText::new(hostile)));
+        assert_eq!(ForeignText::new(hostile).to_string(), shown);
+        assert!(!format!("{:?}", ForeignText::new(hostile)).contains('\n'));
+        let long = ForeignText::new(&"a".repeat(3000)).to_string();
+        assert!(long.len() == 2003 && long.ends_with("..."), "{long}");
     }
 
     #[test]

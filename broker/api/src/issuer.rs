@@ -5,6 +5,18 @@ use std::sync::Arc;
 
 use url::Url;
 
+/// The path of a discovery document.
+pub const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
+
+/// Returns the default URL of an issuer's discovery document (OpenID Connect Discovery 1.0 section
+/// 4.1): one slash at the end of the issuer is left out, as by kube-apiserver.
+pub fn discovery_url(issuer: &str) -> String {
+    format!(
+        "{}{DISCOVERY_PATH}",
+        issuer.strip_suffix('/').unwrap_or(issuer)
+    )
+}
+
 /// The value of `iss`: compared byte for byte, never normalised.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Issuer {
@@ -70,6 +82,11 @@ impl Issuer {
         &self.text
     }
 
+    /// The default URL of its discovery document.
+    pub fn discovery_url(&self) -> String {
+        discovery_url(&self.text)
+    }
+
     /// Whether Kubernetes distributions give this issuer to every cluster. A target with the same
     /// default refuses it.
     pub fn is_cluster_default(&self) -> bool {
@@ -118,7 +135,7 @@ impl PublicUrl {
 
     /// `<origin>/.well-known/openid-configuration`: what a target's `discoveryURL` names.
     pub fn discovery_url(&self) -> String {
-        format!("{}/.well-known/openid-configuration", self.0)
+        discovery_url(&self.0)
     }
 
     /// The origin itself.

@@ -22,11 +22,19 @@ pub struct TargetClusterStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 80))]
     pub summary: Option<String>,
-    /// Ready, AudienceConflict, ClientCertificateIgnored, TargetUnrestricted, PairingUnprotected,
-    /// LabelsUnprotected, AdmissionPolicyIncomplete, LeaderMissing.
+    /// Ready, TargetReachable, TargetAuthenticates, AudienceConflict, ClientCertificateIgnored,
+    /// TargetUnrestricted, PairingUnprotected, LabelsUnprotected, AdmissionPolicyIncomplete,
+    /// LeaderMissing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::map_by_type)]
     pub conditions: Vec<Condition>,
+    /// How many accesses name the target, and how it answered their tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<ProbeCounts>,
+    /// When Keyferry last asked the target about a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::time)]
+    pub last_probe_time: Option<String>,
     /// The issuer that the target has to trust.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
@@ -75,6 +83,11 @@ pub struct TargetAccessStatus {
     /// The user that the target authenticates the token as.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityStatus>,
+    /// When Keyferry last asked the target about a token of this access. Absent if it does not
+    /// ask, such as for an access that only callers use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::time)]
+    pub last_probe_time: Option<String>,
     /// When the last token that was written to an object expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(transform = schema::time)]
@@ -86,6 +99,27 @@ pub struct TargetAccessStatus {
     /// The last keyferry.dev/requestedAt that was acted on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
+}
+
+/// How many accesses name a target, and how the target answered their tokens when it was last
+/// asked. The target is not asked about an access that only callers use, or whose probe is Off.
+///
+/// Its schema has the formats that apiservers know, which warn of `uint32`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeCounts {
+    /// The accesses that name the target.
+    #[schemars(with = "i32")]
+    pub total: u32,
+    /// Those whose token the target accepted.
+    #[schemars(with = "i32")]
+    pub accepted: u32,
+    /// Those whose token the target refused, or took for an unexpected user.
+    #[schemars(with = "i32")]
+    pub refused: u32,
+    /// Those about which the target was asked, and did not answer.
+    #[schemars(with = "i32")]
+    pub unanswered: u32,
 }
 
 /// The target as a kubeconfig's cluster has it, and its audience. Nothing secret.

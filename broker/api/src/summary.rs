@@ -8,22 +8,85 @@ use jiff::Timestamp;
 
 use crate::condition::{Finding, Truth, seconds};
 use crate::reason::Reason;
+use crate::status::ProbeCounts;
 
 /// Maximum length of a line in characters. The CRDs refuse a longer one.
 pub const MAX: usize = 80;
 
+/// Why a target did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SilenceCause {
+    /// No process listens on the port.
+    ConnectionRefused,
+    /// There is no route, or no answer in time.
+    NoRoute,
+    /// The name does not resolve.
+    UnknownHost,
+    /// Another CA signed the certificate.
+    UnknownAuthority,
+    /// The certificate is for other names.
+    OtherNames,
+    /// Something else, which the condition describes.
+    Other,
+}
+
+impl SilenceCause {
+    /// Every cause.
+    pub const ALL: [Self; 6] = [
+        Self::ConnectionRefused,
+        Self::NoRoute,
+        Self::UnknownHost,
+        Self::UnknownAuthority,
+        Self::OtherNames,
+        Self::Other,
+    ];
+
+    /// What the cause means for the target, as the end of a sentence.
+    fn line(self) -> &'static str {
+        match self {
+            Self::ConnectionRefused => "the target refuses connections",
+            Self::NoRoute => "the target cannot be reached, or not in time",
+            Self::UnknownHost => "the target's host is unknown",
+            Self::UnknownAuthority => "the target's certificate is of another CA",
+            Self::OtherNames => "the target's certificate is for other names",
+            Self::Other => "the target does not answer",
+        }
+    }
+}
+
+/// Why Keyferry sends nothing to a target, as the end of a sentence.
+const ADDRESS_REFUSED: &str = "Keyferry does not connect to the target's address";
+
 /// The line of a TargetAccess, from its `Ready` condition and from how the target responded to a
-/// token.
-pub fn of_access(ready: &Finding, authenticates: Option<&Finding>) -> String {
+/// token. `silence` is why it did not respond.
+pub fn of_access(
+    ready: &Finding,
+    authenticates: Option<&Finding>,
+    silence: Option<SilenceCause>,
+) -> String {
     if !ready.holds() {
         return hindrance(ready.reason);
     }
     // `Ready` covers only Keyferry's own work. A reader of this line alone must not conclude that
     // the target accepts the token.
-    match authenticates.map(|finding| finding.status) {
-        Some(Truth::False) => "delivered, but the target refuses the token (401)".to_owned(),
-        Some(Truth::Unknown) => "delivered, but the target does not answer".to_owned(),
-        Some(Truth::True) | None => "authorised and delivered".to_owned(),
+    match authenticates.map(|finding| (finding.status, finding.reason)) {
+        Some((Truth::False, Reason::IdentityUnexpected)) => {
+            "delivered, but the target takes the token for an unexpected user".to_owned()
+        }
+        Some((Truth::False, _)) => "delivered, but the target refuses the token (401)".to_owned(),
+        Some((Truth::Unknown, Reason::TargetAddressRefused)) => {
+            format!("delivered, but {ADDRESS_REFUSED}")
+        }
+        Some((Truth::Unknown, reason)) if reason != Reason::ProbeUnanswered => {
+            "authorised and delivered; no token could be tried at the target".to_owned()
+        }
+        Some((Truth::Unknown, _)) => {
+            format!(
+                "delivered, but {}",
+                silence.unwrap_or(SilenceCause::Other).line()
+            )
+        }
+        Some((Truth::True, _)) | None => "authorised and delivered".to_owned(),
     }
 }
 
@@ -35,8 +98,19 @@ pub fn of_draining_access(until: Timestamp) -> String {
     )
 }
 
-/// The line of a TargetCluster, from its `Ready` condition and its further conditions.
-pub fn of_target(ready: &Finding, further: &[(&str, &Finding)]) -> String {
+/// What is known of a target besides its conditions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TargetAnswers {
+    /// How the target answered the tokens of its accesses; `None` if Keyferry asks no target.
+    pub accesses: Option<ProbeCounts>,
+    /// Why it did not answer when it was last asked.
+    pub silence: Option<SilenceCause>,
+    /// Whether nothing is sent to its address.
+    pub address_refused: bool,
+}
+
+/// The line of a TargetCluster, from its `Ready` condition, its further conditions and its answers.
+pub fn of_target(ready: &Finding, further: &[(&str, &Finding)], answers: &TargetAnswers) -> String {
     if !ready.holds() {
         return hindrance(ready.reason);
     }
@@ -67,13 +141,47 @@ pub fn of_target(ready: &Finding, further: &[(&str, &Finding)]) -> String {
             "ready; the client certificate beside its CA is ignored",
         ),
     ];
+    // These two change nothing about who gets in, so they hide no trouble with the target.
+    let minor = [
+        Reason::AdmissionPolicyIncomplete,
+        Reason::ClientCertificateIgnored,
+    ];
     let warning = warnings
         .iter()
-        .find(|(reason, _)| holds(*reason))
+        .find(|(reason, _)| holds(*reason) && !(minor.contains(reason) && answers.is_trouble()))
         .map(|(_, line)| *line);
-    warning
-        .unwrap_or("ready; callers in allow[] can use it")
-        .to_owned()
+    warning.map_or_else(|| answered(answers), str::to_owned)
+}
+
+impl TargetAnswers {
+    /// Whether the target is known not to answer, or to refuse a token.
+    fn is_trouble(&self) -> bool {
+        let failed = |counts: ProbeCounts| counts.refused + counts.unanswered > 0;
+        self.address_refused || self.silence.is_some() || self.accesses.is_some_and(failed)
+    }
+}
+
+/// Says how a target answers. Without an answer, it is no more than declared.
+fn answered(answers: &TargetAnswers) -> String {
+    if answers.address_refused {
+        return format!("declared; {ADDRESS_REFUSED}");
+    }
+    if let Some(cause) = answers.silence {
+        return format!("declared; {}", cause.line());
+    }
+    match answers.accesses {
+        None => "declared; Keyferry does not ask whether it accepts tokens".to_owned(),
+        Some(ProbeCounts { total: 0, .. }) => "declared; no access uses it yet".to_owned(),
+        Some(ProbeCounts {
+            total,
+            accepted: 0,
+            refused: 0,
+            ..
+        }) => format!("declared; {total} accesses, none of which was tried at the target"),
+        Some(ProbeCounts {
+            total, accepted, ..
+        }) => format!("declared; {accepted} of {total} accesses accepted by the target"),
+    }
 }
 
 /// The line of a deleted TargetCluster that `users` accesses still use.
@@ -141,6 +249,7 @@ fn hindrance(reason: Reason) -> String {
             "a delivery type cannot carry a field of the target: see Delivered"
         }
         Reason::ObjectNotOurs => "an object of that name is there and is not Keyferry's",
+        Reason::ObjectTooLarge => "too large to be kept in memory: see the condition Ready",
         Reason::ProbeRefused => "not delivered: the target refuses the token (401)",
         Reason::ProbeUnanswered => "not delivered: the target does not answer",
         Reason::QuotaExceeded => "a quota of the namespace leaves no room for an object",
@@ -160,6 +269,7 @@ fn hindrance(reason: Reason) -> String {
         Reason::TargetNotReady => "the target cannot be used yet: see the condition Ready",
         Reason::TargetSuspended => "suspended: nothing is minted or refreshed",
         Reason::TenantLimitReached => "the namespace has reached its limit of tokens",
+        Reason::TooManyAccesses => "the namespace has too many accesses to this target",
         // No object has such a reason so far. The code is enough to find the cause.
         other => return format!("{other}: see the condition Ready"),
     };
@@ -170,9 +280,13 @@ fn hindrance(reason: Reason) -> String {
 mod tests {
     use jiff::Timestamp;
 
-    use super::{MAX, of_access, of_draining_access, of_draining_target, of_target};
+    use super::{
+        MAX, SilenceCause, TargetAnswers, of_access, of_draining_access, of_draining_target,
+        of_target,
+    };
     use crate::condition::Finding;
     use crate::reason::Reason;
+    use crate::status::ProbeCounts;
 
     const TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl";
 
@@ -198,13 +312,13 @@ mod tests {
             let bad_news = Finding::so(*reason, message.clone());
             let well = Finding::well(message.clone());
             for line in [
-                of_access(&no, None),
-                of_access(&unknown, Some(&no)),
-                of_access(&well, Some(&no)),
-                of_access(&well, Some(&unknown)),
-                of_access(&well, Some(&well)),
-                of_target(&no, &[]),
-                of_target(&well, &[("X", &bad_news)]),
+                of_access(&no, None, None),
+                of_access(&unknown, Some(&no), None),
+                of_access(&well, Some(&no), None),
+                of_access(&well, Some(&unknown), None),
+                of_access(&well, Some(&well), None),
+                of_target(&no, &[], &TargetAnswers::default()),
+                of_target(&well, &[("X", &bad_news)], &TargetAnswers::default()),
             ] {
                 assert_short(&line, reason.as_str());
             }
@@ -238,7 +352,7 @@ mod tests {
             .iter()
             .filter(|reason| **reason != Reason::TargetUnrestricted);
         for reason in hindering.filter(concerns) {
-            let line = of_access(&Finding::not(*reason, ""), None);
+            let line = of_access(&Finding::not(*reason, ""), None, None);
             assert!(
                 !line.starts_with(reason.as_str()),
                 "{reason} needs a line of its own"
@@ -255,19 +369,22 @@ mod tests {
         );
         let silent = Finding::unknown(Reason::ProbeUnanswered, "connection refused");
         assert_eq!(
-            of_access(&well, Some(&refused)),
+            of_access(&well, Some(&refused), None),
             "delivered, but the target refuses the token (401)"
         );
         assert_eq!(
-            of_access(&well, Some(&silent)),
+            of_access(&well, Some(&silent), None),
             "delivered, but the target does not answer"
         );
-        assert_eq!(of_access(&well, Some(&well)), "authorised and delivered");
-        assert_eq!(of_access(&well, None), "authorised and delivered");
+        assert_eq!(
+            of_access(&well, Some(&well), None),
+            "authorised and delivered"
+        );
+        assert_eq!(of_access(&well, None, None), "authorised and delivered");
         let revoked = Finding::not(Reason::TargetNotGranted, "");
         assert_eq!(
-            of_access(&revoked, Some(&refused)),
-            of_access(&revoked, None),
+            of_access(&revoked, Some(&refused), None),
+            of_access(&revoked, None, None),
             "what stands in the way comes first"
         );
     }
@@ -283,14 +400,70 @@ mod tests {
                 ("ClientCertificateIgnored", &ignored),
                 ("TargetUnrestricted", &open),
             ],
+            &TargetAnswers::default(),
         );
         assert!(line.contains("lets in"), "{line}");
         assert!(
-            of_target(&well, &[("ClientCertificateIgnored", &ignored)]).contains("certificate")
+            of_target(
+                &well,
+                &[("ClientCertificateIgnored", &ignored)],
+                &TargetAnswers::default()
+            )
+            .contains("certificate")
+        );
+    }
+
+    #[test]
+    fn a_declared_target_is_not_called_usable() {
+        let well = Finding::well("");
+        let line = |answers: TargetAnswers| of_target(&well, &[], &answers);
+        let counts = |total, accepted, refused, unanswered| TargetAnswers {
+            accesses: Some(ProbeCounts {
+                total,
+                accepted,
+                refused,
+                unanswered,
+            }),
+            ..TargetAnswers::default()
+        };
+        assert_eq!(
+            line(counts(4, 3, 1, 0)),
+            "declared; 3 of 4 accesses accepted by the target"
         );
         assert_eq!(
-            of_target(&well, &[]),
-            "ready; callers in allow[] can use it"
+            line(counts(1, 0, 1, 0)),
+            "declared; 0 of 1 accesses accepted by the target"
         );
+        assert_eq!(line(counts(0, 0, 0, 0)), "declared; no access uses it yet");
+        assert!(line(counts(2, 0, 0, 0)).contains("none of which was tried"));
+        assert!(line(TargetAnswers::default()).contains("does not ask"));
+        let refused = line(TargetAnswers {
+            address_refused: true,
+            ..counts(4, 4, 0, 0)
+        });
+        assert!(refused.contains("does not connect"), "{refused}");
+        assert_short(&line(counts(u32::MAX, u32::MAX, 0, 0)), "the most accesses");
+        assert_short(&line(counts(u32::MAX, 0, 0, 1)), "none tried");
+    }
+
+    #[test]
+    fn each_cause_of_silence_has_its_own_line() {
+        let well = Finding::well("");
+        let silent = Finding::unknown(Reason::ProbeUnanswered, "");
+        let refused = Finding::unknown(Reason::TargetAddressRefused, "");
+        let mut lines = vec![of_access(&well, Some(&refused), None)];
+        for cause in SilenceCause::ALL {
+            let answers = TargetAnswers {
+                silence: Some(cause),
+                ..TargetAnswers::default()
+            };
+            assert_short(&of_target(&well, &[], &answers), "a silent target");
+            lines.push(of_access(&well, Some(&silent), Some(cause)));
+        }
+        lines
+            .iter()
+            .for_each(|line| assert_short(line, "a silent target"));
+        let different: std::collections::BTreeSet<&String> = lines.iter().collect();
+        assert_eq!(different.len(), 7, "{lines:?}");
     }
 }

@@ -3,8 +3,8 @@
 use crate::value::Val;
 
 /// The highest tree that is built. Higher ones are undetermined, so that no walk over a tree can
-/// exhaust a stack.
-pub(crate) const MAX_HEIGHT: u16 = 90;
+/// exhaust a stack: see [`crate::stack`].
+pub(crate) const MAX_HEIGHT: u16 = 1200;
 
 /// One node of the tree. `id` is unique in its tree; `at` is the offset, in code points, of the
 /// token that names the node.
@@ -13,6 +13,8 @@ pub(crate) struct Expr {
     pub(crate) id: u32,
     pub(crate) at: u32,
     pub(crate) height: u16,
+    /// How many operators, selections and calls of methods nest in the text, which cel-go limits.
+    pub(crate) nested: u16,
     pub(crate) kind: Kind,
 }
 
@@ -35,7 +37,7 @@ pub(crate) enum Kind {
     Map(Vec<Entry>),
     Message {
         name: String,
-        values: Vec<Expr>,
+        fields: Vec<Field>,
     },
     Fold(Box<Fold>),
 }
@@ -55,6 +57,15 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
+/// A field of a message literal; `at` is the place of its colon.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    pub(crate) at: u32,
+    pub(crate) name: String,
+    pub(crate) value: Expr,
+    pub(crate) optional: bool,
+}
+
 /// The result of expanding a loop macro: a fold of a range into an accumulator.
 #[derive(Debug, Clone)]
 pub(crate) struct Fold {
@@ -62,10 +73,26 @@ pub(crate) struct Fold {
     pub(crate) var: String,
     pub(crate) var2: Option<String>,
     pub(crate) accu: String,
+    pub(crate) purpose: Purpose,
     pub(crate) init: Expr,
     pub(crate) condition: Expr,
     pub(crate) step: Expr,
     pub(crate) result: Expr,
+}
+
+/// What a fold computes, which decides how its result depends on the order of the range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The value of a name that the fold binds; its range is empty.
+    Binding,
+    /// Whether a test holds for all.
+    All,
+    /// Whether a test holds for one.
+    Exists,
+    /// The number of elements for which a test holds.
+    Count,
+    List,
+    Map,
 }
 
 impl Expr {
@@ -79,7 +106,7 @@ impl Expr {
             }
             Kind::List(elements) => elements.iter().map(|e| &e.value).collect(),
             Kind::Map(entries) => entries.iter().flat_map(|e| [&e.key, &e.value]).collect(),
-            Kind::Message { values, .. } => values.iter().collect(),
+            Kind::Message { fields, .. } => fields.iter().map(|f| &f.value).collect(),
             Kind::Fold(f) => vec![&f.range, &f.init, &f.condition, &f.step, &f.result],
         }
     }

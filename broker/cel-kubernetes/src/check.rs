@@ -34,7 +34,9 @@ pub(crate) enum Name {
     /// A type, by its runtime name.
     Type(&'static str),
     /// A type that the checker knows but the planner does not; planning the program fails.
-    Undefined(&'static str),
+    Undefined(String),
+    /// A constant of an enumeration.
+    Number(i64),
     /// A variable; `outermost` skips loop variables of the same name.
     Variable { name: String, outermost: bool },
 }
@@ -46,6 +48,11 @@ pub(crate) struct Issue {
     pub(crate) message: String,
 }
 
+impl Issue {
+    /// The place of an issue that has none.
+    pub(crate) const NOWHERE: u32 = u32::MAX;
+}
+
 /// The result of checking.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -54,6 +61,9 @@ pub(crate) enum Outcome {
     /// The meaning of a name cannot be decided here.
     Beyond(String),
 }
+
+/// Why an expression is undetermined whose types repeat their parts very often.
+const TOO_LARGE_TYPES: &str = "the types of the expression are too large";
 
 /// Checks a tree against the functions of a release and one variable.
 pub(crate) fn check(
@@ -74,6 +84,9 @@ pub(crate) fn check(
         fresh: 0,
     };
     checker.check(root);
+    if checker.mapping.is_exhausted() {
+        return Outcome::Beyond(TOO_LARGE_TYPES.to_owned());
+    }
     if let Some(reason) = checker.beyond {
         return Outcome::Beyond(reason);
     }
@@ -85,6 +98,9 @@ pub(crate) fn check(
     } = checker;
     for t in found.types.values_mut() {
         *t = mapping.substitute(t, true);
+    }
+    if mapping.is_exhausted() {
+        return Outcome::Beyond(TOO_LARGE_TYPES.to_owned());
     }
     Outcome::Fine(found)
 }
@@ -158,7 +174,7 @@ impl Checker<'_> {
                 let key = keys.unwrap_or_else(|| self.fresh());
                 Type::map(key, values.unwrap_or_else(|| self.fresh()))
             }
-            Kind::Message { name, .. } => self.message(e, name),
+            Kind::Message { name, fields } => self.message(e, name, fields),
             Kind::Fold(fold) => self.fold(fold),
         };
         // Only nodes with two parents are checked twice. The first type stays, so that the types of

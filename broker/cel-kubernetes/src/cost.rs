@@ -9,6 +9,9 @@ use crate::value::Val;
 /// The kube-apiserver's cost limit for one expression.
 const LIMIT: u64 = 1_000_000;
 
+/// Why a result is undetermined that depends on the order of a map.
+pub(crate) const RANDOM_ORDER: &str = "the result depends on the order of a map, which is random";
+
 /// The work after which a run is given up: far more than any expression within the limit needs.
 const MAX_STEPS: u64 = 10_000_000;
 
@@ -16,16 +19,27 @@ const MAX_STEPS: u64 = 10_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
     cost: u64,
+    /// The part of the cost that is not spent in every order of the maps.
+    unsure: u64,
+    /// How many of the steps around the current one do not run in every order.
+    doubts: u32,
     steps: u64,
     stack: Vec<(u32, Val)>,
     /// The number of stack entries with each id.
     present: Vec<u32>,
     muted: bool,
+    /// Whether values can depend on the order of a map.
+    shuffled: bool,
 }
 
 impl Tracker {
     pub(crate) fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// Returns the work that was counted.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Counts work that costs nothing in CEL but takes time here.
@@ -45,12 +59,56 @@ impl Tracker {
     pub(crate) fn charge_signed(&mut self, cost: i64) {
         if !self.muted {
             self.cost = self.cost.wrapping_add_signed(cost);
+            if self.doubts > 0 {
+                self.unsure = self.unsure.saturating_add_signed(cost);
+            }
+        }
+    }
+
+    fn charge(&mut self, cost: u64, doubtful: bool) {
+        self.cost = self.cost.saturating_add(cost);
+        if doubtful || self.doubts > 0 {
+            self.unsure = self.unsure.saturating_add(cost);
+        }
+    }
+
+    /// Notes that values can depend on the order of a map from now on.
+    pub(crate) fn shuffle(&mut self) {
+        self.shuffled = true;
+    }
+
+    pub(crate) fn is_shuffled(&self) -> bool {
+        self.shuffled
+    }
+
+    /// Starts or ends steps that do not run in every order of the maps.
+    pub(crate) fn doubt(&mut self, starts: bool) {
+        self.doubts = if starts {
+            self.doubts + 1
+        } else {
+            self.doubts.saturating_sub(1)
+        };
+    }
+
+    /// Returns how much of the cost is not spent in every order of the maps.
+    pub(crate) fn unsure(&self) -> u64 {
+        self.unsure
+    }
+
+    /// Takes back doubts about the cost: the steps did run in every order.
+    pub(crate) fn settle(&mut self, unsure: u64) {
+        if self.doubts == 0 {
+            self.unsure = unsure;
         }
     }
 
     /// Records the value of a node on the stack.
     pub(crate) fn push(&mut self, id: u32, value: Val) -> Run<()> {
-        self.step(1)?;
+        let extent = value.extent();
+        if extent.is_too_large() {
+            return Err(Stop::Beyond("a value is too large".to_owned()));
+        }
+        self.step(1 + extent.parts() / 256)?;
         if self.muted {
             return Ok(());
         }
@@ -62,10 +120,16 @@ impl Tracker {
         if let Some(count) = self.present.get_mut(index) {
             *count += 1;
         }
-        if self.cost > LIMIT {
+        self.check_limit()
+    }
+
+    fn check_limit(&self) -> Run<()> {
+        if self.cost <= LIMIT {
+            Ok(())
+        } else if self.cost.saturating_sub(self.unsure) > LIMIT {
             Err(Stop::Cost)
         } else {
-            Ok(())
+            Err(Stop::Beyond(RANDOM_ORDER.to_owned()))
         }
     }
 
@@ -121,7 +185,7 @@ impl Tracker {
     /// Counts the construction of a list or a map.
     pub(crate) fn construct(&mut self, id: u32, parts: &[u32], cost: u64, value: Val) -> Run<()> {
         self.take(parts)?;
-        self.cost = self.cost.saturating_add(cost);
+        self.charge(cost, false);
         self.push(id, value)
     }
 
@@ -135,9 +199,14 @@ impl Tracker {
         value: &Val,
     ) -> Run<()> {
         if let Some(args) = self.take(parts)? {
-            let cost = call::cost(minor, what.0, what.1.unwrap_or_default(), &args, value)
-                .map_err(Stop::Panic)?;
-            self.cost = self.cost.saturating_add(cost);
+            let doubtful = self.shuffled
+                && (args.iter().any(Val::depends_on_order) || value.depends_on_order());
+            let cost = call::cost(minor, what.0, what.1.unwrap_or_default(), &args, value);
+            let cost = cost.map_err(|panic| match doubtful {
+                true => Stop::Beyond(RANDOM_ORDER.to_owned()),
+                false => Stop::Panic(panic),
+            })?;
+            self.charge(cost, doubtful);
         }
         self.push(id, value.clone())
     }

@@ -3,12 +3,16 @@
 mod attribute;
 mod call;
 mod fold;
+mod order;
+
+pub(crate) use order::Orders;
 
 use crate::Minor;
 use crate::cost::Tracker;
 use crate::decls::Functions;
+use crate::library::Message;
 use crate::plan::Node;
-use crate::value::{Map, Val};
+use crate::value::{Map, Random, Val};
 
 /// Why a run ends without a value or an error value.
 #[derive(Debug)]
@@ -23,12 +27,18 @@ pub(crate) enum Stop {
 
 pub(crate) type Run<T> = Result<T, Stop>;
 
-/// One run of a plan. `order` selects one of the possible orders in which maps are iterated.
+/// One run of a plan.
+///
+/// Go iterates a map in another order each time. A run without `orders` computes what holds in
+/// every order: a value that depends on one is [`Val::Random`], and a list with the entries of a
+/// map is in an unknown order. A run with `orders` uses one order for each loop.
 pub(crate) struct Runner<'r> {
     pub(crate) minor: Minor,
     pub(crate) functions: &'r Functions,
     pub(crate) variable: (&'static str, Val),
-    pub(crate) order: u32,
+    pub(crate) orders: Option<&'r mut Orders>,
+    /// Whether the expression can use the accumulators of its loops.
+    pub(crate) uses_accumulators: bool,
     /// The size of the largest map that was iterated. Its order is unknown if it has more than one
     /// entry.
     pub(crate) unordered: usize,
@@ -41,13 +51,14 @@ impl<'r> Runner<'r> {
         minor: Minor,
         functions: &'r Functions,
         variable: (&'static str, Val),
-        order: u32,
+        orders: Option<&'r mut Orders>,
     ) -> Self {
         Self {
             minor,
             functions,
             variable,
-            order,
+            orders,
+            uses_accumulators: false,
             unordered: 0,
             tracker: Tracker::default(),
             frames: Vec::new(),
@@ -75,13 +86,20 @@ impl<'r> Runner<'r> {
                 let value = self.eval(value, scope)?;
                 let answer = match value {
                     Val::Err(_) => value,
+                    Val::Random(_) => Val::Random(Random {
+                        size: 1,
+                        fallible: true,
+                    }),
                     Val::Bytes(_) => return Err(unhashable("types.Bytes")),
                     Val::Semver(_) => return Err(unhashable("cel.Semver")),
                     // Before 1.32 formats are stored by reference, which Go can hash.
                     Val::Format(_) if self.minor >= Minor::V1_32 => {
                         return Err(unhashable("cel.Format"));
                     }
-                    _ => Val::Bool(set.iter().any(|known| known.identical(&value))),
+                    _ => Val::Bool({
+                        self.tracker.step(set.len() as u64 / 32)?;
+                        set.iter().any(|known| known.identical(&value))
+                    }),
                 };
                 self.tracker.push(*id, answer.clone())?;
                 Ok(answer)
@@ -91,6 +109,10 @@ impl<'r> Runner<'r> {
                 let answer = match self.eval(left, scope)? {
                     Val::Optional(None) => self.eval(right, scope)?,
                     Val::Optional(Some(inner)) if *unwrap => (*inner).clone(),
+                    Val::Random(_) => {
+                        self.doubt(true, |run| run.eval(right, scope))?;
+                        Val::random()
+                    }
                     // Up to 1.36 any other value passes through.
                     other
                         if self.minor >= Minor::V1_37
@@ -119,6 +141,16 @@ impl<'r> Runner<'r> {
                 self.tracker.construct(*id, &ids, 30, made.clone())?;
                 Ok(made)
             }
+            Node::Message {
+                id,
+                message,
+                fields,
+            } => {
+                let made = self.message(message, fields, scope)?;
+                let ids: Vec<u32> = fields.iter().map(|(_, n, _)| n.id()).collect();
+                self.tracker.construct(*id, &ids, 40, made.clone())?;
+                Ok(made)
+            }
             Node::Loop(fold) => self.fold(fold, scope),
         }
     }
@@ -126,8 +158,15 @@ impl<'r> Runner<'r> {
     fn logic(&mut self, id: u32, and: bool, terms: &[Node; 2], scope: Option<usize>) -> Run<Val> {
         let mut failure = None;
         let mut decided = None;
+        let mut random = None;
         for term in terms {
-            match self.eval(term, scope)? {
+            match self.doubt(random.is_some(), |run| run.eval(term, scope))? {
+                Val::Random(_) => {
+                    random = Some(Val::Random(Random {
+                        size: 1,
+                        fallible: true,
+                    }));
+                }
                 Val::Bool(b) if b != and => {
                     decided = Some(Val::Bool(b));
                     break;
@@ -137,7 +176,7 @@ impl<'r> Runner<'r> {
                 _ => failure = failure.or_else(|| Some(Val::no_overload())),
             }
         }
-        let answer = decided.or(failure).unwrap_or(Val::Bool(and));
+        let answer = decided.or(random).or(failure).unwrap_or(Val::Bool(and));
         self.tracker.drop_ids(&[terms[0].id(), terms[1].id()])?;
         self.tracker.push(id, answer.clone())?;
         Ok(answer)
@@ -155,8 +194,10 @@ impl<'r> Runner<'r> {
         let answer = match (&l, &r) {
             (Val::Err(_), _) => l,
             (_, Val::Err(_)) => r,
-            _ if negate => Val::Bool(!l.equals(&r).is_true()),
-            _ => l.equals(&r),
+            _ => match l.equals(&r) {
+                answer if answer.is_random() || !negate => answer,
+                answer => Val::Bool(!answer.is_true()),
+            },
         };
         let function = if negate { "_!=_" } else { "_==_" };
         let overload = if negate { "not_equals" } else { "equals" };
@@ -172,9 +213,11 @@ impl<'r> Runner<'r> {
 
     fn list(&mut self, items: &[(Node, bool)], scope: Option<usize>) -> Run<Val> {
         let mut made = Vec::with_capacity(items.len());
+        let mut random = false;
         for (item, optional) in items {
-            match self.eval(item, scope)? {
+            match self.doubt(random, |run| run.eval(item, scope))? {
                 error @ Val::Err(_) => return Ok(error),
+                value if value.may_fail() || (*optional && value.is_random()) => random = true,
                 Val::Optional(inner) if *optional => made.extend(inner.as_deref().cloned()),
                 other if *optional => {
                     return Ok(Val::error(format!(
@@ -184,18 +227,70 @@ impl<'r> Runner<'r> {
                 other => made.push(other),
             }
         }
-        Ok(Val::list(made))
+        Ok(if random {
+            Val::random()
+        } else {
+            Val::list(made)
+        })
+    }
+
+    fn message(
+        &mut self,
+        message: &Message,
+        fields: &[(String, Node, bool)],
+        scope: Option<usize>,
+    ) -> Run<Val> {
+        let mut set: Vec<(String, Val)> = Vec::with_capacity(fields.len());
+        for (name, value, optional) in fields {
+            let value = match self.eval(value, scope)? {
+                error @ Val::Err(_) => return Ok(error),
+                random @ Val::Random(_) => return Ok(random),
+                Val::Optional(Some(inner)) if *optional => (*inner).clone(),
+                Val::Optional(None) if *optional => {
+                    set.retain(|(known, _)| known != name);
+                    continue;
+                }
+                other if *optional => {
+                    return Ok(Val::error(format!(
+                        "cannot initialize optional entry '{name}' from non-optional value {other}"
+                    )));
+                }
+                other => other,
+            };
+            set.retain(|(known, _)| known != name);
+            set.push((name.clone(), value));
+        }
+        message.make(&set).map_err(Stop::Beyond)
+    }
+
+    /// Runs steps, which some orders of the maps may leave out if `doubtful`.
+    fn doubt<T>(&mut self, doubtful: bool, run: impl FnOnce(&mut Self) -> Run<T>) -> Run<T> {
+        if !doubtful {
+            return run(self);
+        }
+        self.tracker.doubt(true);
+        let result = run(self);
+        self.tracker.doubt(false);
+        result
     }
 
     fn map(&mut self, entries: &[(Node, Node, bool)], scope: Option<usize>) -> Run<Val> {
         let mut made = Map::built();
+        let mut random = false;
         for (key, value, optional) in entries {
-            let key = self.eval(key, scope)?;
+            let key = self.doubt(random, |run| run.eval(key, scope))?;
             if key.is_error() {
                 return Ok(key);
             }
-            let value = match self.eval(value, scope)? {
+            random |= key.is_random();
+            // The key is compared with each before it.
+            self.tracker.step(made.len() as u64 / 32)?;
+            let value = match self.doubt(random, |run| run.eval(value, scope))? {
                 error @ Val::Err(_) => return Ok(error),
+                value if value.may_fail() || (*optional && value.is_random()) => {
+                    random = true;
+                    continue;
+                }
                 Val::Optional(Some(inner)) if *optional => (*inner).clone(),
                 Val::Optional(None) if *optional => {
                     made.remove(&key);
@@ -217,11 +312,16 @@ impl<'r> Runner<'r> {
                 | Val::Double(_)
                 | Val::Null
                 | Val::Duration(_) => made.put(key, value),
+                Val::Random(_) => {}
                 Val::Bytes(_) => return Err(unhashable("types.Bytes")),
                 _ => return Err(Stop::Beyond("a map key that is no scalar".to_owned())),
             }
         }
-        Ok(Val::Map(made))
+        Ok(if random {
+            Val::random()
+        } else {
+            Val::Map(made)
+        })
     }
 }
 

@@ -44,12 +44,14 @@ mod outcome;
 mod parser;
 mod plan;
 mod source;
+mod stack;
 mod time;
 mod types;
 mod unify;
 mod validate;
 mod value;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 pub use input::{ClaimError, Input, UserInfo};
@@ -58,15 +60,23 @@ pub use outcome::{CompileFault, EvaluateFault, List, Undetermined, UndeterminedK
 
 use ast::{Expr, Kind};
 use check::Outcome;
+use cost::RANDOM_ORDER;
 use decls::Functions;
-use eval::{Runner, Stop};
+use eval::{Orders, Runner, Stop};
 use types::Type;
 
-/// The longest expression that is compiled, in bytes.
-const MAX_TEXT: usize = 16 * 1024;
+/// The longest expression that the API server compiles, in code points.
+const MAX_CODE_POINTS: usize = 100_000;
 
-/// How many map orders are tried before the result counts as independent of the order.
-const ORDERS: u32 = 6;
+/// The shortest text that can have a tree higher than [`stack::MAX_PLAIN_HEIGHT`], in bytes.
+const DEEP_TEXT_BYTES: usize = 120;
+
+/// The most orders of maps in which an expression is evaluated, if what holds in every order does
+/// not decide.
+const MAX_RUNS: u32 = 300;
+
+/// The most work of all these evaluations together, in steps.
+const MAX_STEPS_OF_RUNS: u64 = 300_000;
 
 /// The variable that an expression can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,9 +119,26 @@ impl Environment {
     ///
     /// If the API server refuses it, or if that cannot be decided here.
     pub fn compile(&self, scope: Scope, text: &str) -> Result<Expression, CompileFault> {
+        stack::run(text.len() >= DEEP_TEXT_BYTES, || {
+            self.compile_here(scope, text)
+        })
+        .unwrap_or_else(|| {
+            Err(CompileFault::Undetermined(Undetermined::new(
+                text, NO_STACK,
+            )))
+        })
+    }
+
+    fn compile_here(&self, scope: Scope, text: &str) -> Result<Expression, CompileFault> {
         let beyond = |reason: &str| CompileFault::Undetermined(Undetermined::new(text, reason));
-        if text.len() > MAX_TEXT {
-            return Err(beyond("the expression is longer than 16 KiB"));
+        let size = text.chars().count();
+        if size > MAX_CODE_POINTS {
+            return Err(CompileFault::Refused {
+                message: format!(
+                    "ERROR: <input>:-1:0: expression code point size exceeds limit: size: {size}, \
+                     limit {MAX_CODE_POINTS}"
+                ),
+            });
         }
         let chars: Vec<char> = text.chars().collect();
         let refused = |issues: Vec<check::Issue>| CompileFault::Refused {
@@ -121,14 +148,6 @@ impl Environment {
             parser::Unparsed::Beyond(reason) => beyond(reason),
             parser::Unparsed::Refused(issues) => refused(issues),
         })?;
-        if parsed
-            .root
-            .walk()
-            .iter()
-            .any(|e| matches!(&e.kind, Kind::Ident(name) if name.contains("__result__")))
-        {
-            return Err(beyond("the name __result__"));
-        }
         let variable = match scope {
             Scope::Claims => Type::map(Type::String, Type::Any),
             Scope::User => Type::Object("kubernetes.UserInfo"),
@@ -148,7 +167,7 @@ impl Environment {
         if !issues.is_empty() {
             return Err(refused(issues));
         }
-        let plan = plan::plan(&parsed.root, &checked).map_err(|fault| match fault {
+        let plan = plan::plan(&parsed.root, &checked, self.minor).map_err(|fault| match fault {
             plan::PlanFault::Refused(message) => CompileFault::Refused {
                 message: format!("program instantiation failed: {message}"),
             },
@@ -164,8 +183,11 @@ impl Environment {
             scope,
             minor: self.minor,
             functions: Arc::clone(&self.functions),
-            root: parsed.root,
-            plan,
+            uses_accumulators: parsed.uses_accumulators,
+            tree: Arc::new(Tree {
+                deep: parsed.root.height > stack::MAX_PLAIN_HEIGHT,
+                parts: Some((parsed.root, plan)),
+            }),
             output,
         })
     }
@@ -178,9 +200,30 @@ pub struct Expression {
     scope: Scope,
     minor: Minor,
     functions: Arc<Functions>,
-    root: Expr,
-    plan: plan::Node,
+    tree: Arc<Tree>,
+    /// Whether it can use the accumulators of its loops.
+    uses_accumulators: bool,
     output: Type,
+}
+
+/// Why a text that nests deep is undetermined if the system gives no stack for it.
+const NO_STACK: &str = "no thread could be started for an expression that nests deep";
+
+/// A syntax tree and its plan.
+#[derive(Debug)]
+struct Tree {
+    /// Whether it is too high for the stack of any thread.
+    deep: bool,
+    /// `None` only while it is dropped.
+    parts: Option<(Expr, plan::Node)>,
+}
+
+impl Drop for Tree {
+    /// Drops the parts on a stack that is large enough for the recursion.
+    fn drop(&mut self) {
+        let parts = self.parts.take();
+        let _ = stack::run(self.deep, move || drop(parts));
+    }
 }
 
 impl Expression {
@@ -193,7 +236,12 @@ impl Expression {
     /// Whether its static type is exactly `bool`, as rules must be.
     #[must_use]
     pub fn is_bool(&self) -> bool {
-        self.output == Type::Bool
+        matches!(self.output, Type::Bool)
+    }
+
+    fn nodes(&self) -> Vec<&Expr> {
+        let parts = self.tree.parts.as_ref();
+        parts.map(|(root, _)| root.walk()).unwrap_or_default()
     }
 
     /// Its static type, in cel-go's notation.
@@ -212,7 +260,7 @@ impl Expression {
     #[must_use]
     pub fn selects(&self, operand: &str, field: &str) -> bool {
         let is_operand = |e: &Expr| matches!(&e.kind, Kind::Ident(name) if name.trim_start_matches('.') == operand);
-        self.root.walk().into_iter().any(|e| match &e.kind {
+        self.nodes().into_iter().any(|e| match &e.kind {
             Kind::Select {
                 operand,
                 field: name,
@@ -240,7 +288,7 @@ impl Expression {
         // A longer name may be the escaped form of this one.
         let other = |name: &str| name != field && !name.contains("__");
         let mut named = 0;
-        let nodes = self.root.walk();
+        let nodes = self.nodes();
         for e in &nodes {
             named += usize::from(match &e.kind {
                 Kind::Select { operand, field, .. } => is_operand(operand) && other(field),
@@ -268,39 +316,74 @@ impl Expression {
         self.evaluate_with_cost(input).0
     }
 
-    /// Evaluates the expression and returns the cost in the API server's units. The API server's
-    /// limit is 1,000,000.
-    fn evaluate_with_cost(&self, input: Input<'_>) -> (Result<Value, EvaluateFault>, u64) {
+    /// Evaluates the expression and returns the cost in the API server's units: the least and the
+    /// most that it can be, as it can depend on the order of a map. The API server's limit is
+    /// 1,000,000.
+    fn evaluate_with_cost(
+        &self,
+        input: Input<'_>,
+    ) -> (Result<Value, EvaluateFault>, RangeInclusive<u64>) {
         let beyond =
             |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
         let variable = match input::variable(input, self.scope, self.minor) {
             Ok(variable) => variable,
-            Err(reason) => return (Err(beyond(reason)), 0),
+            Err(reason) => return (Err(beyond(reason)), 0..=0),
         };
-        let (first, entries, cost) = self.run((self.scope.variable(), variable.clone()), 0);
-        if entries > 1 && !matches!(first, Err(EvaluateFault::Undetermined(_))) {
-            for order in 1..ORDERS.min(2 * u32::try_from(entries).unwrap_or(ORDERS)) {
-                let (other, _, _) = self.run((self.scope.variable(), variable.clone()), order);
-                if !outcome::alike(&first, &other) {
-                    return (
-                        Err(beyond(
-                            "the result depends on the order of a map, which is random",
-                        )),
-                        cost,
-                    );
-                }
-            }
-        }
-        (first, cost)
+        stack::run(self.tree.deep, || self.evaluate_here(variable))
+            .unwrap_or_else(|| (Err(beyond(NO_STACK)), 0..=0))
     }
 
-    fn run(
+    fn evaluate_here(
         &self,
-        variable: (&'static str, value::Val),
-        order: u32,
-    ) -> (Result<Value, EvaluateFault>, usize, u64) {
-        let mut runner = Runner::new(self.minor, &self.functions, variable, order);
-        let result = runner.run(&self.plan);
+        variable: value::Val,
+    ) -> (Result<Value, EvaluateFault>, RangeInclusive<u64>) {
+        let first = self.run(variable.clone(), None);
+        match first.result {
+            Err(EvaluateFault::Undetermined(_)) if first.unordered > 1 => {
+                let every = self.run_in_every_order(&variable).unwrap_or(first);
+                (every.result, every.cost)
+            }
+            result => (result, first.cost),
+        }
+    }
+
+    /// Evaluates the expression once for every order of the maps that it iterates. `None` if there
+    /// are too many, or if the results differ.
+    fn run_in_every_order(&self, variable: &value::Val) -> Option<Outcomes> {
+        let mut orders = Orders::default();
+        let mut whole: Option<Outcomes> = None;
+        let mut steps = 0_u64;
+        for _ in 0..MAX_RUNS {
+            let run = self.run(variable.clone(), Some(&mut orders));
+            steps = steps.saturating_add(run.steps);
+            let undetermined = matches!(run.result, Err(EvaluateFault::Undetermined(_)));
+            let differs = |whole: &Outcomes| !outcome::alike(&whole.result, &run.result);
+            if undetermined || whole.as_ref().is_some_and(differs) || steps > MAX_STEPS_OF_RUNS {
+                return None;
+            }
+            match &mut whole {
+                None => whole = Some(run),
+                Some(whole) => {
+                    let least = *whole.cost.start().min(run.cost.start());
+                    let most = *whole.cost.end().max(run.cost.end());
+                    whole.cost = least..=most;
+                }
+            }
+            if !orders.advance() {
+                return whole;
+            }
+        }
+        None
+    }
+
+    fn run(&self, variable: value::Val, orders: Option<&mut Orders>) -> Outcomes {
+        let variable = (self.scope.variable(), variable);
+        let mut runner = Runner::new(self.minor, &self.functions, variable, orders);
+        runner.uses_accumulators = self.uses_accumulators;
+        let result = match &self.tree.parts {
+            Some((_, plan)) => runner.run(plan),
+            None => Err(Stop::Beyond(NO_STACK.to_owned())),
+        };
         let beyond =
             |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
         let failed = |message: String| EvaluateFault::Failed {
@@ -315,12 +398,31 @@ impl Expression {
                 EvaluateFault::Undetermined(Undetermined::claim_too_deep(&self.text)),
             ),
             Ok(value::Val::Err(message)) => Err(failed(message.to_string())),
+            Ok(value) if value.depends_on_order() => Err(beyond(RANDOM_ORDER)),
             Ok(value) => {
                 Value::from_val(&value, 0).ok_or_else(|| beyond("the result nests too deeply"))
             }
         };
-        (result, runner.unordered, runner.tracker.cost())
+        Outcomes {
+            result,
+            unordered: runner.unordered,
+            cost: runner
+                .tracker
+                .cost()
+                .saturating_sub(runner.tracker.unsure())..=runner.tracker.cost(),
+            steps: runner.tracker.steps(),
+        }
     }
+}
+
+/// The outcomes of one run.
+struct Outcomes {
+    result: Result<Value, EvaluateFault>,
+    /// The size of the largest map that was iterated.
+    unordered: usize,
+    cost: RangeInclusive<u64>,
+    /// The work of the run.
+    steps: u64,
 }
 
 #[cfg(test)]

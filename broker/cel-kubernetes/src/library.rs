@@ -2,6 +2,7 @@
 
 mod collections;
 mod convert;
+mod message;
 mod named;
 mod net;
 mod operator;
@@ -9,17 +10,20 @@ mod optional;
 mod pattern;
 mod quantity;
 mod semver;
+mod shuffled;
 mod text;
 mod times;
 mod url;
 
 pub(crate) use convert::{convert, is_conversion};
+pub(crate) use message::Message;
 pub(crate) use named::FormatName;
 pub(crate) use net::{Ip, Prefix};
 pub(crate) use operator::{is_single, operator};
 pub(crate) use pattern::{Pattern, PatternFault};
 pub(crate) use quantity::Quantity;
 pub(crate) use semver::Semver;
+pub(crate) use shuffled::in_any_order;
 pub(crate) use text::{check_format, printable, runtime_name};
 pub(crate) use url::Url;
 

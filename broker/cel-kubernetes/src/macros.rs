@@ -1,13 +1,24 @@
 //! Expands macros: calls that the parser replaces by folds and presence tests.
 
 use crate::Minor;
-use crate::ast::{Element, Expr, Fold, Kind};
+use crate::ast::{Element, Expr, Field, Fold, Kind, Purpose};
 use crate::parser::{ParseFault, Parser, Parsing};
 use crate::value::Val;
 
-/// The name of a fold's accumulator. Releases before 1.33 name it `__result__`, which an expression
-/// could access; such texts are undetermined.
-pub(crate) const ACCUMULATOR: &str = "@result";
+/// The name of a fold's accumulator up to 1.32. An expression can use it.
+pub(crate) const OLD_ACCUMULATOR: &str = "__result__";
+
+/// The name of a fold's accumulator from 1.33 on, which no expression can use.
+const HIDDEN_ACCUMULATOR: &str = "@result";
+
+/// Returns the name of a fold's accumulator.
+fn accumulator(minor: Minor) -> &'static str {
+    if minor < Minor::V1_33 {
+        OLD_ACCUMULATOR
+    } else {
+        HIDDEN_ACCUMULATOR
+    }
+}
 
 /// Builds a call without a receiver, which may be a macro.
 pub(crate) fn global(
@@ -57,8 +68,17 @@ fn expanded(
     target: Expr,
     args: Vec<Expr>,
 ) -> Parsing<Expr> {
-    let two = p.minor >= Minor::V1_32;
-    let mut rest = args.clone().into_iter();
+    if !is_macro(p.minor, function, args.len()) {
+        return p.node(
+            at,
+            Kind::Call {
+                target: Some(Box::new(target)),
+                function: function.to_owned(),
+                args,
+            },
+        );
+    }
+    let mut rest = args.into_iter();
     let mut m = Maker { p, at };
     match (
         function,
@@ -76,38 +96,38 @@ fn expanded(
         ("filter", 2, Some(v), Some(test), ..) => m.list(target, (v.clone(), None), Some(test), v),
         ("optMap", 2, Some(v), Some(f), ..) => m.optional(target, v, f, true),
         ("optFlatMap", 2, Some(v), Some(f), ..) => m.optional(target, v, f, false),
-        ("all" | "exists" | "exists_one" | "existsOne", 3, Some(v), Some(w), Some(test), _)
-            if two =>
-        {
+        ("all" | "exists" | "exists_one" | "existsOne", 3, Some(v), Some(w), Some(test), _) => {
             m.quantifier(function, target, (v, Some(w)), test)
         }
-        ("transformList", 3, Some(v), Some(w), Some(f), _) if two => {
-            m.list(target, (v, Some(w)), None, f)
-        }
-        ("transformList", 4, Some(v), Some(w), Some(test), Some(f)) if two => {
+        ("transformList", 3, Some(v), Some(w), Some(f), _) => m.list(target, (v, Some(w)), None, f),
+        ("transformList", 4, Some(v), Some(w), Some(test), Some(f)) => {
             m.list(target, (v, Some(w)), Some(test), f)
         }
-        ("transformMap", 3, Some(v), Some(w), Some(f), _) if two => {
-            m.map(target, (v, w), None, f, true)
-        }
-        ("transformMap", 4, Some(v), Some(w), Some(test), Some(f)) if two => {
+        ("transformMap", 3, Some(v), Some(w), Some(f), _) => m.map(target, (v, w), None, f, true),
+        ("transformMap", 4, Some(v), Some(w), Some(test), Some(f)) => {
             m.map(target, (v, w), Some(test), f, true)
         }
-        ("transformMapEntry", 3, Some(v), Some(w), Some(f), _) if two => {
+        ("transformMapEntry", 3, Some(v), Some(w), Some(f), _) => {
             m.map(target, (v, w), None, f, false)
         }
-        ("transformMapEntry", 4, Some(v), Some(w), Some(test), Some(f)) if two => {
+        ("transformMapEntry", 4, Some(v), Some(w), Some(test), Some(f)) => {
             m.map(target, (v, w), Some(test), f, false)
         }
-        ("sortBy", 2, Some(v), Some(f), ..) if m.p.minor >= Minor::V1_34 => m.sort_by(target, v, f),
-        _ => m.p.node(
-            at,
-            Kind::Call {
-                target: Some(Box::new(target)),
-                function: function.to_owned(),
-                args,
-            },
-        ),
+        ("sortBy", 2, Some(v), Some(f), ..) => m.sort_by(target, v, f),
+        _ => Err(ParseFault::Beyond("a macro with other arguments")),
+    }
+}
+
+/// Whether a call with a receiver is a macro.
+fn is_macro(minor: Minor, function: &str, args: usize) -> bool {
+    let two = minor >= Minor::V1_32;
+    match (function, args) {
+        ("all" | "exists" | "exists_one" | "map" | "filter" | "optMap" | "optFlatMap", 2)
+        | ("map", 3) => true,
+        ("all" | "exists" | "exists_one" | "existsOne", 3) => two,
+        ("transformList" | "transformMap" | "transformMapEntry", 3 | 4) => two,
+        ("sortBy", 2) => minor >= Minor::V1_34,
+        _ => false,
     }
 }
 
@@ -155,7 +175,7 @@ impl Maker<'_> {
     }
 
     fn accu(&mut self) -> Parsing<Expr> {
-        self.ident(ACCUMULATOR)
+        self.ident(accumulator(self.p.minor))
     }
 
     fn literal(&mut self, value: Val) -> Parsing<Expr> {
@@ -172,21 +192,36 @@ impl Maker<'_> {
         )
     }
 
-    fn fold(&mut self, range: Expr, vars: (Expr, Option<Expr>), parts: [Expr; 4]) -> Parsing<Expr> {
+    fn fold(
+        &mut self,
+        purpose: Purpose,
+        range: Expr,
+        vars: (Expr, Option<Expr>),
+        parts: [Expr; 4],
+    ) -> Parsing<Expr> {
         let var = variable(&vars.0)?;
         let var2 = vars.1.as_ref().map(variable).transpose()?;
+        let (at, at2) = (vars.0.at, vars.1.as_ref().map_or(0, |e| e.at));
         if var2.as_ref() == Some(&var) {
-            return refused(
-                vars.1.map_or(self.at, |e| e.at),
-                &format!("duplicate variable name: {var}"),
-            );
+            return refused(at2, &format!("duplicate variable name: {var}"));
+        }
+        // 1.32 checks this only in the loops with two variables, which are new in it.
+        if self.p.minor >= Minor::V1_33 || var2.is_some() {
+            let named = [(at, Some(&var)), (at2, var2.as_ref())];
+            for (at, name) in named {
+                if name.is_some_and(|name| name == OLD_ACCUMULATOR) {
+                    let message = "iteration variable overwrites accumulator variable";
+                    return refused(at, message);
+                }
+            }
         }
         let [init, condition, step, result] = parts;
         let fold = Fold {
             range,
             var,
             var2,
-            accu: ACCUMULATOR.to_owned(),
+            accu: accumulator(self.p.minor).to_owned(),
+            purpose,
             init,
             condition,
             step,
@@ -238,7 +273,12 @@ impl Maker<'_> {
                 [init, condition, step, self.call("_==_", vec![accu, one])?]
             }
         };
-        self.fold(range, vars, parts)
+        let purpose = match function {
+            "all" => Purpose::All,
+            "exists" => Purpose::Exists,
+            _ => Purpose::Count,
+        };
+        self.fold(purpose, range, vars, parts)
     }
 
     fn list(
@@ -249,11 +289,23 @@ impl Maker<'_> {
         value: Expr,
     ) -> Parsing<Expr> {
         let (accu, added) = (self.accu()?, self.single(value)?);
+        let again = accu.clone();
         let step = self.call("_+_", vec![accu, added])?;
-        let step = self.when(test, step)?;
+        let step = self.when(test, step, &again)?;
         let init = self.p.node(self.at, Kind::List(Vec::new()))?;
-        let parts = [init, self.literal(Val::Bool(true))?, step, self.accu()?];
-        self.fold(range, vars, parts)
+        let result = self.accu_again(&again)?;
+        let parts = [init, self.literal(Val::Bool(true))?, step, result];
+        self.fold(Purpose::List, range, vars, parts)
+    }
+
+    /// Another use of the accumulator. In 1.30, all uses of it in one list share one node, so a
+    /// loop variable of its name gives that node a second type.
+    fn accu_again(&mut self, first: &Expr) -> Parsing<Expr> {
+        if self.p.minor == Minor::V1_30 {
+            Ok(first.clone())
+        } else {
+            self.accu()
+        }
     }
 
     fn map(
@@ -264,21 +316,24 @@ impl Maker<'_> {
         value: Expr,
         keyed: bool,
     ) -> Parsing<Expr> {
-        let mut args = vec![self.accu()?];
+        let accu = self.accu()?;
+        let again = accu.clone();
+        let mut args = vec![accu];
         if keyed {
             args.push(self.ident(&variable(&vars.0)?)?);
         }
         args.push(value);
         let step = self.call("cel.@mapInsert", args)?;
-        let step = self.when(test, step)?;
+        let step = self.when(test, step, &again)?;
         let init = self.p.node(self.at, Kind::Map(Vec::new()))?;
         let parts = [init, self.literal(Val::Bool(true))?, step, self.accu()?];
-        self.fold(range, (vars.0, Some(vars.1)), parts)
+        self.fold(Purpose::Map, range, (vars.0, Some(vars.1)), parts)
     }
 
-    fn when(&mut self, test: Option<Expr>, step: Expr) -> Parsing<Expr> {
+    /// A step that runs only if the test holds, and else keeps the accumulator.
+    fn when(&mut self, test: Option<Expr>, step: Expr, accu: &Expr) -> Parsing<Expr> {
         let Some(test) = test else { return Ok(step) };
-        let accu = self.accu()?;
+        let accu = self.accu_again(accu)?;
         self.call("_?_:_", vec![test, step, accu])
     }
 
@@ -293,6 +348,7 @@ impl Maker<'_> {
             var,
             var2: None,
             accu,
+            purpose: Purpose::Binding,
             init: value,
             condition,
             step,
@@ -305,6 +361,7 @@ impl Maker<'_> {
         let name = variable(&var)?;
         // Before 1.32 both uses share the same nodes.
         let again = if self.p.minor < Minor::V1_32 {
+            self.p.count_copies(&target)?;
             target.clone()
         } else {
             self.copy(&target)?
@@ -383,15 +440,27 @@ impl Maker<'_> {
                 }
                 Kind::Map(copied)
             }
-            Kind::Message { name, values } => Kind::Message {
-                name: name.clone(),
-                values: self.copies(values)?,
-            },
+            Kind::Message { name, fields } => {
+                let mut copied = Vec::with_capacity(fields.len());
+                for field in fields {
+                    let value = self.copy(&field.value)?;
+                    copied.push(Field {
+                        name: field.name.clone(),
+                        value,
+                        ..*field
+                    });
+                }
+                Kind::Message {
+                    name: name.clone(),
+                    fields: copied,
+                }
+            }
             Kind::Fold(f) => Kind::Fold(Box::new(Fold {
                 range: self.copy(&f.range)?,
                 var: f.var.clone(),
                 var2: f.var2.clone(),
                 accu: f.accu.clone(),
+                purpose: f.purpose,
                 init: self.copy(&f.init)?,
                 condition: self.copy(&f.condition)?,
                 step: self.copy(&f.step)?,

@@ -95,7 +95,7 @@ pub(crate) fn is_compared(message: &str) -> bool {
     ];
     let plain = |name: &str| {
         name.bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-./+".contains(&byte))
     };
     WHOLE.contains(&message)
         || BEGINNINGS
@@ -191,7 +191,7 @@ impl Value {
 
     /// Converts the value of a run. `None` if it nests too deeply.
     pub(crate) fn from_val(value: &Val, depth: u32) -> Option<Self> {
-        if depth > 200 {
+        if depth > 300 {
             return None;
         }
         let inner = |v: &Val| Self::from_val(v, depth + 1);

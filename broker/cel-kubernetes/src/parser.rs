@@ -1,5 +1,4 @@
-//! Parses a text into a syntax tree, with cel-go's grammar. cel-go's own depth limits are never
-//! reached, because [`MAX_NESTING`] and [`MAX_HEIGHT`](super::ast::MAX_HEIGHT) are well below them.
+//! Parses a text into a syntax tree, with cel-go's grammar and its limits of depth.
 
 mod primary;
 
@@ -10,11 +9,19 @@ use crate::lexer::{self, Tok, Token};
 use crate::macros;
 use crate::value::Val;
 
-/// The deepest nesting of brackets and branches that is parsed.
-const MAX_NESTING: u32 = 40;
+/// How deep each rule of the grammar may nest, and how deep the operators of the tree.
+const MAX_NESTING: u16 = 250;
 
 /// The most nodes that are created; optMap copies its target, so a short text can need many.
-const MAX_NODES: u32 = 20_000;
+const MAX_NODES: u32 = 120_000;
+
+/// A rule of cel-go's grammar. Every other rule nests at most as deep as one of these.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    Expression,
+    Relation,
+    Sum,
+}
 
 /// Why a text is not parsed.
 #[derive(Debug)]
@@ -38,6 +45,8 @@ pub(crate) enum ParseFault {
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) root: Expr,
+    /// Whether it can use the accumulators of its loops.
+    pub(crate) uses_accumulators: bool,
 }
 
 pub(crate) type Parsing<T> = Result<T, ParseFault>;
@@ -50,10 +59,13 @@ pub(crate) fn parse(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
             message: e.message,
         }])
     })?;
+    let named =
+        |token: &Token| matches!(&token.kind, Tok::Ident(name) if name == macros::OLD_ACCUMULATOR);
+    let uses_accumulators = minor < Minor::V1_33 && tokens.iter().any(named);
     let mut parser = Parser {
         tokens,
         next: 0,
-        depth: 0,
+        depths: [0; 3],
         ids: 0,
         minor,
         issues: Vec::new(),
@@ -61,7 +73,10 @@ pub(crate) fn parse(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
     let root = parser.whole();
     let issues = parser.issues;
     match root {
-        Ok(root) if issues.is_empty() => Ok(Parsed { root }),
+        Ok(root) if issues.is_empty() => Ok(Parsed {
+            root,
+            uses_accumulators,
+        }),
         Ok(_) => Err(Unparsed::Refused(issues)),
         // Only this error is reported: cel-go does not examine all of a text that it cannot parse
         // as a whole.
@@ -76,7 +91,8 @@ pub(crate) fn parse(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
 pub(crate) struct Parser {
     tokens: Vec<Token>,
     next: usize,
-    depth: u32,
+    /// How deep each [`Rule`] nests.
+    depths: [u16; 3],
     ids: u32,
     pub(crate) minor: Minor,
     /// Errors that the grammar does not find. cel-go continues after each, so one text may have
@@ -100,6 +116,16 @@ impl Parser {
         self.node(at, Kind::Literal(Val::Null))
     }
 
+    /// Counts nodes that are copied without new ids.
+    pub(crate) fn count_copies(&mut self, copied: &Expr) -> Parsing<()> {
+        let count = u32::try_from(copied.walk().len()).unwrap_or(MAX_NODES);
+        self.ids = self.ids.saturating_add(count);
+        if self.ids > MAX_NODES {
+            return Err(ParseFault::Beyond("the expression is too large"));
+        }
+        Ok(())
+    }
+
     /// Creates a node; an error if the tree gets too large or too high.
     pub(crate) fn node(&mut self, at: u32, kind: Kind) -> Parsing<Expr> {
         self.ids += 1;
@@ -110,9 +136,13 @@ impl Parser {
             id: self.ids,
             at,
             height: 1,
+            nested: 0,
             kind,
         };
-        made.height = 1 + made.children().iter().map(|c| c.height).max().unwrap_or(0);
+        let children = made.children();
+        let height = children.iter().map(|c| c.height).max().unwrap_or(0);
+        let nested = children.iter().map(|c| c.nested).max().unwrap_or(0);
+        (made.height, made.nested) = (height + 1, nested);
         if made.height > MAX_HEIGHT {
             return Err(ParseFault::Beyond("the expression nests too deeply"));
         }
@@ -179,22 +209,40 @@ impl Parser {
         })
     }
 
-    fn expr(&mut self) -> Parsing<Expr> {
-        self.depth += 1;
-        if self.depth > MAX_NESTING {
-            return Err(ParseFault::Beyond("the expression nests too deeply"));
+    fn enter(&mut self, rule: Rule) -> Parsing<()> {
+        let depth = self.depths.get_mut(rule as usize);
+        let nested = depth.map_or(0, |depth| {
+            *depth += 1;
+            *depth
+        });
+        if nested > MAX_NESTING {
+            return Err(ParseFault::Refused {
+                at: Issue::NOWHERE,
+                message: format!("expression recursion limit exceeded: {MAX_NESTING}"),
+            });
         }
+        Ok(())
+    }
+
+    fn leave(&mut self, rule: Rule) {
+        if let Some(depth) = self.depths.get_mut(rule as usize) {
+            *depth -= 1;
+        }
+    }
+
+    fn expr(&mut self) -> Parsing<Expr> {
+        self.enter(Rule::Expression)?;
         let condition = self.logic("||")?;
         let at = self.at();
         let made = if self.eat("?") {
             let yes = self.logic("||")?;
             self.expect(":")?;
             let no = self.expr()?;
-            self.call(at, "_?_:_", vec![condition, yes, no])?
+            nest(self.call(at, "_?_:_", vec![condition, yes, no])?)?
         } else {
             condition
         };
-        self.depth -= 1;
+        self.leave(Rule::Expression);
         Ok(made)
     }
 
@@ -206,7 +254,7 @@ impl Parser {
             terms.push(if operator == "||" {
                 self.logic("&&")?
             } else {
-                self.binary(0)?
+                self.relation(false)?
             });
             places.push(self.at());
             if !self.eat(operator) {
@@ -234,35 +282,55 @@ impl Parser {
         self.call(at, function, vec![left, right])
     }
 
-    fn binary(&mut self, floor: u8) -> Parsing<Expr> {
-        let mut left = self.unary()?;
-        loop {
-            let Tok::Punct(operator) = self.peek() else {
-                return Ok(left);
+    /// Parses comparisons; the `right` operand of one contains no further one.
+    fn relation(&mut self, right: bool) -> Parsing<Expr> {
+        self.enter(Rule::Relation)?;
+        let mut left = self.sum(0)?;
+        while let Tok::Punct(operator) = self.peek()
+            && !right
+        {
+            let function = match *operator {
+                "<" => "_<_",
+                "<=" => "_<=_",
+                ">=" => "_>=_",
+                ">" => "_>_",
+                "==" => "_==_",
+                "!=" => "_!=_",
+                "in" => "@in",
+                _ => break,
             };
+            let at = self.at();
+            self.next += 1;
+            let operand = self.relation(true)?;
+            left = nest(self.call(at, function, vec![left, operand])?)?;
+        }
+        self.leave(Rule::Relation);
+        Ok(left)
+    }
+
+    /// Parses sums and products whose operators bind stronger than `floor`.
+    fn sum(&mut self, floor: u8) -> Parsing<Expr> {
+        self.enter(Rule::Sum)?;
+        let mut left = self.unary()?;
+        while let Tok::Punct(operator) = self.peek() {
             let (level, function) = match *operator {
-                "<" => (1, "_<_"),
-                "<=" => (1, "_<=_"),
-                ">=" => (1, "_>=_"),
-                ">" => (1, "_>_"),
-                "==" => (1, "_==_"),
-                "!=" => (1, "_!=_"),
-                "in" => (1, "@in"),
-                "+" => (2, "_+_"),
-                "-" => (2, "_-_"),
-                "*" => (3, "_*_"),
-                "/" => (3, "_/_"),
-                "%" => (3, "_%_"),
-                _ => return Ok(left),
+                "+" => (1, "_+_"),
+                "-" => (1, "_-_"),
+                "*" => (2, "_*_"),
+                "/" => (2, "_/_"),
+                "%" => (2, "_%_"),
+                _ => break,
             };
             if level <= floor {
-                return Ok(left);
+                break;
             }
             let at = self.at();
             self.next += 1;
-            let right = self.binary(level)?;
-            left = self.call(at, function, vec![left, right])?;
+            let right = self.sum(level)?;
+            left = nest(self.call(at, function, vec![left, right])?)?;
         }
+        self.leave(Rule::Sum);
+        Ok(left)
     }
 
     fn unary(&mut self) -> Parsing<Expr> {
@@ -290,12 +358,18 @@ impl Parser {
         loop {
             let at = self.at();
             if self.eat(".") {
-                made = self.selection(at, made)?;
+                // A macro replaces its call by other nodes, which do not count.
+                let (before, selected) = (made.nested, self.selection(at, made)?);
+                let nested = selected.nested.max(before + 1);
+                made = nest(Expr {
+                    nested: nested - 1,
+                    ..selected
+                })?;
             } else if self.eat("[") {
                 let function = if self.eat("?") { "_[?_]" } else { "_[_]" };
                 let index = self.expr()?;
                 self.expect("]")?;
-                made = self.call(at, function, vec![made, index])?;
+                made = nest(self.call(at, function, vec![made, index])?)?;
             } else {
                 return Ok(made);
             }
@@ -324,7 +398,10 @@ impl Parser {
         let open = self.at();
         if !escaped && self.eat("(") {
             let args = self.arguments()?;
-            return macros::receiver(self, open, &name, operand, args);
+            let nested = args.iter().map(|arg| arg.nested).max().unwrap_or(0);
+            let mut made = macros::receiver(self, open, &name, operand, args)?;
+            made.nested = made.nested.max(nested + 1);
+            return Ok(made);
         }
         self.node(
             at,
@@ -350,4 +427,18 @@ impl Parser {
         self.expect(")")?;
         Ok(args)
     }
+}
+
+/// Counts one more level, or refuses it: cel-go does not go deeper.
+fn nest(made: Expr) -> Parsing<Expr> {
+    if made.nested >= MAX_NESTING {
+        return Err(ParseFault::Refused {
+            at: Issue::NOWHERE,
+            message: "max recursion depth exceeded".to_owned(),
+        });
+    }
+    Ok(Expr {
+        nested: made.nested + 1,
+        ..made
+    })
 }

@@ -5,9 +5,12 @@ mod optimize;
 
 use std::sync::Arc;
 
-use crate::ast::{Expr, Fold, Kind};
+use crate::Minor;
+use crate::ast::{Expr, Fold, Kind, Purpose};
 use crate::check::{Checked, Name};
-use crate::library::Pattern;
+use crate::decls::type_name;
+use crate::library::{Message, Pattern};
+use crate::types::Type;
 use crate::value::Val;
 
 /// A step of a plan. Each has the id of its node, which cost tracking uses.
@@ -48,6 +51,11 @@ pub(crate) enum Node {
         id: u32,
         entries: Vec<(Self, Self, bool)>,
     },
+    Message {
+        id: u32,
+        message: &'static Message,
+        fields: Vec<(String, Self, bool)>,
+    },
     Loop(Arc<Loop>),
 }
 
@@ -68,6 +76,7 @@ pub(crate) struct Loop {
     pub(crate) var: String,
     pub(crate) var2: Option<String>,
     pub(crate) accu: String,
+    pub(crate) purpose: Purpose,
     pub(crate) range: Node,
     pub(crate) init: Node,
     pub(crate) condition: Node,
@@ -133,7 +142,10 @@ impl Node {
             Self::Const(id, _) | Self::Has(id, _) => *id,
             Self::Attr(attr) => attr.id(),
             Self::Logic { id, .. } | Self::Equal { id, .. } | Self::Member { id, .. } => *id,
-            Self::OrElse { id, .. } | Self::List { id, .. } | Self::Map { id, .. } => *id,
+            Self::OrElse { id, .. }
+            | Self::List { id, .. }
+            | Self::Map { id, .. }
+            | Self::Message { id, .. } => *id,
             Self::Call(call) => call.id,
             Self::Loop(fold) => fold.id,
         }
@@ -168,12 +180,17 @@ impl Attr {
 }
 
 /// Plans a checked tree.
-pub(crate) fn plan(e: &Expr, checked: &Checked) -> Planning<Node> {
-    Planner { checked }.plan(e)
+pub(crate) fn plan(e: &Expr, checked: &Checked, minor: Minor) -> Planning<Node> {
+    Planner { checked, minor }.plan(e)
+}
+
+fn undefined(name: &str) -> PlanFault {
+    PlanFault::Refused(format!("reference to undefined type: {name}"))
 }
 
 struct Planner<'c> {
     checked: &'c Checked,
+    minor: Minor,
 }
 
 impl Planner<'_> {
@@ -220,8 +237,18 @@ impl Planner<'_> {
                 }
                 Ok(optimize::map(e.id, planned))
             }
-            Kind::Message { name, .. } => {
-                Err(PlanFault::Beyond(format!("a message {name:?} is made")))
+            Kind::Message { name, fields } => {
+                let message = Message::named(name.trim_start_matches('.'))
+                    .ok_or_else(|| PlanFault::Beyond(format!("a message {name:?} is made")))?;
+                let planned = fields
+                    .iter()
+                    .map(|x| Ok((x.name.clone(), self.plan(&x.value)?, x.optional)))
+                    .collect::<Planning<Vec<_>>>()?;
+                Ok(Node::Message {
+                    id: e.id,
+                    message,
+                    fields: planned,
+                })
             }
             Kind::Fold(fold) => self.fold(e, fold),
         }
@@ -230,11 +257,19 @@ impl Planner<'_> {
     fn ident(&self, e: &Expr) -> Planning<Node> {
         Ok(match self.checked.names.get(&e.id) {
             Some(Name::Undefined(name)) => {
-                return Err(PlanFault::Refused(format!(
-                    "reference to undefined type: {name}"
-                )));
+                return Err(undefined(name));
             }
             Some(Name::Type(name)) => Node::Const(e.id, Val::Type((*name).into())),
+            Some(Name::Number(number)) => Node::Const(e.id, Val::Int(*number)),
+            // cel-go takes a variable whose type is a type for the name of that type.
+            Some(Name::Variable { name, .. })
+                if matches!(self.checked.types.get(&e.id), Some(Type::Of(_))) =>
+            {
+                match type_name(name, self.minor) {
+                    Some((runtime, _)) => Node::Const(e.id, Val::Type(runtime.into())),
+                    None => return Err(undefined(name)),
+                }
+            }
             Some(Name::Variable { name, outermost }) => Node::Attr(Attr::Variable {
                 id: e.id,
                 name: name.clone(),
@@ -251,6 +286,7 @@ impl Planner<'_> {
             var: fold.var.clone(),
             var2: fold.var2.clone(),
             accu: fold.accu.clone(),
+            purpose: fold.purpose,
             init: self.plan(&fold.init)?,
             range: self.plan(&fold.range)?,
             condition: self.plan(&fold.condition)?,

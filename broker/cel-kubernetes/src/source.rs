@@ -21,6 +21,9 @@ pub(crate) fn report(text: &[char], issues: &[Issue]) -> String {
 }
 
 fn one(text: &[char], issue: &Issue) -> String {
+    if issue.at == Issue::NOWHERE {
+        return format!("ERROR: <input>:-1:0: {}", issue.message);
+    }
     let at = usize::try_from(issue.at)
         .unwrap_or(usize::MAX)
         .min(text.len());

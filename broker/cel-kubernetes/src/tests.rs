@@ -1,6 +1,7 @@
 //! Tests expressions against results of kube-apiserver's own packages, and texts that must not
 //! break anything.
 
+mod answers;
 mod observed;
 
 use std::thread;
@@ -108,6 +109,20 @@ fn outcome(environment: &Environment, scope: Scope, text: &str) -> Option<String
         Err(EvaluateFault::Undetermined(_)) => None,
         Err(_) => Some("fails".to_owned()),
     }
+}
+
+#[test]
+fn in_1_30_all_uses_of_an_accumulator_of_a_list_are_one_node() {
+    let refusal = |minor, text: &str| {
+        let fault = Environment::new(minor).compile(Scope::Claims, text);
+        fault.unwrap_err().to_string()
+    };
+    let text = "[1].map(__result__, true, 1) == [1]";
+    let message = refusal(Minor::V1_30, text);
+    assert_eq!(message.matches("ERROR: <input>:").count(), 3, "{message}");
+    assert!(message.contains("'_==_' applied to '(int, list(int))'"));
+    let message = refusal(Minor::V1_31, text);
+    assert_eq!(message.matches("ERROR: <input>:").count(), 1, "{message}");
 }
 
 #[test]
@@ -408,7 +423,7 @@ fn costs_are_counted_and_limited() {
         ("dyn(claims.groups).exists(g, g == 'dev')", 13),
         ("[3, 1, 2].sort()", 29),
     ] {
-        assert_eq!(run(text).1, cost, "{text}");
+        assert_eq!(run(text).1, cost..=cost, "{text}");
     }
     let loops = "lists.range(99).all(a, lists.range(99).all(b, lists.range(99).all(c, true)))";
     assert_eq!(run(loops).0, Err(EvaluateFault::CostLimit));
@@ -429,7 +444,7 @@ fn deep_and_long_texts_end() {
         ];
         for minor in MINORS {
             let environment = Environment::new(minor);
-            for depth in [10, 30, 39, 40, 80, 89, 200, 3000] {
+            for depth in [10, 40, 89, 124, 125, 200, 248, 249, 250, 3000] {
                 let wrapped = wraps
                     .iter()
                     .map(|(open, close)| format!("{}1{}", open.repeat(depth), close.repeat(depth)));
@@ -445,6 +460,86 @@ fn deep_and_long_texts_end() {
                     }
                 }
             }
+        }
+    });
+}
+
+#[test]
+fn texts_nest_as_deep_as_in_the_api_server() {
+    let environment = Environment::new(Minor::V1_37);
+    // The start, what repeats, the middle, what closes each, the end, and how often kube-apiserver
+    // 1.37 accepts it at most.
+    let cases = [
+        ("", "(", "true", ")", "", 249),
+        ("", "true ? true : ", "true", "", "", 249),
+        ("", "[", "1", "]", " != []", 249),
+        ("claims.a", ".a", "", "", " == 1", 248),
+        ("", "!(", "true", ")", "", 249),
+        ("1", " + 1", "", "", " > 0", 249),
+        ("", "1 + (", "1", ")", " > 0", 124),
+        ("", "[1].map(x, ", "1", ")", " != []", 249),
+        ("[1]", ".map(x, x)", "", "", " == [1]", 249),
+        ("'a'", ".trim()", "", "", " == 'a'", 249),
+        ("dyn([1])", "[0]", "", "", " == 1", 249),
+        ("", "{1: ", "1", "}", " != {}", 249),
+        ("'", "a", "", "", "' != ''", 99_992),
+    ];
+    for (start, open, middle, close, end, most) in cases {
+        let text = |count: usize| {
+            let (open, close) = (open.repeat(count), close.repeat(count));
+            format!("{start}{open}{middle}{close}{end}")
+        };
+        let compile = |count: usize| environment.compile(Scope::Claims, &text(count));
+        assert!(compile(most).is_ok(), "{start}{open}: {most}");
+        let refused = compile(most + 1);
+        assert!(
+            matches!(refused, Err(CompileFault::Refused { .. })),
+            "{start}{open}: {most}: {refused:?}"
+        );
+    }
+}
+
+/// Texts that are short for what they become.
+#[test]
+fn what_grows_with_each_step_is_bounded() {
+    let zeros = |count: usize| vec!["0"; count].join(",");
+    let cases = [
+        // Each doubles a type, a value, or the tree.
+        (Minor::V1_36, format!("[1]{}", ".map(x, {x: x})".repeat(60))),
+        (Minor::V1_36, format!("[1]{}", ".map(x, [x, x])".repeat(60))),
+        (
+            Minor::V1_36,
+            format!("[1]{} == []", ".map(x, {1: x, 2: x})".repeat(60)),
+        ),
+        (
+            Minor::V1_30,
+            format!("optional.of(1){}", ".optMap(x, x)".repeat(60)),
+        ),
+        (
+            Minor::V1_36,
+            format!("optional.of(1){}", ".optMap(x, x)".repeat(60)),
+        ),
+        // The accumulator contains its earlier values.
+        (
+            Minor::V1_30,
+            format!("[{}].map(x, dyn(__result__))", zeros(400)),
+        ),
+        (
+            Minor::V1_32,
+            format!("[{}].map(x, dyn(__result__)).size() == 1", zeros(9000)),
+        ),
+    ];
+    on_a_small_stack(move || {
+        let (claims, _) = inputs();
+        for (minor, text) in cases {
+            let undetermined = match Environment::new(minor).compile(Scope::Claims, &text) {
+                Err(fault) => matches!(fault, CompileFault::Undetermined(_)),
+                Ok(expression) => matches!(
+                    expression.evaluate(Input::Claims(&claims)),
+                    Err(EvaluateFault::Undetermined(_))
+                ),
+            };
+            assert!(undetermined, "{minor} {}", text.get(..80).unwrap_or(&text));
         }
     });
 }

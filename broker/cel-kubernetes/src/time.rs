@@ -13,7 +13,7 @@ use crate::value::Val;
 
 const MIN: i64 = -62_135_596_800;
 const MAX: i64 = 253_402_300_799;
-const NANOS: i64 = 1_000_000_000;
+pub(crate) const NANOS: i64 = 1_000_000_000;
 
 /// An instant and the offset it was written with.
 #[derive(Debug, Clone, Copy)]

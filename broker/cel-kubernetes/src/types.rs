@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A static type of CEL.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Type {
     Dyn,
     /// `google.protobuf.Any`, the type of a claim. It behaves like `dyn`, but no comprehension
@@ -30,10 +30,30 @@ pub(crate) enum Type {
     /// The type of a type, like `type(int)`.
     Of(Option<Arc<Self>>),
     Param(Param),
+    /// The type of a message like `google.protobuf.Int64Value`: the type of its value, which can
+    /// also be null.
+    Wrapper(Arc<Self>),
 }
 
+/// Whether the types are exactly the same for cel-go, which does not tell a wrapper from the type of
+/// its value.
+impl PartialEq for Type {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.value(), other.value()) {
+            (Self::List(a), Self::List(b)) | (Self::Optional(a), Self::Optional(b)) => a == b,
+            (Self::Map(a), Self::Map(b)) => a == b,
+            (Self::Opaque(a), Self::Opaque(b)) | (Self::Object(a), Self::Object(b)) => a == b,
+            (Self::Of(a), Self::Of(b)) => a == b,
+            (Self::Param(a), Self::Param(b)) => a == b,
+            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+        }
+    }
+}
+
+impl Eq for Type {}
+
 /// A type parameter: of a declaration, or a fresh one that the checker created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Param {
     Declared(char),
     Fresh(u32),
@@ -50,6 +70,14 @@ impl Type {
 
     pub(crate) fn optional(of: Self) -> Self {
         Self::Optional(Arc::new(of))
+    }
+
+    /// Returns the type of the value in a wrapper, or the type itself.
+    pub(crate) fn value(&self) -> &Self {
+        match self {
+            Self::Wrapper(of) => of,
+            _ => self,
+        }
     }
 
     /// Whether every type is assignable.
@@ -86,6 +114,9 @@ impl Type {
         }
         if let Some(of) = inner("optional_type(") {
             return Self::optional(Self::read(of));
+        }
+        if let Some(of) = inner("wrapper(") {
+            return Self::Wrapper(Arc::new(Self::read(of)));
         }
         if let Some(of) = inner("type(") {
             return Self::Of(Some(Arc::new(Self::read(of))));
@@ -133,6 +164,7 @@ impl fmt::Display for Type {
             Self::List(of) => write!(f, "list({of})"),
             Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
             Self::Optional(of) => write!(f, "optional_type({of})"),
+            Self::Wrapper(of) => write!(f, "wrapper({of})"),
             Self::Opaque(name) | Self::Object(name) => f.write_str(name),
             Self::Of(Some(of)) => write!(f, "type({of})"),
             Self::Of(None) => f.write_str("type"),

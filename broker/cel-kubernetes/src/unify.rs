@@ -1,5 +1,7 @@
 //! Decides whether a type is assignable to another, and binds type parameters.
 
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::types::{Param, Type};
@@ -8,56 +10,87 @@ use crate::types::{Param, Type};
 /// height limit keeps real types far below.
 const MAX_DEPTH: u32 = 300;
 
+/// The most parts of one type. Types that repeat a part grow fast: `{x: x}` doubles the type of `x`.
+const MAX_TYPE_PARTS: u32 = 1_000;
+
+/// The most steps that comparing and substituting the types of one expression may take.
+const MAX_TYPE_STEPS: u64 = 20_000_000;
+
 /// The bindings of type parameters.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Mapping {
-    known: Vec<(Param, Type)>,
+    known: HashMap<Param, Type>,
+    /// The bindings that were replaced since the last decision, oldest first.
+    replaced: Vec<(Param, Option<Type>)>,
+    steps: Cell<u64>,
+    /// Whether a type has too many parts.
+    too_large: Cell<bool>,
 }
 
 impl Mapping {
+    /// Whether the types are too large to be compared, so that its answers are not valid.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.too_large.get() || self.steps.get() > MAX_TYPE_STEPS
+    }
+
+    /// Counts a step; false if there were too many.
+    fn step(&self) -> bool {
+        self.steps.set(self.steps.get() + 1);
+        !self.is_exhausted()
+    }
+
     fn find(&self, t: &Type) -> Option<&Type> {
         let Type::Param(p) = t else { return None };
-        self.known.iter().find(|(q, _)| q == p).map(|(_, t)| t)
+        self.known.get(p)
     }
 
     /// Binds a parameter; replaces an earlier binding.
     pub(crate) fn add(&mut self, param: Param, to: Type) {
-        match self.known.iter_mut().find(|(p, _)| *p == param) {
-            Some(found) => found.1 = to,
-            None => self.known.push((param, to)),
-        }
+        let before = self.known.insert(param, to);
+        self.replaced.push((param, before));
     }
 
     /// Whether `a` is assignable to `b`; only then the mapping gets new bindings.
     pub(crate) fn assignable(&mut self, a: &Type, b: &Type) -> bool {
-        let mut trial = self.clone();
-        let fits = trial.fits(a, b, 0);
-        if fits {
-            *self = trial;
-        }
-        fits
+        let fits = self.fits(a, b, 0);
+        self.keep(fits)
     }
 
     /// Whether each of `a` is assignable to its counterpart in `b`.
     pub(crate) fn all_assignable(&mut self, a: &[Type], b: &[Type]) -> bool {
-        let mut trial = self.clone();
-        let fits = a.len() == b.len() && a.iter().zip(b).all(|(a, b)| trial.fits(a, b, 0));
-        if fits {
-            *self = trial;
+        let fits = a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.fits(a, b, 0));
+        self.keep(fits)
+    }
+
+    /// Keeps the new bindings, or takes them back.
+    fn keep(&mut self, keep: bool) -> bool {
+        let replaced = std::mem::take(&mut self.replaced);
+        if keep {
+            return true;
         }
-        fits
+        for (param, before) in replaced.into_iter().rev() {
+            match before {
+                Some(before) => drop(self.known.insert(param, before)),
+                None => drop(self.known.remove(&param)),
+            }
+        }
+        false
     }
 
     /// Returns the type with its parameters replaced; unbound ones become `dyn` if `free_to_dyn`.
     pub(crate) fn substitute(&self, t: &Type, free_to_dyn: bool) -> Type {
-        self.substitute_in(t, free_to_dyn, 0)
+        self.substitute_in(t, free_to_dyn, 0, &Cell::new(0))
     }
 
-    fn substitute_in(&self, t: &Type, free: bool, depth: u32) -> Type {
-        if depth > MAX_DEPTH {
+    fn substitute_in(&self, t: &Type, free: bool, depth: u32, parts: &Cell<u32>) -> Type {
+        parts.set(parts.get() + 1);
+        if parts.get() > MAX_TYPE_PARTS {
+            self.too_large.set(true);
+        }
+        if depth > MAX_DEPTH || !self.step() {
             return Type::Dyn;
         }
-        let inner = |t: &Type| self.substitute_in(t, free, depth + 1);
+        let inner = |t: &Type| self.substitute_in(t, free, depth + 1, parts);
         if let Some(bound) = self.find(t) {
             return inner(bound);
         }
@@ -72,7 +105,7 @@ impl Mapping {
     }
 
     fn fits(&mut self, a: &Type, b: &Type, depth: u32) -> bool {
-        if depth > MAX_DEPTH {
+        if depth > MAX_DEPTH || !self.step() {
             return false;
         }
         if let Type::Param(p) = b {
@@ -129,7 +162,7 @@ impl Mapping {
 
     /// Whether `t` does not occur within `within`.
     fn absent(&self, t: &Type, within: &Type, depth: u32) -> bool {
-        if t == within || depth > MAX_DEPTH {
+        if !self.step() || t == within || depth > MAX_DEPTH {
             return false;
         }
         match within {
@@ -177,5 +210,6 @@ fn nullable(t: &Type) -> bool {
             | Type::Object(_)
             | Type::Timestamp
             | Type::Duration
+            | Type::Wrapper(_)
     )
 }

@@ -10,9 +10,21 @@ use crate::library::{self, Pattern, PatternFault};
 use crate::types::Type;
 use crate::value::Val;
 
+/// The most calls with a pattern, each of which is compiled.
+const MAX_PATTERNS: usize = 270;
+
+fn is_pattern(e: &Expr) -> bool {
+    matches!(&e.kind, Kind::Call { function, .. }
+        if matches!(function.as_str(), "matches" | "find" | "findAll"))
+}
+
 /// Returns the issues of a checked tree. `Err` if they cannot be decided here.
 pub(crate) fn validate(root: &Expr, checked: &Checked, minor: Minor) -> Result<Vec<Issue>, String> {
     let mut issues = Vec::new();
+    let patterns = root.walk().into_iter().filter(|e| is_pattern(e)).count();
+    if patterns > MAX_PATTERNS {
+        return Err("very many patterns".to_owned());
+    }
     for e in root.walk() {
         if let Kind::Call {
             target,

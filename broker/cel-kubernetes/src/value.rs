@@ -1,12 +1,14 @@
 //! The values that expressions work with, as in cel-go.
 
 mod equal;
+mod extent;
 mod list;
 mod map;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub(crate) use extent::Extent;
 pub(crate) use list::List;
 pub(crate) use map::{Lazy, Map};
 
@@ -42,11 +44,67 @@ pub(crate) enum Val {
     Semver(Arc<Semver>),
     Format(FormatName),
     Err(Arc<str>),
+    /// A value that depends on the order of a map, which is random.
+    Random(Random),
 }
+
+/// What is known of a value that depends on a random order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Random {
+    /// The largest size that it can have, for computing costs.
+    pub(crate) size: u64,
+    /// Whether it can be an error.
+    pub(crate) fallible: bool,
+}
+
+/// More than any value that an expression can have within its cost.
+const UNKNOWN_SIZE: u64 = 8 << 20;
 
 impl Val {
     pub(crate) fn error(message: impl Into<String>) -> Self {
         Self::Err(message.into().into())
+    }
+
+    /// Creates a value that depends on a random order, and of which nothing is known.
+    pub(crate) fn random() -> Self {
+        Self::Random(Random {
+            size: UNKNOWN_SIZE,
+            fallible: true,
+        })
+    }
+
+    /// Creates a value that is one of several, which depends on a random order.
+    pub(crate) fn one_of<'v>(values: impl Iterator<Item = &'v Self> + Clone) -> Self {
+        let mut others = values.clone();
+        match others.next() {
+            Some(first) if others.all(|other| first.same(other)) => first.clone(),
+            _ => Self::Random(Random {
+                size: values.map(Self::cost_size).max().unwrap_or(1),
+                fallible: false,
+            }),
+        }
+    }
+
+    pub(crate) fn is_random(&self) -> bool {
+        matches!(self, Self::Random(_))
+    }
+
+    /// Whether it can be an error because of a random order.
+    pub(crate) fn may_fail(&self) -> bool {
+        matches!(self, Self::Random(random) if random.fallible)
+    }
+
+    /// Whether a part of it depends on a random order.
+    pub(crate) fn depends_on_order(&self) -> bool {
+        match self {
+            Self::Random(_) => true,
+            Self::List(list) => {
+                list.is_shuffled() || list.items().iter().any(Self::depends_on_order)
+            }
+            Self::Map(map) => map.entries().iter().any(|(_, v)| v.depends_on_order()),
+            Self::Optional(Some(inner)) => inner.depends_on_order(),
+            _ => false,
+        }
     }
 
     /// Returns cel-go's `Value()`, if it is a Go string.
@@ -113,6 +171,7 @@ impl Val {
             Self::Semver(_) => "kubernetes.Semver",
             Self::Format(_) => "kubernetes.NamedFormat",
             Self::Err(_) => "error",
+            Self::Random(_) => "random",
         }
     }
 
@@ -126,6 +185,7 @@ impl Val {
             Self::Lazy(l) => l.len(),
             Self::Ip(ip) => ip.size(),
             Self::Prefix(p) => p.size(),
+            Self::Random(random) => return random.size,
             _ => 1,
         };
         size as u64
@@ -148,6 +208,7 @@ impl Val {
             },
             Type::Optional(_) => matches!(self, Self::Optional(_)),
             Type::Null => matches!(self, Self::Null),
+            Type::Wrapper(of) => matches!(self, Self::Null) || self.fits(of),
             Type::Bool => matches!(self, Self::Bool(_)),
             Type::Int => matches!(self, Self::Int(_)),
             Type::Uint => matches!(self, Self::Uint(_)),
@@ -201,7 +262,7 @@ impl fmt::Display for Val {
             Self::Bool(b) => write!(f, "{b}"),
             Self::Int(n) | Self::Duration(n) => write!(f, "{n}"),
             Self::Uint(n) => write!(f, "{n}"),
-            Self::Double(d) => f.write_str(&super::number::go_verb_v(*d)),
+            Self::Double(d) => f.write_str(&super::number::go_verb_g(*d)),
             Self::Str(s) | Self::Type(s) | Self::Err(s) => f.write_str(s),
             other => f.write_str(other.type_name()),
         }

@@ -9,12 +9,13 @@ use keyferry_api::config::Overrides;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::admission_policies::{AdmissionPolicies, PolicyFinding, Trial};
-use keyferry_core::admission_policy::HubSite;
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::config_file;
+use keyferry_core::admission_policy::{HubSite, MintableAudiences};
+use keyferry_platform::clock::{Clock, SystemClock};
+use keyferry_platform::config_file;
 
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::{HUB, HubArgs, ui};
+use crate::args::{HUB, HubArgs};
+use crate::command_error::CommandError;
+use crate::ui;
 
 #[derive(Args)]
 #[command(
@@ -33,6 +34,10 @@ pub(super) struct AdmissionPoliciesArgs {
     /// Keyferry's own namespace on the hub.
     #[arg(long, value_name = "NAMESPACE", default_value = "keyferry-system", conflicts_with = "config", help_heading = HUB)]
     keyferry_namespace: String,
+    /// Let Keyferry mint only for the audiences of the hub's TargetClusters. Run it again after
+    /// each new TargetCluster, which gets no token before that.
+    #[arg(long, conflicts_with = "check")]
+    only_used_audiences: bool,
     /// An audience of the hub's own; can be repeated. With it, the hub is not asked for them.
     #[arg(long = "hub-audience", value_name = "AUDIENCE")]
     hub_audiences: Vec<String>,
@@ -57,13 +62,29 @@ pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
         Err(error) => {
             let hint = "install Keyferry's ServiceAccounts first (examples/install/base), or give \
                 each audience by --hub-audience";
-            return ui::fail(&ui::plain(&error.to_string()), Some(hint));
+            return ui::fail(&error.to_string(), Some(hint));
         }
     };
     if args.check {
-        return check(&policies.check().await);
+        let findings = policies.check().await;
+        if policies.mints_every_audience().await == Some(true) {
+            ui::note_block(
+                "Keyferry's account may mint for every audience, so who steals it gets tokens \
+                 for a Vault or a cloud too\nfix: apply what keyferry admission-policies \
+                 --only-used-audiences prints, now and after each new TargetCluster",
+            );
+        }
+        return check(&findings);
     }
-    match policies.plan().await {
+    let mintable = match args.only_used_audiences {
+        false => Ok(MintableAudiences::Every),
+        true => policies.used_audiences().await,
+    };
+    let plan = match mintable {
+        Ok(mintable) => policies.plan(&mintable).await,
+        Err(error) => Err(error),
+    };
+    match plan {
         Ok(plan) => {
             let audiences: Vec<&str> = policies
                 .hub_audiences()
@@ -72,18 +93,21 @@ pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
                 .collect();
             ui::note(&format!(
                 "the hub's own audiences: {}",
-                ui::plain(&audiences.join(", "))
+                audiences.join(", ")
             ));
             if let Some(wait) = plan.incomplete_for {
-                ui::note(&format!(
+                ui::note(
                     "left out for now: the bindings of keyferry-pairing. An apiserver that does not know the kind AudiencePairing yet would refuse every \
-                     TokenRequest.\nfix: apply this, and run the same command again in {} s",
+                     TokenRequest.",
+                );
+                ui::note(&format!(
+                    "fix: apply this, and run the same command again in {} s",
                     wait.as_secs().max(1)
                 ));
             }
             ui::finish(plan.manifests.trim_end())
         }
-        Err(error) => ui::fail(&ui::plain(&error.to_string()), None),
+        Err(error) => ui::fail(&error.to_string(), None),
     }
 }
 

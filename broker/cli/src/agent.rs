@@ -9,14 +9,14 @@ use keyferry_api::name::AccessName;
 use keyferry_client::ClientError;
 use keyferry_client::token_agent::{self, AgentParts, AgentUpdate, AgentUpdateError, Received};
 use keyferry_client::token_directory::{self, Rights, TokenDirectory};
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::random::SystemRandomness;
+use keyferry_platform::clock::{Clock, SystemClock};
+use keyferry_platform::random::SystemRandomness;
 use tokio::signal::unix::{SignalKind, signal};
 
-use keyferry_terminal::access::{ServerArgs, Source, fix, source};
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::names::access_name;
-use keyferry_terminal::ui;
+use crate::args::access::{ServerArgs, Source, fix, source};
+use crate::args::names::access_name;
+use crate::command_error::CommandError;
+use crate::ui;
 
 #[derive(Args)]
 pub(super) struct AgentArgs {

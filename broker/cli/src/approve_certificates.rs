@@ -8,14 +8,15 @@ use std::sync::Arc;
 use clap::Args;
 use keyferry_api::config::Overrides;
 use keyferry_client::certificate_approver::{
-    ApprovalDecision, ApproverError, CertificateApprover, INTERVAL,
+    ApprovalDecision, ApproverError, CertificateApprover, next_interval,
 };
 use keyferry_hub::client::HubClient;
-use keyferry_hub::clock::SystemClock;
-use keyferry_hub::config_file;
+use keyferry_platform::clock::SystemClock;
+use keyferry_platform::config_file;
 
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::{HubArgs, ui};
+use crate::args::HubArgs;
+use crate::command_error::CommandError;
+use crate::ui;
 
 #[derive(Args)]
 pub(super) struct ApproveCertificatesArgs {
@@ -56,16 +57,25 @@ async fn decide(args: &ApproveCertificatesArgs) -> Result<(), CommandError> {
     let requester = args.requester.clone();
     let mut approver = CertificateApprover::new(client, configuration.server, requester, clock);
     approver.check_policies().await.map_err(refused)?;
+    let mut interval = None;
     loop {
-        match approver.decide_pending().await {
-            Ok(decisions) => decisions.iter().for_each(print),
+        let decided = match approver.decide_pending().await {
+            Ok(decisions) => {
+                decisions.iter().for_each(print);
+                !decisions.is_empty()
+            }
             Err(error) if args.once => return Err(refused(error)),
-            Err(error) => ui::note(&format!("{error}; no request is approved meanwhile")),
-        }
+            Err(error) => {
+                ui::note(&format!("{error}; no request is approved meanwhile"));
+                false
+            }
+        };
         if args.once {
             return Ok(());
         }
-        tokio::time::sleep(INTERVAL).await;
+        let pause = next_interval(interval, decided);
+        interval = Some(pause);
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -1,23 +1,28 @@
 //! `keyferry can-i`: whether a token, or the user that Flux impersonates with it, may do something
 //! at a target.
 
+mod rules_list;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_doctor::apply::{self, Applied, ManifestObjects};
-use keyferry_doctor::identity::calls;
-use keyferry_doctor::plan::Plan;
-use keyferry_doctor::target_calls::{AccessError, TargetCalls};
+use keyferry_api::foreign_text;
+use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
+use keyferry_client::doctor::identity::calls;
+use keyferry_client::doctor::plan::Plan;
+use keyferry_client::doctor::resources::{self, ResolvedResource, ResourceError};
+use keyferry_client::doctor::target_calls::{AccessError, TargetCalls};
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};
 use serde_json::{Value, json};
 
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::output_format::OutputFormat;
-use keyferry_terminal::role_manifest::{resource_name, with_bindings};
-use keyferry_terminal::start_args::{StartArg, WayArgs, attributes};
-use keyferry_terminal::{TARGET, ui};
+use crate::args::TARGET;
+use crate::args::output_format::OutputFormat;
+use crate::args::start_args::{StartArg, WayArgs, attributes};
+use crate::command_error::CommandError;
+use crate::role_manifest::{resource_name, with_bindings};
+use crate::ui;
 
 /// The reason if the target refuses the impersonation itself.
 const DENIED: Code = Code::ImpersonationDenied;
@@ -29,11 +34,16 @@ const MAX_INPUT: usize = 16 << 20;
 #[derive(Args)]
 pub(super) struct CanIArgs {
     /// The verb; `apply` takes -f.
-    verb: String,
-    /// The resource, as RESOURCE[.GROUP][/SUBRESOURCE]; with `apply`, what to start from, as
-    /// --from.
-    #[arg(required_unless_present = "filename")]
+    #[arg(required_unless_present = "list")]
+    verb: Option<String>,
+    /// The resource, as kubectl takes it: RESOURCE[.GROUP][/SUBRESOURCE], a short name or a kind;
+    /// with `apply`, what to start from, as --from.
+    #[arg(required_unless_present_any = ["filename", "list"])]
     resource: Option<String>,
+    /// List what the user may do at the target: in --target-namespace, else in default, and in the
+    /// whole cluster.
+    #[arg(long, conflicts_with_all = ["verb", "resource", "filename"])]
+    list: bool,
     /// Objects from a file, or - for standard input: with `apply`, those that Flux is to apply, also
     /// from a folder of files; without it, what a Kustomization has applied before, by its
     /// inventory. Overlays are not built: pipe `kubectl kustomize DIR` into -f -.
@@ -67,15 +77,14 @@ pub(super) struct CanIArgs {
 }
 
 pub(super) async fn run(args: CanIArgs) -> ExitCode {
-    let asked = match (&args.filename, &args.resource) {
-        (path, start) if args.verb == "apply" => {
-            can_apply(&args, path.as_deref(), start.as_deref()).await
-        }
-        (Some(_), _) => Err(CommandError::new(
+    let asked = match (args.verb.as_deref(), &args.filename, &args.resource) {
+        (None, ..) => rules_list::list(&args).await,
+        (Some("apply"), path, start) => can_apply(&args, path.as_deref(), start.as_deref()).await,
+        (Some(_), Some(_), _) => Err(CommandError::new(
             "a file is given, but the verb is not apply",
         )),
-        (None, Some(resource)) => can(&args, resource).await,
-        (None, None) => Err(CommandError::new("neither a resource nor a file is given")),
+        (Some(verb), None, Some(resource)) => can(&args, verb, resource).await,
+        (Some(_), None, None) => Err(CommandError::new("neither a resource nor a file is given")),
     };
     asked.unwrap_or_else(|error| {
         let error = error.or_fix("keyferry doctor names the first step that fails");
@@ -83,7 +92,8 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
     })
 }
 
-async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> {
+async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, CommandError> {
+    refuse_swapped(verb, resource)?;
     let plan = args
         .way
         .plan(
@@ -94,14 +104,37 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> 
         .await?;
     let calls = calls(&plan).await?;
     let user = user(&calls, &plan).await?;
-    let wanted = attributes(&args.verb, resource, args.target_namespace.as_deref());
+    let given = attributes(verb, resource, args.target_namespace.as_deref());
+    let (wanted, namespaced, unread) = match resources::resolve(&calls, &given).await {
+        Ok(ResolvedResource {
+            attributes,
+            namespaced,
+        }) => (attributes, namespaced, None),
+        Err(ResourceError::Unread(why)) => (given, true, Some(why)),
+        Err(error @ ResourceError::Unknown { .. }) => {
+            return Err(CommandError::with_fix(
+                format!(
+                    "looking up {resource} at {}: {error}",
+                    plan.target_in_words()
+                ),
+                "write a resource as kubectl api-resources prints it, such as deployments.apps",
+            ));
+        }
+    };
     let asked = calls.access(&wanted, plan.impersonate.as_ref()).await;
-    let place = args
-        .target_namespace
-        .as_deref()
-        .map_or_else(|| "all namespaces".to_owned(), str::to_owned);
-    let (who, target) = (ui::plain(&user), plan.target_in_words());
-    let (verb, resource) = (&args.verb, ui::plain(resource));
+    let namespace = args.target_namespace.as_deref();
+    let place = match (namespaced, namespace) {
+        (false, _) => "the cluster".to_owned(),
+        (true, Some(namespace)) => namespace.to_owned(),
+        (true, None) => "all namespaces (--target-namespace asks for one)".to_owned(),
+    };
+    let asked = match (asked, unread) {
+        // Of a resource by another name than its own, a no says nothing.
+        (Ok(false), Some(why)) => Err(AccessError::Unknown(why)),
+        (asked, _) => asked,
+    };
+    let (who, target) = (&user, plan.target_in_words());
+    let resource = full_name(&wanted);
     let (word, code, detail) = match &asked {
         Ok(true) => (
             "yes",
@@ -113,13 +146,15 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> 
             ExitCode::FAILURE,
             format!("{who} may not {verb} {resource} in {place} at {target}"),
         ),
-        Err(AccessError::Impersonation(why)) => {
-            ("no", ExitCode::FAILURE, not_as(&user, &target, why))
-        }
+        Err(AccessError::Impersonation(why)) => (
+            "no",
+            ExitCode::FAILURE,
+            not_as(&user, &target, &why.to_string()),
+        ),
         Err(AccessError::Unknown(why)) => (
             "undetermined",
             ExitCode::from(UNDETERMINED),
-            format!("{verb} {resource} in {place}: {}", ui::plain(why)),
+            format!("{verb} {resource} in {place}: {why}"),
         ),
     };
     let denied = matches!(asked, Err(AccessError::Impersonation(_))).then_some(DENIED);
@@ -129,24 +164,25 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> 
                 "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": (word != "yes").then_some(&detail), "user": user, "target": target,
                 "reason": denied.map(Code::name), "fix": denied.map(Code::fix),
             });
-            document.to_string()
+            foreign_text::json(&document.to_string())
         }
-        OutputFormat::Text => format!("{word}: {detail}"),
+        OutputFormat::Text => ui::plain(&format!("{word}: {detail}")),
     };
     let printed = ui::result(&text);
     if let (OutputFormat::Text, Some(code)) = (args.output, denied) {
-        ui::note(&format!("{}\nfix: {}", code.name(), code.fix()));
+        ui::note(code.name());
+        ui::note(&format!("fix: {}", code.fix()));
     }
     if let (OutputFormat::Text, Ok(false)) = (args.output, &asked) {
         let group = wanted["group"].as_str().unwrap_or_default();
         let role = role_for(
-            args.target_namespace.as_deref(),
+            namespace.filter(|_| namespaced),
             &[(group, &resource_name(&wanted), verb)],
         );
         ui::note(&format!(
-            "these would allow it; review and apply them at {target}:\n{}",
-            with_bindings(&[role], &user)
+            "these would allow it; review and apply them at {target}:"
         ));
+        ui::note_block(&with_bindings(&[role], &user));
     }
     Ok(if printed.is_ok() {
         code
@@ -155,12 +191,57 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, CommandError> 
     })
 }
 
+/// The verbs of Kubernetes' own authorizer and admission.
+const VERBS: [&str; 15] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "use",
+    "bind",
+    "escalate",
+    "impersonate",
+    "approve",
+    "sign",
+    "proxy",
+];
+
+/// Refuses a resource in the place of the verb: no target would deny it by mistake.
+fn refuse_swapped(verb: &str, resource: &str) -> Result<(), CommandError> {
+    let is_verb = |word: &str| VERBS.contains(&word.to_ascii_lowercase().as_str());
+    if is_verb(resource) && !is_verb(verb) {
+        return Err(CommandError::with_fix(
+            format!("{resource} is a verb, and {verb} is none"),
+            "write the verb first: keyferry can-i VERB RESOURCE",
+        ));
+    }
+    Ok(())
+}
+
+/// Writes what was asked about: the resource as the target names it, with its group, subresource
+/// and name.
+fn full_name(attributes: &Value) -> String {
+    let part = |member: &str| attributes[member].as_str().unwrap_or_default();
+    let mut text = part("resource").to_owned();
+    for (separator, member) in [(".", "group"), ("/", "subresource"), (" ", "name")] {
+        if !part(member).is_empty() {
+            text.push_str(separator);
+            text.push_str(part(member));
+        }
+    }
+    text
+}
+
 /// Says that the bearer may not act as the user.
 fn not_as(user: &str, target: &str, why: &str) -> String {
     format!(
         "the bearer of the token may not act as {} at {target}: {}",
         ui::plain(user),
-        ui::plain(why)
+        ui::plain(why),
     )
 }
 
@@ -253,7 +334,7 @@ async fn can_apply(
     if args.output == OutputFormat::Json {
         return Ok(ui::finish_json(&document(&applied, &user), code));
     }
-    let printed = ui::result(&text(&applied, &user, &plan.target_in_words()));
+    let printed = ui::result(&ui::block(&text(&applied, &user, &plan.target_in_words())));
     Ok(if printed.is_ok() {
         code
     } else {
@@ -265,12 +346,7 @@ fn objects(path: &std::path::Path) -> Result<ManifestObjects, CommandError> {
     if path != std::path::Path::new("-") {
         return Ok(apply::objects(path)?);
     }
-    let text = String::from_utf8(keyferry_terminal::local_file::read(
-        path,
-        "the objects",
-        MAX_INPUT,
-    )?)
-    .ok();
+    let text = String::from_utf8(crate::local_file::read(path, "the objects", MAX_INPUT)?).ok();
     let objects = text
         .and_then(|text| apply::objects_of(&text))
         .ok_or_else(|| CommandError::new("reading the objects from -: it is not YAML"))?;
@@ -306,7 +382,8 @@ fn text(applied: &Applied, user: &str, target: &str) -> String {
         ui::note(&format!("undetermined: {}", why));
     }
     if let Some(why) = &applied.denied {
-        ui::note(&format!("{}\nfix: {}", DENIED.name(), DENIED.fix()));
+        ui::note(DENIED.name());
+        ui::note(&format!("fix: {}", DENIED.fix()));
         return format!("no: {}", not_as(user, target, why));
     }
     if applied.missing.is_empty() {
@@ -328,4 +405,28 @@ fn text(applied: &Applied, user: &str, target: &str) -> String {
         ui::plain(user)
     ));
     with_bindings(&roles(&applied.missing), user)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{full_name, refuse_swapped};
+
+    #[test]
+    fn a_verb_in_the_place_of_the_resource_is_noticed() {
+        assert!(refuse_swapped("pods", "get").is_err());
+        assert!(refuse_swapped("pods", "LIST").is_err());
+        for (verb, resource) in [("get", "pods"), ("frobnicate", "pods"), ("get", "watch")] {
+            assert!(refuse_swapped(verb, resource).is_ok(), "{verb} {resource}");
+        }
+    }
+
+    #[test]
+    fn what_was_asked_about_is_written_in_full() {
+        let wanted = json!({ "resource": "deployments", "group": "apps", "subresource": "scale" });
+        assert_eq!(full_name(&wanted), "deployments.apps/scale");
+        let named = json!({ "resource": "pods", "group": "", "subresource": "", "name": "web" });
+        assert_eq!(full_name(&named), "pods web");
+    }
 }

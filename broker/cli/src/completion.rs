@@ -10,7 +10,7 @@ use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Args, Command};
 use clap_complete::Shell;
 
-use keyferry_terminal::ui;
+use crate::ui;
 
 /// The most words that are read.
 const MAX_WORDS: usize = 1000;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_api::definition;
 
-use keyferry_terminal::ui;
+use crate::ui;
 
 mod reference;
 

@@ -11,19 +11,28 @@ use keyferry_api::name::AccessName;
 use keyferry_client::caller_token;
 use keyferry_client::ci_token::CiTokenSource;
 use keyferry_client::credential_cache::{CacheKey, CachedToken, CredentialCache};
+use keyferry_client::plugin_folders::PluginFolders;
 use keyferry_client::server::ClusterToken;
 use keyferry_core::exec_credential::{self, EXEC_INFO, ExecInfo, NamedByCluster};
 use keyferry_core::public_cluster::ClaimedCluster;
-use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_platform::clock::{Clock, SystemClock};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use keyferry_terminal::access::{MaybeNamedArgs, ServerArgs};
-use keyferry_terminal::client_config::{Beside, Reach, home_folder};
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::{local_file, ui};
+use crate::args::access::{MaybeNamedArgs, ServerArgs};
+use crate::args::client_config::{Reach, home_folder};
+use crate::command_error::CommandError;
+use crate::{local_file, ui};
 
+/// The file to write where no argument says what would be in it.
+const EXAMPLE_FILE: &str = "\
+apiVersion: config.keyferry.dev/v1alpha1
+kind: ClientConfiguration
+server: https://keyferry.example.com
+certificateAuthority: ca.crt
+tokenFile: /var/run/secrets/keyferry.dev/token
+";
 const MAX_CA_BYTES: usize = 1 << 20;
 
 #[derive(Args)]
@@ -32,7 +41,8 @@ pub(super) struct CredentialArgs {
     access: MaybeNamedArgs,
     #[command(flatten)]
     server: ServerArgs,
-    /// Where tokens are kept between calls [default: $XDG_CACHE_HOME/keyferry/credentials].
+    /// Where tokens are kept between calls [default: $XDG_CACHE_HOME/keyferry/credentials]. No
+    /// effect if client.yaml has cacheDir, githubOIDC or tokenEnv.
     #[arg(long, env = "KEYFERRY_CACHE_DIR", value_name = "DIR")]
     cache_dir: Option<PathBuf>,
 }
@@ -59,16 +69,7 @@ fn answer(
             "kubectl and client-go set it; see docs/clients.md",
         )
     })?;
-    let reach = args.server.reach(Beside::File)?;
-    let mut reach = reach.ok_or_else(|| {
-        CommandError::with_fix(
-            "no server is named",
-            "give --server URL, or write it into client.yaml",
-        )
-    })?;
-    // The client that runs the plugin may have the target's kubeconfig in KUBECONFIG, whose user is
-    // this plugin again.
-    reach.caller.hub.search.clear();
+    let reach = reach(&args.server)?;
     if info.cluster.is_none() && !reach.allow_unpinned_server {
         return Err(CommandError::with_fix(
             format!("{EXEC_INFO} names no cluster, so the token could go to any server"),
@@ -83,6 +84,45 @@ fn answer(
     let token = through_cache(args, &access, &reach, info.cluster.as_ref(), clock)?;
     let answer = exec_credential::answer(info.version, &token.token, token.expiration);
     answer.map_err(|error| CommandError::with_fix(error.to_string(), "run the command again"))
+}
+
+/// Returns the server and the caller of the user's own file. Without one, nothing is sent, whatever
+/// the arguments say: their author may be someone who wants the caller's token.
+fn reach(flags: &ServerArgs) -> Result<Reach, CommandError> {
+    let folders = PluginFolders::of_this_user();
+    let Some(mut reach) = flags.reach_of_plugin(&folders)? else {
+        return Err(no_client_file(flags, &folders));
+    };
+    let caller = &mut reach.caller;
+    // The client that runs the plugin may have the target's kubeconfig in KUBECONFIG, whose user is
+    // this plugin again.
+    caller.hub.search.clear();
+    let named = caller.token_file.is_some() || caller.ci.is_some();
+    if caller.service_account.is_some() && caller.hub.kubeconfig.is_none() && !named {
+        return Err(CommandError::with_fix(
+            "the client configuration names a serviceAccount and no kubeconfig of the hub; the \
+             exec plugin does not take the hub from the Pod's variables, which a stanza can set",
+            "write kubeconfig into the file, or tokenFile with a projected token",
+        ));
+    }
+    Ok(reach)
+}
+
+/// Says which file to write. It has the values of the arguments, for the user to judge.
+fn no_client_file(flags: &ServerArgs, folders: &PluginFolders) -> CommandError {
+    let error = CommandError::with_fix(
+        format!(
+            "the exec plugin takes the server and the caller only from your own file, and there \
+             is no client.yaml in {folders}"
+        ),
+        "write this into client.yaml there, if it is the Keyferry server that you trust",
+    );
+    let named = flags.reach_by_flags().ok().flatten();
+    match named.map(|reach| reach.client_file()) {
+        Some(Ok(text)) => error.with_file(text),
+        // The arguments name no server, or a caller that no file can name.
+        Some(Err(_)) | None => error.with_file(EXAMPLE_FILE.to_owned()),
+    }
 }
 
 /// Returns the access that the cluster entry names. The author of the entry chooses among the
@@ -108,6 +148,31 @@ fn named_by_cluster(named: &NamedByCluster, reach: &Reach) -> Result<AccessName,
     }
 }
 
+/// Returns the folder of the cache; `None` for no cache.
+///
+/// The next job on a CI runner may have the same user, and needs only to read the file. The author
+/// of a stanza is not the owner of the runner, so neither an argument nor a variable puts the token
+/// of a job onto its disk: only the user's own file does.
+fn cache_folder(args: &CredentialArgs, reach: &Reach) -> Option<PathBuf> {
+    let in_file = reach.cache_dir.clone();
+    let is_job = reach.caller.ci.is_some();
+    if args.cache_dir.is_some() && in_file.is_none() && is_job {
+        ui::note(
+            "keyferry: --cache-dir has no effect: no token of a CI job is kept on the disk; fix: \
+             remove it, or write cacheDir into your own client.yaml",
+        );
+    }
+    if in_file.is_some() || is_job {
+        return in_file;
+    }
+    let default = || home_folder("XDG_CACHE_HOME", ".cache").map(|it| it.join("credentials"));
+    let folder = args.cache_dir.clone().or_else(default);
+    if folder.is_none() {
+        ui::note("keyferry: no cache is used: neither --cache-dir nor HOME is set");
+    }
+    folder
+}
+
 /// Returns a token from the cache, or fetches one. One process holds the lock and fetches; the
 /// others wait and then read its result.
 fn through_cache(
@@ -117,12 +182,7 @@ fn through_cache(
     cluster: Option<&ClaimedCluster>,
     clock: &SystemClock,
 ) -> Result<CachedToken, CommandError> {
-    let folder = args
-        .cache_dir
-        .clone()
-        .or_else(|| home_folder("XDG_CACHE_HOME", ".cache").map(|it| it.join("credentials")));
-    let Some(folder) = folder else {
-        ui::note("keyferry: no cache is used: neither --cache-dir nor HOME is set");
+    let Some(folder) = cache_folder(args, reach) else {
         return fetch(access, reach, cluster, clock);
     };
     let cache = match CredentialCache::open(&folder) {

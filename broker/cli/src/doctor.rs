@@ -6,16 +6,16 @@ mod next;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_doctor::gather;
+use keyferry_client::doctor::diagnosis::{Identity, Mode, Report, examine};
+use keyferry_client::doctor::gather;
 use keyferry_kube_authn::Code;
-use keyferry_kube_authn::doctor::{Identity, Mode, Report, examine};
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::doctor_report::{exit_code, table};
-use keyferry_terminal::output_format::OutputFormat;
-use keyferry_terminal::start_args::StartArgs;
-use keyferry_terminal::{TARGET, ui};
 
-use crate::kuberc;
+use crate::args::TARGET;
+use crate::args::output_format::OutputFormat;
+use crate::args::start_args::StartArgs;
+use crate::command_error::CommandError;
+use crate::doctor_report::{exit_code, table};
+use crate::{kuberc, ui};
 
 #[derive(Args)]
 pub(super) struct DoctorArgs {
@@ -63,7 +63,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
     let auth_config = args
         .auth_config
         .as_deref()
-        .map(keyferry_terminal::start_args::file)
+        .map(crate::args::start_args::file)
         .transpose()?;
     let mut modes = vec![Mode::Network];
     modes.extend(auth_config.is_some().then_some(Mode::Configuration));
@@ -72,7 +72,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
             .is_some()
             .then_some(Mode::TargetKubeconfig),
     );
-    let means = keyferry_doctor::Means {
+    let means = keyferry_client::doctor::Means {
         auth_config,
         minor: args.target_version,
         target_kubeconfig: args.target_kubeconfig.clone(),
@@ -80,7 +80,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
         needs: args
             .needs
             .iter()
-            .map(|need| keyferry_terminal::start_args::need(need, args.target_namespace.as_deref()))
+            .map(|need| crate::args::start_args::need(need, args.target_namespace.as_deref()))
             .collect::<Result<_, _>>()?,
         target_namespace: args.target_namespace.clone(),
     };
@@ -96,9 +96,13 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
         .hops
         .iter()
         .any(|hop| hop.reason == Some(Code::NoRights.into()));
-    let yaml = user
-        .filter(|_| lacks)
-        .map(|user| next::rbac(&user, &means.needs, args.target_namespace.as_deref()));
+    let yaml = user.filter(|_| lacks).map(|user| {
+        next::rbac(
+            &user,
+            &evidence.target.needs,
+            args.target_namespace.as_deref(),
+        )
+    });
     Ok((report, yaml))
 }
 

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use keyferry_terminal::access::AccessArgs;
-use keyferry_terminal::ui;
+use crate::args::access::AccessArgs;
+use crate::ui;
 
 #[derive(Args)]
 pub(super) struct ExecArgs {

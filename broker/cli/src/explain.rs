@@ -1,19 +1,23 @@
-//! `keyferry explain`: prints cause and fix of a reason code, from docs/troubleshooting.md, which
-//! is compiled in.
+//! `keyferry explain`: prints the text about a reason code, from the code's own file, which is
+//! compiled in.
+
+mod message;
 
 use std::process::ExitCode;
 
 use clap::Args;
+use keyferry_api::reason::Reason;
+use keyferry_client::code_link::with_addresses;
+use keyferry_kube_authn::Code;
+use keyferry_kube_authn::code_text::{CodeText, paragraphs};
 use serde::Serialize;
 
-use keyferry_terminal::output_format::OutputFormat;
-use keyferry_terminal::ui;
-
-const DOCUMENT: &str = include_str!("../../../docs/troubleshooting.md");
+use crate::args::output_format::OutputFormat;
+use crate::ui;
 
 #[derive(Args)]
 pub(super) struct ExplainArgs {
-    /// A reason code, or words of a message like 401 or "invalid bearer token"; without either, all
+    /// A reason code, or a message as it was logged or printed, in quotes; without either, all
     /// codes are listed.
     #[arg(value_name = "REASON")]
     reason: Option<String>,
@@ -22,14 +26,22 @@ pub(super) struct ExplainArgs {
     output: OutputFormat,
 }
 
-/// The document's section on a code.
+/// The text about a code, without Markdown: each paragraph is one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Explanation {
     reason: &'static str,
+    /// Where it shows.
     symptom: String,
+    /// What happened.
     cause: String,
     fix: String,
+    /// The messages that have this reason, with `…` for values.
+    #[serde(skip)]
+    texts: Vec<String>,
 }
+
+/// The most codes that are shown for a message.
+const MAX_ROWS: usize = 5;
 
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     let all: Vec<Explanation> = all().collect();
@@ -47,10 +59,10 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
         (Some(found), OutputFormat::Text) => ui::finish(&text(found)),
         (Some(found), OutputFormat::Json) => ui::finish_json(found, ExitCode::SUCCESS),
         (None, output) => {
-            let found = mentioning(asked, &all);
+            let found = explaining(asked, &all);
             if !found.is_empty() {
                 return match output {
-                    OutputFormat::Text => ui::finish(&mentions(&found)),
+                    OutputFormat::Text => ui::finish(&candidates(&found)),
                     OutputFormat::Json => ui::finish_json(&found, ExitCode::SUCCESS),
                 };
             }
@@ -71,7 +83,7 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     }
 }
 
-/// The parts of the document in its order: the first code of each part, and its topic.
+/// The parts of the list in its order: the first code of each part, and its topic.
 const PARTS: [(&str, &str); 5] = [
     (
         "AdmissionPolicyIncomplete",
@@ -88,8 +100,8 @@ const PARTS: [(&str, &str); 5] = [
         "From the start to the target: Flux, documents, the target (doctor)",
     ),
 ];
-/// The part for codes about the caller's own token. In the document, these are among the codes of
-/// the first part.
+/// The part for codes about the caller's own token. In the order of codes, these are among the
+/// codes of the first part.
 const CALLER: &str = "The caller's token";
 
 /// Lists each code with a summary, by parts.
@@ -120,30 +132,27 @@ fn listed(all: &[Explanation]) -> String {
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// The length limit of a summary, in characters.
-const MAX_SUMMARY: usize = 90;
-
-/// Returns the first sentence, cut at a word if it is too long.
+/// Returns the first sentence.
 fn summary(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let sentence = line
-        .split(". ")
+    let line = text.lines().next().unwrap_or_default();
+    line.split(". ")
         .next()
         .unwrap_or_default()
         .trim_end_matches('.')
-        .replace('`', "");
-    if sentence.chars().count() <= MAX_SUMMARY {
-        return sentence;
-    }
-    let cut: String = sentence.chars().take(MAX_SUMMARY).collect();
-    format!(
-        "{} …",
-        cut.rsplit_once(' ').map_or(cut.as_str(), |(kept, _)| kept)
-    )
+        .replace('`', "")
 }
 
 /// Words in which apiservers and clients report a status, with that status.
 const ALSO: [(&str, &str); 2] = [("unauthorized", "401"), ("forbidden", "403")];
+
+/// Finds the codes of a message: those with one of its texts, else those that mention its words.
+fn explaining(asked: &str, all: &[Explanation]) -> Vec<Explanation> {
+    let found = message::matching(asked, all);
+    if found.is_empty() {
+        return mentioning(asked, all);
+    }
+    found.into_iter().cloned().collect()
+}
 
 /// Finds the codes whose text contains a message, or at least each of its words. The most common
 /// cause comes first.
@@ -194,90 +203,113 @@ fn mentioning(asked: &str, all: &[Explanation]) -> Vec<Explanation> {
     if found.is_empty() {
         found = find(true, &each);
     }
-    found.sort_by_key(|explanation| !text(explanation, false).contains("most common"));
+    found.sort_by_key(|explanation| message::rank(explanation.reason));
     found
 }
 
-fn mentions(found: &[Explanation]) -> String {
-    let rows: Vec<Vec<String>> = found
-        .iter()
-        .map(|code| vec![code.reason.to_owned(), summary(&code.cause)])
-        .collect();
+/// Shows the code of a message, or the likely ones with their fixes.
+fn candidates(found: &[Explanation]) -> String {
+    if let [only] = found {
+        return text(only);
+    }
+    let shown = found.iter().take(MAX_ROWS).map(|one| {
+        let fix = wrapped(&one.fix, 7);
+        let fix = fix.trim_start();
+        format!("{}: {}\n  fix: {fix}", one.reason, summary(&one.cause))
+    });
+    let shown: Vec<String> = shown.collect();
+    let of = if found.len() > MAX_ROWS {
+        format!("the {MAX_ROWS} most frequent of {} reasons", found.len())
+    } else {
+        format!("{} reasons", found.len())
+    };
     format!(
-        "That is not a reason code. These mention it; keyferry explain CODE says more, and \
-         keyferry doctor finds which one it is:\n{}",
-        ui::table(&rows)
+        "{of} have this message, the most likely one first; keyferry doctor finds which one it \
+         is:\n{}",
+        shown.join("\n")
     )
 }
 
-/// Returns every section of the document whose heading is a code.
+/// Returns the text about every code.
 fn all() -> impl Iterator<Item = Explanation> {
-    let sections = DOCUMENT
-        .split("\n## ")
-        .skip(1)
-        .filter_map(|section| section.split_once('\n'));
-    sections
-        .filter(|(heading, _)| !heading.contains(' '))
-        .filter_map(|(reason, text)| {
-            let (_, rest) = text.split_once("- **Symptom:** ")?;
-            let (symptom, rest) = rest.split_once("- **Cause:** ")?;
-            let (cause, fix) = rest.split_once("- **Fix:** ")?;
-            Some(Explanation {
-                reason,
-                symptom: prose(symptom),
-                cause: prose(cause),
-                fix: prose(fix),
-            })
-        })
-}
-
-/// Converts Markdown for a terminal: drops links and list indents, and keeps blocks.
-fn prose(text: &str) -> String {
-    let lines: Vec<&str> = text
-        .lines()
-        .map(|line| line.strip_prefix("  ").unwrap_or(line).trim_end())
-        .collect();
-    unlink(lines.join("\n").trim())
-        .replace("\n```", "\n")
-        .replace("**", "")
-}
-
-/// Replaces `[text](target)` by `text`.
-fn unlink(text: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('[') {
-        out.push_str(before);
-        match after
-            .split_once("](")
-            .and_then(|(name, tail)| Some((name, tail.split_once(')')?.1)))
-        {
-            Some((name, tail)) if !name.contains(['[', ']', '\n']) => {
-                out.push_str(name);
-                rest = tail;
-            }
-            _ => {
-                out.push('[');
-                rest = after;
-            }
+    let of_server = Reason::ALL
+        .iter()
+        .map(|reason| (reason.as_str(), reason.markdown()));
+    let of_targets = Code::ALL.iter().map(|code| (code.name(), code.markdown()));
+    of_server.chain(of_targets).map(|(reason, markdown)| {
+        let text = CodeText::parse(markdown).unwrap_or_default();
+        Explanation {
+            reason,
+            texts: message::texts(text.where_it_shows),
+            symptom: prose(text.where_it_shows),
+            cause: prose(text.what_happened),
+            fix: prose(text.fix),
         }
+    })
+}
+
+/// Converts a section for a terminal: each paragraph in one line, each link with its address.
+fn prose(section: &str) -> String {
+    let lines = paragraphs(section).map(|paragraph| with_addresses(&paragraph));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The width of a printed line, in characters.
+const WIDTH: usize = 100;
+
+/// Breaks each paragraph into lines that are indented by `indent`, the first one too.
+fn wrapped(text: &str, indent: usize) -> String {
+    let indent = " ".repeat(indent);
+    let mut lines: Vec<String> = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = indent.clone();
+        for word in unbroken_words(paragraph) {
+            let is_first = line.len() == indent.len();
+            let is_full = line.chars().count() + 1 + word.chars().count() > WIDTH;
+            if is_full && !is_first {
+                lines.push(std::mem::replace(&mut line, indent.clone()));
+            } else if !is_first {
+                line.push(' ');
+            }
+            line.push_str(&word);
+        }
+        lines.push(line);
     }
-    out + rest
+    lines.join("\n")
+}
+
+/// Splits a paragraph into words. What stands in backquotes is one word, so that a command can be
+/// copied from one line.
+fn unbroken_words(paragraph: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut in_code = false;
+    for word in paragraph.split(' ') {
+        match words.last_mut() {
+            Some(last) if in_code => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+        in_code ^= word.matches('`').count() % 2 == 1;
+    }
+    words
 }
 
 fn text(explanation: &Explanation) -> String {
-    let part = |name: &str, text: &str| format!("{name}\n  {}", text.replace('\n', "\n  "));
     let Explanation {
         reason,
         symptom,
         cause,
         fix,
+        ..
     } = explanation;
+    let part = |name: &str, text: &str| format!("{name}:\n{}", wrapped(text, 2));
     [
         (*reason).to_owned(),
-        part("Symptom:", symptom),
-        part("Cause:", cause),
-        part("Fix:", fix),
+        part("What happened", cause),
+        part("Fix", fix),
+        part("Where it shows", symptom),
     ]
     .join("\n")
 }
@@ -312,9 +344,6 @@ fn near(asked: &str, all: &[Explanation]) -> Vec<&'static str> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_api::reason::Reason;
-    use keyferry_kube_authn::Code;
-
     use super::*;
 
     #[test]
@@ -370,7 +399,7 @@ mod tests {
     fn words_of_a_message_find_its_codes() {
         let all: Vec<Explanation> = all().collect();
         let found = |asked: &str| {
-            mentioning(asked, &all)
+            explaining(asked, &all)
                 .into_iter()
                 .map(|found| found.reason)
                 .collect::<Vec<_>>()
@@ -405,11 +434,58 @@ mod tests {
         assert!(near("zzzzzzzzzzzz", &all).is_empty());
     }
 
+    /// What is printed is the text of the file: no word is left out, and each link has its address.
     #[test]
-    fn links_become_their_text() {
-        assert_eq!(
-            unlink("see [this](#a) and jwt[0] and [b](c.md#d)."),
-            "see this and jwt[0] and b."
+    fn a_text_is_printed_whole() {
+        for explanation in all() {
+            let words = |text: &str| {
+                text.split_whitespace()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            let Explanation {
+                reason,
+                symptom,
+                cause,
+                fix,
+                ..
+            } = &explanation;
+            let whole =
+                format!("{reason} What happened: {cause} Fix: {fix} Where it shows: {symptom}");
+            assert_eq!(words(&super::text(&explanation)), words(&whole));
+            for part in [symptom, cause, fix] {
+                assert!(part.ends_with(['.', '`', ')']), "{reason} is cut: {part}");
+                assert!(
+                    !part.starts_with(char::is_lowercase) || is_name(part),
+                    "{reason}: {part}"
+                );
+            }
+        }
+        let settling = all().find(|one| one.reason == "KeySettling").unwrap();
+        assert!(
+            settling.fix.ends_with("publish a key before it signs: key rotation (https://github.com/keyferry/keyferry/blob/main/docs/operations.md#key-rotation-on-the-hub)."),
+            "{}",
+            settling.fix
+        );
+    }
+
+    /// Whether a text begins with a name that is written in lower case.
+    fn is_name(text: &str) -> bool {
+        ["kube-apiserver ", "kubectl ", "certificateAuthority "]
+            .iter()
+            .any(|name| text.starts_with(name))
+    }
+
+    #[test]
+    fn commands_stay_on_one_line() {
+        let long = "word ".repeat(18);
+        let text = format!("{long}and `kubectl get pods -n a`.");
+        let lines: Vec<String> = wrapped(&text, 2).lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), 2);
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.contains("`kubectl get pods -n a`"))
         );
     }
 }

@@ -15,23 +15,23 @@ use keyferry_client::ClientError;
 use keyferry_client::configuration_source::{ConfigurationSource, Wanted, server_of_hub};
 use keyferry_controller::publish;
 use keyferry_hub::client::{HubAccess, HubClient};
-use keyferry_hub::clock::SystemClock;
-use keyferry_hub::config_file;
 use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::key_record_store::{KeyRecordStore, RecordError};
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::secret_store::KubeSecretStore;
 use keyferry_issuer::export::{Export, ExportError, ExportScope, ManagedIssuerFiles};
 use keyferry_issuer::managed_issuer::{KeySetMaintainer, KeySetMaintainerParts, ManagedIssuers};
 use keyferry_issuer::publication::{KeyRecords, PublishError, Publisher, PublisherParts};
 use keyferry_keys::managed_issuer::RotationPolicy;
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::{HubArgs, ui};
+use keyferry_platform::clock::SystemClock;
+use keyferry_platform::config_file;
+use keyferry_platform::metrics::Metrics;
 use tokio::sync::Mutex;
 
-use crate::serve;
+use crate::args::HubArgs;
+use crate::command_error::CommandError;
+use crate::{serve, ui};
 
 /// The seconds that `discovery.maxAge` may have.
 const MAX_AGES: std::ops::RangeInclusive<u64> = 30..=3600;
@@ -51,7 +51,7 @@ pub(super) struct ExportArgs {
     config: Option<PathBuf>,
     /// How long targets may cache the files: discovery.maxAge of the server or less, from 30s to
     /// 1h. Without it, that of --config, or else 30s.
-    #[arg(long, value_name = "DURATION", value_parser = keyferry_terminal::names::lifetime)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::args::names::lifetime)]
     max_age: Option<Duration>,
     /// The https origin under which targets will reach the files, instead of publicURL.
     #[arg(long, env = "KEYFERRY_PUBLIC_URL", value_name = "URL")]
@@ -121,7 +121,7 @@ pub(super) async fn run(args: ExportArgs) -> ExitCode {
         serve::start_log();
         tokio::select! {
             () = exporter.follow() => ExitCode::FAILURE,
-            () = keyferry_terminal::signals::stop_signal() => ExitCode::SUCCESS,
+            () = crate::signals::stop_signal() => ExitCode::SUCCESS,
         }
     } else {
         match exporter.round().await {

@@ -56,11 +56,7 @@ const EXAMPLES: [(&str, &str); 28] = [
         "keyferry kubeconfig tenant-a/prod --exec --server https://keyferry.example.com > \
          prod.kubeconfig",
     ),
-    (
-        "credential",
-        "keyferry credential tenant-a/prod --server https://keyferry.example.com --token-file \
-         caller.token",
-    ),
+    ("credential", "keyferry credential tenant-a/prod"),
     (
         "agent",
         "keyferry agent tenant-a/prod --dir /var/run/keyferry/prod --server \

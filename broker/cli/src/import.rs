@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_api::audience::Audience;
 use keyferry_core::import::{self, Choice, MAX_IMPORT_BYTES};
-use keyferry_hub::clock::{Clock, SystemClock};
+use keyferry_platform::clock::{Clock, SystemClock};
 
-use keyferry_terminal::{local_file, ui};
+use crate::{local_file, ui};
 
 #[derive(Args)]
 pub(super) struct ImportArgs {
@@ -22,10 +22,10 @@ pub(super) struct ImportArgs {
     /// The TargetCluster's name, if it differs from the cluster's.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Context of the kubeconfig: without it, its current one.
+    /// Context of the kubeconfig: without it, its current or its only one.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// The key of a Secret; without it, value, value.yaml or kubeconfig.
+    /// The key of a Secret; without it, value, value.yaml or kubeconfig, or its only one.
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// The access provider of a ClusterProfile, if it has several.
@@ -34,7 +34,7 @@ pub(super) struct ImportArgs {
 }
 
 pub(super) fn run(args: &ImportArgs) -> ExitCode {
-    let text = match local_file::read(&args.file, "the cluster", MAX_IMPORT_BYTES) {
+    let input = match local_file::read(&args.file, "the cluster", MAX_IMPORT_BYTES) {
         Ok(bytes) => bytes,
         Err(error) => return ui::misuse(&error.to_string(), None),
     };
@@ -42,29 +42,23 @@ pub(super) fn run(args: &ImportArgs) -> ExitCode {
         Ok(audience) => audience,
         Err(error) => return ui::misuse(&format!("--audience {error}"), None),
     };
-    let Ok(text) = String::from_utf8(text) else {
-        return ui::misuse(
-            &format!(
-                "reading the cluster from {}: it is not text in UTF-8",
-                args.file.display()
-            ),
-            None,
-        );
-    };
     let choice = Choice {
         context: args.context.as_deref(),
         key: args.key.as_deref(),
         provider: args.provider.as_deref(),
     };
     let now = SystemClock::start().now().wall;
-    let imported = import::read(&text, choice).and_then(|mut imported| {
+    let imported = import::read(&input, choice).and_then(|mut imported| {
         let text = imported.render(args.name.as_deref(), &audience, now)?;
-        Ok((text, imported.dropped))
+        Ok((text, imported))
     });
     match imported {
-        Ok((text, dropped)) => {
-            if !dropped.is_empty() {
-                ui::note(&format!("left out: {}", dropped.join(", ")));
+        Ok((text, imported)) => {
+            if !imported.dropped.is_empty() {
+                ui::note(&format!("left out: {}", imported.dropped.join(", ")));
+            }
+            for warning in &imported.warnings {
+                ui::note(&format!("warning: {warning}"));
             }
             ui::note("no ServiceAccount may use the target yet; list them in spec.allow");
             ui::finish(text.trim_end())

@@ -12,14 +12,14 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use keyferry_api::name::{ClusterDns, NameError, Namespace, ObjectName};
 use keyferry_core::inputs::credential::InputToken;
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::random::{Random, SystemRandomness};
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::{local_file, ui};
+use keyferry_platform::clock::{Clock, SystemClock};
+use keyferry_platform::random::{Random, SystemRandomness};
 use zeroize::Zeroizing;
 
 use self::credential_secret::{HubSecret, child_secret};
 use self::output::Output;
+use crate::command_error::CommandError;
+use crate::{local_file, ui};
 
 /// The largest Secret that is read.
 const MAX_BYTES: usize = 1 << 20;
@@ -161,8 +161,9 @@ fn new(args: &NewArgs) -> Result<ExitCode, CommandError> {
     };
     let token = token()?;
     let secret = HubSecret::new(&args.name, &args.keyferry_namespace, &token)?;
-    ui::note(&format!(
-        "add this to inputs.credentials of Keyferry's configuration:\n  - {{name: {}, {scope}, \
+    ui::note("add this to inputs.credentials of Keyferry's configuration:");
+    ui::note_block(&format!(
+        "  - {{name: {}, {scope}, \
          secretRef: {{name: {}}}}}",
         args.name,
         secret.name()

@@ -11,21 +11,21 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use keyferry_api::config::{Configuration, ObjectSource, Overrides, TokenIssuer};
-use keyferry_api::foreign_text;
-use keyferry_api::lifetime;
 use keyferry_api::name::Namespace;
+use keyferry_api::{foreign_text, lifetime};
 use keyferry_client::key_records::KeyRecordsClient;
 use keyferry_client::objects_of_hub::all_objects;
 use keyferry_core::access_status;
 use keyferry_hub::client::HubClient;
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::config_file;
 use keyferry_keys::key_journal::{KeyJournal, KeyRecord};
+use keyferry_platform::clock::{Clock, SystemClock};
+use keyferry_platform::config_file;
 use serde::Serialize;
 
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::names::keyferry_namespace;
-use keyferry_terminal::{HUB, HubArgs, ui};
+use crate::args::names::keyferry_namespace;
+use crate::args::{HUB, HubArgs};
+use crate::command_error::CommandError;
+use crate::ui;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use keyferry_hub::regular_file;
+use keyferry_platform::regular_file;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -1,16 +1,21 @@
-//! Parses the arguments of `keyferry` and runs one command. Commands that are not modules here come
-//! from `keyferry-trust-tools`, `keyferry-trust-changes` and `keyferry-demo`.
+//! Parses the arguments of `keyferry` and runs one command. Each command is a module here, with a
+//! folder if it needs one; `args` has the flags that several share, and `ui` alone prints.
 //!
 //! Flag names are kubectl's. A flag that says where something is can be a `KEYFERRY_*` variable too.
 
 mod admission_policies;
 mod agent;
 mod approve_certificates;
+mod args;
 mod can_i;
+mod command_error;
 mod completion;
 mod crds;
 mod credential;
+#[cfg(feature = "demo")]
+mod demo;
 mod doctor;
+mod doctor_report;
 #[cfg(test)]
 mod documented;
 mod exec;
@@ -18,29 +23,39 @@ mod explain;
 mod export;
 mod help;
 mod import;
+mod inner_file;
 mod inputs;
 mod keys;
 mod kubeconfig;
 mod kuberc;
+mod lint;
+mod local_file;
+mod offboard;
+mod onboard;
+mod onboarding;
 mod proxy_role;
+mod revoke;
+mod role_manifest;
 mod runtime_info;
 mod serve;
+mod signals;
 mod targets;
 mod tls;
 mod token;
+mod trust;
+mod ui;
+mod verify;
 mod version;
 mod whoami;
+pub mod wiring;
+mod yaml_document;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-#[cfg(feature = "demo")]
-use keyferry_demo as demo;
-use keyferry_terminal::ui;
-use keyferry_trust_changes::{offboard, onboard, revoke};
-use keyferry_trust_tools::{lint, trust, verify};
+use keyferry_core::exec_credential::EXEC_INFO;
 
 /// Short-lived, audience-bound access from a hub cluster to generic Kubernetes clusters, without
 /// stored credentials.
@@ -126,6 +141,19 @@ enum Command {
     Demo(demo::DemoArgs),
 }
 
+command_error::command_errors!(
+    inner_file::SeveralFilesError,
+    trust::CertificatesError,
+    trust::DiffError,
+    trust::MergeError,
+    trust::OidcFlagsError,
+    trust::OutputDirError,
+    trust::DistributionError,
+    verify::SubjectError,
+    onboarding::target_facts::TargetFactsError,
+    revoke::WitnessError,
+);
+
 /// Runs the command line of this process. The program's name says whether kubectl calls it as a
 /// plugin, and for which command.
 pub fn main() -> ExitCode {
@@ -135,6 +163,15 @@ pub fn main() -> ExitCode {
         .and_then(Path::file_name)
         .and_then(|name| name.to_str())
         .unwrap_or_default();
+    if is_refused_for_plugin() {
+        return ui::fail(
+            &format!(
+                "{EXEC_INFO} is set, so a kubeconfig runs this as its exec plugin, and not the \
+                 command credential"
+            ),
+            Some("write credential NAMESPACE/NAME as the arguments of its exec stanza"),
+        );
+    }
     if called == "kubectl_complete-keyferry" {
         return completion::answer_kubectl(std::env::args_os().skip(1), Cli::command());
     }
@@ -175,6 +212,16 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Whether a kubeconfig runs another command than the exec plugin's. An allow-list of kubectl names
+/// the program alone (KEP-3104), so a kubeconfig's writer could have any command send a token to a
+/// server of its choice. client-go sets the variable last, so a stanza cannot unset it.
+fn is_refused_for_plugin() -> bool {
+    std::env::var_os(EXEC_INFO).is_some()
+        && std::env::args_os()
+            .nth(1)
+            .is_none_or(|first| first != "credential")
+}
+
 /// Runs a command that only reads files and prints, without starting a runtime; returns `None` for
 /// all others. The exec plugin is included, since most of its calls do no more.
 fn offline(command: &Command) -> Option<ExitCode> {
@@ -187,7 +234,6 @@ fn offline(command: &Command) -> Option<ExitCode> {
         Command::Lint(args) => Some(lint::run(args)),
         Command::Explain(args) => Some(explain::run(args)),
         Command::Crds(args) => Some(crds::run(args)),
-        Command::Tls(args) => Some(tls::run(args)),
         Command::Inputs(args) => Some(inputs::run(args)),
         _ => None,
     }
@@ -213,6 +259,7 @@ async fn online(command: Command) -> ExitCode {
         Command::Whoami(args) => whoami::run(*args).await,
         Command::CanI(args) => can_i::run(*args).await,
         Command::Export(args) => export::run(args).await,
+        Command::Tls(args) => tls::run(&args).await,
         Command::AdmissionPolicies(args) => admission_policies::run(args).await,
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(args).await,

@@ -9,8 +9,8 @@ use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::client_certificate::user_of;
 use serde_json::{Value, json};
 
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::{role_manifest, ui};
+use crate::command_error::CommandError;
+use crate::{role_manifest, ui};
 
 #[derive(Args)]
 pub(super) struct ProxyRoleArgs {

@@ -9,9 +9,10 @@ use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_client::configuration_source::Wanted;
 use keyferry_core::inputs::runtime_info::RuntimeInfo;
 
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::yaml_document::yaml_document;
-use keyferry_terminal::{HubArgs, objects_argument, ui};
+use crate::args::{HubArgs, objects_argument};
+use crate::command_error::CommandError;
+use crate::ui;
+use crate::yaml_document::yaml_document;
 
 #[derive(Args)]
 pub(super) struct RuntimeInfoArgs {

@@ -1,6 +1,7 @@
 //! `keyferry serve`: runs the server, or checks its configuration.
 
 mod listener_args;
+mod published_keys;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,22 +9,26 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_api::config::{Listener, Overrides, ServerConfiguration, TlsSource};
 use keyferry_api::name::{NameError, Namespace, ObjectName};
-use keyferry_controller::caller_trust::CallerTrustError;
+use keyferry_core::configuration_warnings::configuration_warnings;
 use keyferry_hub::client::{ClientError, HubAccess};
-use keyferry_hub::config_file;
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::reload_signal::{self, ReloadSignal};
+use keyferry_platform::clock::{Clock as _, SystemClock};
+use keyferry_platform::config_file;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::reload_signal::{self, ReloadSignal};
+use keyferry_server::caller_trust::CallerTrustError;
 use keyferry_server::fips;
 use keyferry_server::http::listener::{
     CertificateAccess, Pod, ServingCertificateError, check_certificate,
 };
-use keyferry_server::serve::{ServeOptions, Server, caller_trust, certificate_access};
-use keyferry_terminal::address_args::AddressArgs;
-use keyferry_terminal::{HubArgs, ui};
 use tracing_subscriber::EnvFilter;
 
 use self::listener_args::ListenerArgs;
+use self::published_keys::{KeysFinding, check_published_keys};
 use super::version::{COMMIT, VERSION};
+use crate::args::HubArgs;
+use crate::args::address_args::AddressArgs;
+use crate::ui;
+use crate::wiring::{ServeOptions, Server, caller_trust, certificate_access};
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
@@ -56,6 +61,10 @@ pub(super) struct ServeArgs {
     /// Only check, and exit: the configuration and the serving certificates.
     #[arg(long)]
     check: bool,
+    /// Also fetch what the issuers publish: with --check, the keys of externalIssuers as the server
+    /// does, and those of the hub if there is access to it.
+    #[arg(long, requires = "check")]
+    network: bool,
     /// A directory that outlives the container: for the last valid key journal, which a process
     /// needs if it starts while the hub is unreachable.
     #[arg(long, env = "KEYFERRY_STATE_DIR", value_name = "DIR")]
@@ -98,7 +107,8 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         listeners: args.listeners.overrides(),
     };
     if args.check {
-        return check(&args.config, overrides, &args.hub.named()).await;
+        let network = args.network.then_some(&args.addresses);
+        return check(&args.config, overrides, &args.hub.named(), network).await;
     }
     start_log();
     tracing::info!(
@@ -124,7 +134,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         reload_signal: hang_ups(),
         pod: pod.pod(),
     };
-    let mut stop = Box::pin(keyferry_terminal::signals::stop_signal());
+    let mut stop = Box::pin(crate::signals::stop_signal());
     let bound = tokio::select! {
         bound = Server::bind(options) => bound,
         () = &mut stop => return ExitCode::SUCCESS,
@@ -157,7 +167,13 @@ fn pod_name(text: &str) -> Result<ObjectName, PodNameError> {
     Ok(ObjectName::new(text)?)
 }
 
-async fn check(path: &Path, overrides: Overrides, hub: &HubAccess) -> ExitCode {
+/// Checks the file. With `network`, also checks what the issuers publish, within these addresses.
+async fn check(
+    path: &Path,
+    overrides: Overrides,
+    hub: &HubAccess,
+    network: Option<&AddressArgs>,
+) -> ExitCode {
     match config_file::read(path, overrides) {
         Ok(configuration) => {
             for (access, target) in configuration.policy.dangling() {
@@ -174,12 +190,27 @@ async fn check(path: &Path, overrides: Overrides, hub: &HubAccess) -> ExitCode {
                     server.public_url
                 ));
             }
+            let now = SystemClock::start().now().wall;
+            for warning in configuration_warnings(&configuration, now) {
+                ui::note(&format!("warning: {warning}"));
+            }
             if let Err(error) = check_certificates(server, hub).await {
                 return ui::fail(&error.to_string(), None);
             }
+            let unread = match network {
+                Some(addresses) => match report_published_keys(server, hub, addresses).await {
+                    Ok(unread) => unread,
+                    Err(failed) => return failed,
+                },
+                None => 0,
+            };
+            let result = match unread {
+                0 => "no mistakes".to_owned(),
+                unread => format!("{unread} issuer(s) not checked"),
+            };
             let policy = &configuration.policy;
             ui::finish(&format!(
-                "{}: {} target(s), {} access(es), no mistakes",
+                "{}: {} target(s), {} access(es), {result}",
                 path.display(),
                 policy.targets.len(),
                 policy.accesses.len()
@@ -187,6 +218,29 @@ async fn check(path: &Path, overrides: Overrides, hub: &HubAccess) -> ExitCode {
         }
         Err(error) => ui::fail(&error.to_string(), None),
     }
+}
+
+/// Prints what is wrong with the keys of the issuers. Returns how many issuers could not be read from
+/// here, or the exit code of a mistake.
+async fn report_published_keys(
+    server: &ServerConfiguration,
+    hub: &HubAccess,
+    addresses: &AddressArgs,
+) -> Result<usize, ExitCode> {
+    let findings = check_published_keys(server, hub, addresses)
+        .await
+        .map_err(|error| ui::fail(&error.to_string(), None))?;
+    let (mut failed, mut unread) = (None, 0);
+    for finding in findings {
+        match finding {
+            KeysFinding::Mistake { problem, fix } => failed = Some(ui::fail(&problem, Some(fix))),
+            KeysFinding::Unread(problem) => {
+                unread += 1;
+                ui::note(&format!("warning: not checked: {problem}"));
+            }
+        }
+    }
+    failed.map_or(Ok(unread), Err)
 }
 
 /// Why the serving certificates, or the CAs of callers, are not known to be good.

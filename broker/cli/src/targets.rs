@@ -2,17 +2,27 @@
 //! the hub or of a file, allow. The actual decision also depends on the hub's live ServiceAccounts
 //! and namespaces.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_api::config::Policy;
-use keyferry_client::configuration_source::Wanted;
-use keyferry_core::static_verdict::StaticVerdict;
-use serde::Serialize;
+use keyferry_api::config::{DeliveryType, Policy};
+use keyferry_client::ClientError;
+use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
+use keyferry_client::objects_of_hub::list_of;
+use keyferry_core::static_verdict::{StaticVerdict, offered};
+use keyferry_hub::client::HubClient;
+use keyferry_hub::ports::HubError;
+use serde::{Deserialize, Serialize};
 
-use keyferry_terminal::output_format::OutputFormat;
-use keyferry_terminal::{HubArgs, objects_argument, ui};
+use crate::args::output_format::OutputFormat;
+use crate::args::{HubArgs, objects_argument};
+use crate::command_error::CommandError;
+use crate::ui;
+
+/// How many namespaces' ServiceAccounts are listed.
+const MAX_NAMESPACES: usize = 500;
 
 #[derive(Args)]
 pub(super) struct TargetsArgs {
@@ -43,6 +53,7 @@ struct Row {
     target: String,
     address: String,
     audience: String,
+    deliveries: Vec<&'static str>,
     allowed: &'static str,
 }
 
@@ -53,15 +64,21 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
     };
     let policy = match source.read(|| args.hub.client(), Wanted::All).await {
         Ok(configuration) => configuration.policy,
-        Err(error) => return ui::command_failed(&error.into()),
+        Err(error) => return ui::command_failed(&explained(error)),
     };
-    let rows: Vec<Row> = rows(&policy)
+    let mut rows: Vec<Row> = rows(&policy)
         .filter(|row| {
             args.namespace
                 .as_ref()
                 .is_none_or(|namespace| *namespace == row.namespace)
         })
         .collect();
+    // The objects of a file say nothing of the hub that they are for.
+    if source == ConfigurationSource::Hub
+        && let Ok(client) = args.hub.client().await
+    {
+        note_missing_accounts(&client, &mut rows).await;
+    }
     match args.output {
         OutputFormat::Json => ui::finish_json(&rows, ExitCode::SUCCESS),
         OutputFormat::Text => {
@@ -72,6 +89,7 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
                 "TARGET",
                 "ADDRESS",
                 "AUDIENCE",
+                "DELIVERIES",
                 "ALLOWED",
             ]
             .map(str::to_owned)
@@ -84,6 +102,7 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
                     row.target,
                     row.address,
                     row.audience,
+                    row.deliveries.join(","),
                     row.allowed.to_owned(),
                 ]
             });
@@ -92,6 +111,66 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
             ))
         }
     }
+}
+
+/// An object reduced to its name: a tenant decides how long the rest is.
+#[derive(Deserialize)]
+struct NamedObject {
+    metadata: ObjectMetadata,
+}
+
+#[derive(Deserialize)]
+struct ObjectMetadata {
+    name: Option<String>,
+}
+
+/// Marks the rows whose ServiceAccount does not exist. What the user may not list stays as it is.
+async fn note_missing_accounts(client: &HubClient, rows: &mut [Row]) {
+    let namespaces: BTreeSet<String> = rows
+        .iter()
+        .filter(|row| row.allowed != StaticVerdict::NotAllowed.as_str())
+        .map(|row| row.namespace.clone())
+        .take(MAX_NAMESPACES)
+        .collect();
+    for namespace in namespaces {
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        let doing = "listing the ServiceAccounts of a namespace";
+        let name = |account: NamedObject| account.metadata.name;
+        let Ok(names) = list_of(client, &path, doing, name).await else {
+            continue;
+        };
+        let names: BTreeSet<String> = names.into_iter().collect();
+        let missing = |row: &&mut Row| {
+            row.namespace == namespace
+                && row.allowed != StaticVerdict::NotAllowed.as_str()
+                && row.allowed != StaticVerdict::NoSuchTarget.as_str()
+                && !names.contains(row.service_account.as_str())
+        };
+        for row in rows.iter_mut().filter(missing) {
+            row.allowed = "no such ServiceAccount";
+        }
+    }
+}
+
+/// Says which right a user lacks who may see only the accesses of a namespace.
+fn explained(error: ClientError) -> CommandError {
+    let missing = matches!(
+        error,
+        ClientError::HubCall {
+            error: HubError::Forbidden(_),
+            ..
+        }
+    );
+    let error = CommandError::from(error);
+    if missing {
+        return CommandError::with_fix(
+            error.problem,
+            "ask the hub's admin for list on targetclusters and targetaccesses of keyferry.dev \
+             (ClusterRole keyferry-platform-admin has both); kubectl get targetaccesses -n \
+             NAMESPACE shows your own",
+        );
+    }
+    error
 }
 
 fn rows(policy: &Policy) -> impl Iterator<Item = Row> {
@@ -111,6 +190,7 @@ fn rows(policy: &Policy) -> impl Iterator<Item = Row> {
             audience: target
                 .map(|target| target.audience.to_string())
                 .unwrap_or_default(),
+            deliveries: offered(access).map(DeliveryType::as_str).collect(),
             allowed: StaticVerdict::of(policy, access).as_str(),
         }
     })

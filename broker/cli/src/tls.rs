@@ -13,16 +13,20 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use keyferry_api::issuer::{PublicUrl, PublicUrlError};
 use keyferry_api::name::{NameError, Namespace};
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_terminal::local_file::{self, ReadError};
-use keyferry_terminal::ui;
-use keyferry_terminal::yaml_document::{YamlError, yaml_document};
+use keyferry_hub::ports::HubError;
+use keyferry_platform::clock::{Clock, SystemClock};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::authority::{Authority, AuthorityError, Certified};
+use crate::args::HubArgs;
+use crate::local_file::{self, ReadError};
+use crate::ui;
+use crate::yaml_document::{YamlError, yaml_document};
 
+/// Asks for an object without its content.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 /// The largest Secret that is read.
 const MAX_BYTES: usize = 1 << 20;
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -56,6 +60,12 @@ struct InitArgs {
         value_parser = clap::value_parser!(u32).range(1..=7300)
     )]
     ca_days: u32,
+    /// Make another CA although the hub has one: every client has to trust both before the new one
+    /// is used.
+    #[arg(long)]
+    replace_ca: bool,
+    #[command(flatten)]
+    hub: HubArgs,
 }
 
 #[derive(Args)]
@@ -121,6 +131,12 @@ enum TlsError {
     Entry(&'static str),
     #[error(transparent)]
     Yaml(#[from] YamlError),
+    /// The new CA would take the place of the one that all clients trust.
+    #[error(
+        "making a CA: the hub has Secret {0}/keyferry-ca already, and clients that trust that CA \
+         would refuse certificates of another"
+    )]
+    Exists(Namespace),
 }
 
 impl TlsError {
@@ -139,22 +155,57 @@ impl TlsError {
                 "pipe the Secret that keyferry tls init made: kubectl get secret keyferry-ca -n \
                  keyferry-ca -o yaml | keyferry tls renew PUBLIC_URL --ca-secret -",
             ),
+            Self::Exists(_) => Some(
+                "for new certificates of the same CA: keyferry tls renew; to change the CA, add \
+                 --replace-ca and follow docs/tls.md, From one CA to the next",
+            ),
             Self::Authority(AuthorityError::Library(_)) | Self::Read(_) | Self::Yaml(_) => None,
         }
     }
 }
 
-pub(super) fn run(args: &TlsArgs) -> ExitCode {
+pub(super) async fn run(args: &TlsArgs) -> ExitCode {
     // Certificates hold whole seconds.
     let now = SystemClock::start().now().wall;
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let printed = match &args.what {
-        What::Init(args) => init(args, now),
+        What::Init(args) => match refuse_existing(args).await {
+            Ok(()) => init(args, now),
+            Err(error) => Err(error),
+        },
         What::Renew(args) => renew(args, now),
     };
     match printed {
         Ok(text) => ui::finish(text.trim_end()),
         Err(error) => ui::fail(&error.to_string(), error.fix()),
+    }
+}
+
+/// Fails if the hub has a CA. Reads its metadata alone, never its key. A hub that cannot be asked is
+/// no obstacle: what is printed is created, not applied.
+async fn refuse_existing(args: &InitArgs) -> Result<(), TlsError> {
+    if args.replace_ca {
+        return Ok(());
+    }
+    let namespace = &args.ca_namespace;
+    let path = format!("/api/v1/namespaces/{namespace}/secrets/keyferry-ca");
+    let answer = match args.hub.client().await {
+        Ok(client) => client
+            .get(&path, METADATA)
+            .await
+            .map_err(|error| (matches!(error, HubError::NotFound(_)), error.to_string())),
+        Err(error) => Err((false, error.to_string())),
+    };
+    match answer {
+        Ok(_) => Err(TlsError::Exists(namespace.clone())),
+        Err((true, _)) => Ok(()),
+        Err((false, why)) => {
+            ui::note(&format!(
+                "whether the hub has a CA already is unknown: {why}; kubectl create does not replace \
+                 one"
+            ));
+            Ok(())
+        }
     }
 }
 
@@ -179,8 +230,8 @@ fn init(args: &InitArgs, now: Timestamp) -> Result<String, TlsError> {
     ];
     documents.extend(serving(&args.certificates, &authority, now)?);
     ui::note(&format!(
-        "the output holds the private key of the CA, valid until {}: apply it by kubectl apply \
-         --server-side -f -, and keep no copy",
+        "the output holds the private key of the CA, valid until {}: create it by kubectl create \
+         -f -, which replaces nothing, and keep no copy",
         authority.certified.not_after
     ));
     Ok(documents.join("---\n"))

@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_terminal::access::AccessArgs;
-use keyferry_terminal::ui;
 use secrecy::ExposeSecret;
 use serde_json::json;
+
+use crate::args::access::AccessArgs;
+use crate::ui;
 
 #[derive(Args)]
 pub(super) struct TokenArgs {

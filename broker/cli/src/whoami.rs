@@ -5,15 +5,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_doctor::identity::{Answered, ask};
+use keyferry_client::doctor::diagnosis::{Identity, Problem};
+use keyferry_client::doctor::identity::{Answered, ask};
 use keyferry_kube_authn::Code;
-use keyferry_kube_authn::doctor::{Identity, Prediction, Problem};
+use keyferry_kube_authn::prediction::Prediction;
 use serde_json::{Value, json};
 
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::output_format::OutputFormat;
-use keyferry_terminal::start_args::{StartArgs, file};
-use keyferry_terminal::{TARGET, ui};
+use crate::args::TARGET;
+use crate::args::output_format::OutputFormat;
+use crate::args::start_args::{StartArgs, file};
+use crate::command_error::CommandError;
+use crate::ui;
 
 #[derive(Args)]
 pub(super) struct WhoamiArgs {
@@ -63,7 +65,7 @@ fn document(answered: &Answered) -> Value {
         Ok(_) if ignored => json!({ "ignored": true }),
         user => user.as_ref().map_or_else(refused, Clone::clone),
     });
-    let problem = |problem: &Problem| json!({ "reason": problem.cause, "detail": problem.detail, "fix": problem.cause.fix() });
+    let problem = |problem: &Problem| json!({ "reason": problem.cause, "detail": problem.detail, "fix": problem.fix() });
     let predicted = answered
         .predicted
         .as_ref()
@@ -116,7 +118,7 @@ fn table(document: &Value) -> String {
 
 fn rows(document: &Value) -> Vec<Vec<String>> {
     let text = |value: &Value| match value {
-        Value::String(text) => ui::plain(text).replace('\n', " "),
+        Value::String(text) => ui::plain(text),
         other => ui::plain(&other.to_string()),
     };
     let mut rows = Vec::new();
@@ -148,8 +150,8 @@ fn rows(document: &Value) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use keyferry_client::doctor::diagnosis::Problem;
     use keyferry_kube_authn::Code;
-    use keyferry_kube_authn::doctor::Problem;
     use serde_json::json;
 
     use super::{Answered, document, table};
@@ -164,10 +166,10 @@ mod tests {
             problems: Vec::new(),
         };
         assert_eq!(document(&answered)["impersonated"]["username"], "hub:a");
-        answered.problems = vec![Problem {
-            cause: Code::ImpersonationIgnored.into(),
-            detail: "the target answers as x".to_owned(),
-        }];
+        answered.problems = vec![Problem::new(
+            Code::ImpersonationIgnored,
+            "the target answers as x",
+        )];
         let told = document(&answered);
         assert_eq!(
             (&told["impersonated"], &told["problems"][0]["reason"]),

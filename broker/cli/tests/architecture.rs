@@ -63,15 +63,6 @@ fn all_own_dependencies(name: &str) -> BTreeSet<String> {
     all
 }
 
-/// The crates of the command line, but for the binary and the demo.
-const COMMANDS: [&str; 5] = [
-    "client",
-    "doctor",
-    "terminal",
-    "trust-tools",
-    "trust-changes",
-];
-
 /// The compiler holds most walls: a crate cannot name what its manifest does not. What is left is
 /// that nobody adds the wrong line to a manifest.
 #[test]
@@ -80,27 +71,27 @@ fn the_manifests_hold_the_walls() {
         ("api", &[][..]),
         ("keys", &["api"]),
         ("core", &["api", "keys"]),
-        ("hub", &["api", "core", "keys"]),
-        ("issuer", &["api", "core", "hub", "keys"]),
-        ("controller", &["api", "core", "hub", "issuer", "keys"]),
+        // It knows no hub: its manifest has no client of Kubernetes, as the next test holds.
+        ("platform", &["api", "core", "keys"]),
+        ("hub", &["api", "core", "keys", "platform"]),
+        ("issuer", &["api", "core", "hub", "keys", "platform"]),
+        (
+            "controller",
+            &["api", "core", "hub", "issuer", "keys", "platform"],
+        ),
         // Every client reaches it before anything is known of the client.
         ("listener", &["api", "keys"]),
-        // No request may reach the evaluator of foreign expressions or a fake cluster.
+        // No request may reach the controller, foreign expressions or a fake cluster.
         (
             "server",
             &[
-                "api",
-                "controller",
-                "core",
-                "hub",
-                "issuer",
-                "keys",
-                "listener",
+                "api", "core", "hub", "issuer", "keys", "listener", "platform",
             ],
         ),
+        // These three know nothing of Keyferry.
         ("go-formats", &[]),
         ("cel-kubernetes", &["go-formats"]),
-        ("kube-authn", &["api", "cel-kubernetes", "go-formats"]),
+        ("kube-authn", &["cel-kubernetes", "go-formats"]),
         ("testing", &[]),
         ("image", &[]),
     ] {
@@ -108,19 +99,22 @@ fn the_manifests_hold_the_walls() {
         let allowed: BTreeSet<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(found, allowed, "the dependencies of broker/{name}");
     }
-    // A command runs where its user is. Only the binary and the demo have the server, and only the
-    // demo has the embedded clusters.
-    for name in COMMANDS {
-        let found = all_own_dependencies(name);
-        assert!(
-            !found.contains("server") && !found.contains("testing"),
-            "the dependencies of broker/{name}: {found:?}"
-        );
-    }
-    // A shared flag must not drag in the commands.
-    for name in ["trust-tools", "trust-changes", "demo"] {
-        assert!(!all_own_dependencies("terminal").contains(name));
-    }
+    // A command runs where its user is. Only the binary wires the server.
+    let found = all_own_dependencies("client");
+    assert!(
+        ["server", "controller", "listener", "testing"]
+            .iter()
+            .all(|name| !found.contains(*name)),
+        "the dependencies of broker/client: {found:?}"
+    );
+    // The embedded clusters come with the feature `demo` alone, which the image does not have.
+    let found = all_own_dependencies("cli");
+    assert!(
+        found.contains("server") && !found.contains("testing"),
+        "the dependencies of broker/cli: {found:?}"
+    );
+    let demo = "keyferry-testing = { workspace = true, optional = true }";
+    assert!(dependency_lines("cli").contains(&demo.to_owned()));
 }
 
 /// The lines of a crate's `[dependencies]`, without those for tests.
@@ -138,15 +132,15 @@ fn only_the_listener_opens_sockets_and_only_the_server_serves() {
         "api",
         "keys",
         "core",
+        "platform",
         "hub",
         "issuer",
         "controller",
         "cli",
+        "client",
         "server",
-        "demo",
     ]
     .iter()
-    .chain(&COMMANDS)
     {
         let foreign = match *name {
             // It has axum's routes, but no connections.
@@ -162,10 +156,27 @@ fn only_the_listener_opens_sockets_and_only_the_server_serves() {
     }
 }
 
+/// The clock, the metrics and the HTTPS client are needed where no hub may be.
+#[test]
+fn the_platform_knows_no_hub() {
+    for line in dependency_lines("platform") {
+        for foreign in ["kube", "k8s-openapi", "keyferry-hub"] {
+            assert!(
+                !line.starts_with(foreign),
+                "broker/platform depends on {line}"
+            );
+        }
+    }
+}
+
 /// `server` has axum for its routes. Sockets with no limits would be one call of it away.
 #[test]
 fn the_server_opens_no_socket() {
-    for file in sources(&repository().join("broker/server/src")) {
+    let mut files = sources(&repository().join("broker/server/src"));
+    // What wires the server has its listeners.
+    files.extend(sources(&repository().join("broker/cli/src/wiring")));
+    files.push(repository().join("broker/cli/src/wiring.rs"));
+    for file in files {
         let code = code(&file);
         for opener in ["axum::serve", "TcpListener", "UnixListener"] {
             assert!(!code.contains(opener), "{}: {opener}", file.display());
@@ -176,17 +187,17 @@ fn the_server_opens_no_socket() {
 #[test]
 fn fakes_and_faults_are_for_tests_alone() {
     for name in [
+        "platform",
         "hub",
         "issuer",
         "controller",
         "listener",
         "server",
         "cli",
-        "demo",
+        "client",
         "testing",
     ]
     .iter()
-    .chain(&COMMANDS)
     {
         for line in dependency_lines(name) {
             assert!(
@@ -207,16 +218,16 @@ fn a_token_request_is_written_in_one_place() {
         "api",
         "keys",
         "core",
+        "platform",
         "hub",
         "issuer",
         "controller",
         "listener",
         "server",
         "cli",
-        "demo",
+        "client",
     ]
     .iter()
-    .chain(&COMMANDS)
     .flat_map(|name| sources(&broker.join(name).join("src")))
     .filter(writes)
     .collect();
@@ -278,20 +289,6 @@ fn every_path_of_the_table_exists() {
             );
         }
     }
-}
-
-/// A check whose files cannot be hashed is always due, and ends `.ci/weekly` before it records.
-#[test]
-fn every_path_of_the_weekly_checks_exists() {
-    let text = std::fs::read_to_string(repository().join(".ci/weekly-checks")).unwrap();
-    let mut paths = 0;
-    for line in text.lines() {
-        for path in line.split(' ').skip(3) {
-            assert!(repository().join(path).exists(), "{line}: {path}");
-            paths += 1;
-        }
-    }
-    assert!(paths > 60, "the checks were read: {paths}");
 }
 
 #[test]

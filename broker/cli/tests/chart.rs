@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use keyferry_core::target_address::METADATA;
 use serde_json::Value;
 
 fn repository() -> PathBuf {
@@ -101,4 +103,61 @@ fn keyferry_may_look_whether_each_admission_policy_stands() {
             );
         }
     }
+}
+
+/// All manifests below a folder, the chart's templates included.
+fn manifests_below(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(manifests_below(&path));
+        } else if path.extension().is_some_and(|end| end == "yaml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+    found
+}
+
+#[test]
+fn network_policies_except_the_metadata_services_that_the_process_refuses() {
+    let mut rules = 0;
+    for (path, text) in manifests_below(&repository().join("examples")) {
+        for line in text.lines() {
+            let Some((_, block)) = line.split_once("- ipBlock: ") else {
+                continue;
+            };
+            let block: Value = serde_saphyr::from_str(block).unwrap();
+            let everything = block["cidr"].as_str().unwrap();
+            let link_local = match everything {
+                "0.0.0.0/0" => "169.254.0.0/16",
+                "::/0" => "fe80::/10",
+                _ => continue,
+            };
+            rules += 1;
+            let named = |network: &str| {
+                let excepted = block["except"].as_array().into_iter().flatten();
+                excepted.into_iter().any(|one| one == network)
+            };
+            assert!(named(link_local), "{}: {line}", path.display());
+            for address in METADATA {
+                let (family, length) = match address {
+                    IpAddr::V4(_) => ("0.0.0.0/0", 32),
+                    IpAddr::V6(_) => ("::/0", 128),
+                };
+                assert!(
+                    family != everything || named(&format!("{address}/{length}")),
+                    "{} does not except {address}: {line}",
+                    path.display()
+                );
+            }
+        }
+        assert!(
+            !text.contains("cidr: 0.0.0.0/0") || text.contains("- ipBlock: { cidr: 0.0.0.0/0"),
+            "{}: write an ipBlock in one line, so that this test reads it",
+            path.display()
+        );
+    }
+    assert_eq!(rules, 10, "five policies for both families of addresses");
 }

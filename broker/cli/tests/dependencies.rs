@@ -56,8 +56,6 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/client",
         "broker/controller",
         "broker/core",
-        "broker/demo",
-        "broker/doctor",
         "broker/go-formats",
         "broker/image",
         "broker/hub",
@@ -65,11 +63,9 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/keys",
         "broker/kube-authn",
         "broker/listener",
+        "broker/platform",
         "broker/server",
-        "broker/terminal",
         "broker/testing",
-        "broker/trust-changes",
-        "broker/trust-tools",
         "integration",
     ] {
         let manifest = read(&format!("{member}/Cargo.toml"));

@@ -208,19 +208,15 @@ fn what_is_copied_is_there_and_let_through() {
         "broker/client/src",
         "broker/controller/src",
         "broker/core/src",
-        "broker/demo/src",
-        "broker/doctor/src",
         "broker/go-formats/src",
         "broker/hub/src",
         "broker/issuer/src",
         "broker/keys/src",
         "broker/kube-authn/src",
         "broker/listener/src",
+        "broker/platform/src",
         "broker/server/src",
-        "broker/terminal/src",
         "broker/testing/src",
-        "broker/trust-changes/src",
-        "broker/trust-tools/src",
     ]
     .iter()
     .flat_map(|folder| sources(&repository().join(folder)))

@@ -12,6 +12,8 @@
 mod answers;
 #[path = "exec_plugin/cache.rs"]
 mod cache;
+#[path = "exec_plugin/elsewhere.rs"]
+mod elsewhere;
 #[path = "exec_plugin/setup.rs"]
 mod setup;
 
@@ -126,7 +128,7 @@ async fn a_client_that_does_not_say_where_it_goes_is_refused() {
     assert!(setup.asked_for().is_empty(), "the server was not asked");
     // The user's own file alone can allow it.
     let file = setup.client_file("allowUnpinnedServer: true\n");
-    let said = setup.run_alone(&["--client-config", &file], None).await;
+    let said = setup.run_with(&["--client-config", &file], None, &[]).await;
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     let answer: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(
@@ -137,7 +139,7 @@ async fn a_client_that_does_not_say_where_it_goes_is_refused() {
     other["server"] = json!("https://evil.example");
     let said = failed(
         setup
-            .run_alone(&["--client-config", &file], Some(&info("v1", other)))
+            .run(&["--client-config", &file], &info("v1", other))
             .await,
     );
     assert!(
@@ -235,15 +237,15 @@ async fn further_arguments_lead_nowhere_else() {
     ] {
         let said = failed(
             setup
-                .run_alone(&["--client-config", &file, argument], Some(&exec_info))
+                .run(&["--client-config", &file, argument], &exec_info)
                 .await,
         );
         assert!(
             said.contains("contradicts the client configuration"),
             "{said}"
         );
-        // Without a file, a second flag of one name is a mistake and not a choice.
-        let said = setup.run(&[argument], &exec_info).await;
+        // A second flag of one name is a mistake and not a choice.
+        let said = setup.run(&[argument, argument], &exec_info).await;
         assert_eq!(
             (said.code, said.stdout.as_str()),
             (Some(2), ""),

@@ -259,6 +259,17 @@ async fn whoami_and_can_i_ask_as_another_user() {
         text.contains("no: jane may not") && text.contains("kind: Cluster"),
         "{text}"
     );
+    let (code, text) = world
+        .run(&["can-i", "--list", "-o", "json", "--as", "jane"])
+        .await;
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &document["user"]), (Some(0), &"jane".into()));
+    assert_eq!(document["incomplete"], false, "{document}");
+    let rules = document["rules"].as_array().unwrap();
+    let reads = serde_json::json!({
+        "groups": ["*"], "resources": ["*"], "names": [], "verbs": ["get", "list", "watch"],
+    });
+    assert!(rules.contains(&reads), "{document}");
 }
 
 #[tokio::test]
@@ -269,6 +280,7 @@ async fn a_refused_impersonation_names_its_reason() {
         &["whoami", "--as", "joe"][..],
         &["whoami", "--as", "jane", "--as-group", "admins"],
         &["can-i", "get", "pods", "--as", "joe"],
+        &["can-i", "--list", "--as", "joe"],
         &["can-i", "apply", "-f", &apps, "--as", "joe"],
     ] {
         let (code, text) = world.run(args).await;

@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use keyferry_integration::user_home::{program_at_home, write_client_file};
+
 fn called(name: &str, words: &[&str]) -> Output {
     called_with(name, words, &[])
 }
@@ -190,28 +192,23 @@ fn the_exec_plugin_does_not_read_kubeconfig() {
     let kubeconfig = folder.path().join("config");
     dead_hub(&kubeconfig, 2);
     let kubeconfig = kubeconfig.display().to_string();
+    let own = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\n\
+               server: https://127.0.0.1:9\nserviceAccount: c\n";
+    write_client_file(folder.path(), own).unwrap();
+    let program = program_at_home(Path::new(env!("CARGO_BIN_EXE_keyferry")), folder.path());
     let info = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false,"cluster":{"server":"https://t:6443"}}}"#;
     let cache = folder.path().join("cache").display().to_string();
-    let words = [
-        "credential",
-        "a/b",
-        "--server",
-        "https://127.0.0.1:9",
-        "--service-account",
-        "c",
-        "--cache-dir",
-        &cache,
-    ];
-    let said = text(
-        &called_with(
-            "keyferry",
-            &words,
-            &[("KUBECONFIG", &kubeconfig), ("KUBERNETES_EXEC_INFO", info)],
-        )
-        .stderr,
-    );
+    let output = Command::new(program.unwrap())
+        .args(["credential", "a/b", "--cache-dir", &cache])
+        .envs([
+            ("KUBECONFIG", kubeconfig.as_str()),
+            ("KUBERNETES_EXEC_INFO", info),
+        ])
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
     assert!(
-        said.contains("no kubeconfig is named") && !said.contains("127.0.0.1:2"),
+        said.contains("no kubeconfig of the hub") && !said.contains("127.0.0.1:2"),
         "{said}"
     );
 }

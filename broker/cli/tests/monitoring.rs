@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
-use keyferry_hub::metrics::Metrics;
+use keyferry_api::status::ProbeCounts;
+use keyferry_platform::metrics::Metrics;
 use serde_json::Value;
 
 fn repository() -> PathBuf {
@@ -45,6 +46,7 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     };
     metrics.access(&access, true, Some(1));
     metrics.probe(&access, Some(true));
+    metrics.target(&access.name, Some(true), Some(ProbeCounts::default()));
     metrics.admission_policy("keyferry-pairing", true);
     metrics.leader(true, false);
     metrics.reload(true);
@@ -85,9 +87,9 @@ fn label_names(text: &str) -> BTreeSet<String> {
 
 /// The names that `register` gets in the sources, with the prefix.
 fn registered() -> BTreeSet<String> {
-    let mut files = vec![repository().join("broker/hub/src/metrics.rs")];
+    let mut files = vec![repository().join("broker/platform/src/metrics.rs")];
     files.extend(
-        std::fs::read_dir(repository().join("broker/hub/src/metrics"))
+        std::fs::read_dir(repository().join("broker/platform/src/metrics"))
             .unwrap()
             .map(|entry| entry.unwrap().path()),
     );
@@ -197,12 +199,16 @@ fn every_series_is_one_that_the_code_has() {
 fn every_alert_leads_to_its_fix() {
     let rule: Value =
         serde_saphyr::from_str(&read("examples/monitoring/prometheus-rule.yaml")).unwrap();
-    let troubleshooting = read("docs/troubleshooting.md");
-    let anchors: BTreeSet<String> = troubleshooting
-        .lines()
-        .filter_map(|line| line.strip_prefix("## "))
-        .map(slug)
-        .collect();
+    let anchors_of = |page: &str| -> BTreeSet<String> {
+        read(page)
+            .lines()
+            .filter_map(|line| line.strip_prefix("## "))
+            .map(slug)
+            .collect()
+    };
+    let anchors = BTreeMap::from(
+        ["docs/reason-codes.md", "docs/troubleshooting.md"].map(|page| (page, anchors_of(page))),
+    );
     let reasons: BTreeSet<String> = Reason::ALL
         .iter()
         .map(|reason| reason.as_str().to_owned())
@@ -233,21 +239,24 @@ fn every_alert_leads_to_its_fix() {
             rule["annotations"]["runbook_url"].as_str().unwrap(),
         );
         let (page, anchor) = url.split_once('#').expect("an anchor");
-        assert_eq!(
-            page, "https://github.com/keyferry/keyferry/blob/main/docs/troubleshooting.md",
-            "{name}"
-        );
+        let page = page
+            .strip_prefix("https://github.com/keyferry/keyferry/blob/main/")
+            .expect("a page of the repository");
         if anchor.contains("{{") {
             // Every reason has a section, which another test holds; the expression must keep the
             // label.
             assert!(
-                anchor == "{{ $labels.reason | toLower }}" && expression.contains("by (reason)"),
+                page == "docs/reason-codes.md"
+                    && anchor == "{{ $labels.reason | toLower }}"
+                    && expression.contains("by (reason)"),
                 "{name}: {anchor} of {expression}"
             );
         } else {
             assert!(
-                anchors.contains(anchor),
-                "{name}: docs/troubleshooting.md has no #{anchor}"
+                anchors
+                    .get(page)
+                    .is_some_and(|anchors| anchors.contains(anchor)),
+                "{name}: {page} has no #{anchor}"
             );
         }
         // A misspelt reason would never fire.

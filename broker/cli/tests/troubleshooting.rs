@@ -1,93 +1,216 @@
-//! Every reason code has its section in docs/troubleshooting.md, and no section is for a code that
-//! there is not.
+//! Each reason code has one file. docs/reason-codes.md, docs/verify-codes.md and the list of codes
+//! in docs/troubleshooting.md are what the files print; `KEYFERRY_WRITE_COPIES=1` writes them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use keyferry_api::reason::Reason;
+use keyferry_client::code_link::{replace_links, repository_path};
 use keyferry_kube_authn::Code;
+use keyferry_kube_authn::code_text::CodeText;
 
-fn document() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/troubleshooting.md");
-    std::fs::read_to_string(path).unwrap()
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Heading and text of each section. A heading of one word is a code; others are symptoms.
-fn sections(text: &str) -> Vec<(&str, &str)> {
-    text.split("\n## ")
-        .skip(1)
-        .filter_map(|section| section.split_once('\n'))
+/// A code, and the text of its file.
+type CodeFile = (&'static str, &'static str);
+
+fn server_codes() -> Vec<CodeFile> {
+    let codes = Reason::ALL.iter();
+    codes
+        .map(|reason| (reason.as_str(), reason.markdown()))
         .collect()
 }
 
-/// Whatever can be printed as a reason: by the server, and by the tools for targets.
-fn codes() -> BTreeSet<&'static str> {
-    let (server, trust) = (
-        Reason::ALL.iter().map(|reason| reason.as_str()),
-        Code::ALL.iter().map(|code| code.name()),
-    );
-    server.chain(trust).collect()
+fn target_codes() -> Vec<CodeFile> {
+    let codes = Code::ALL.iter();
+    codes.map(|code| (code.name(), code.markdown())).collect()
 }
 
 #[test]
 fn no_name_means_two_things() {
-    assert_eq!(codes().len(), Reason::ALL.len() + Code::ALL.len());
-}
-
-#[test]
-fn every_code_has_a_section_and_every_section_a_code() {
-    let text = document();
-    let headings: Vec<&str> = sections(&text)
+    let codes: BTreeSet<&str> = [server_codes(), target_codes()]
+        .concat()
         .into_iter()
-        .map(|(heading, _)| heading)
-        .filter(|heading| !heading.contains(' '))
+        .map(|(code, _)| code)
         .collect();
-    let told: BTreeSet<&str> = headings.iter().copied().collect();
-    assert_eq!(told.len(), headings.len(), "a code has two sections");
-    assert_eq!(
-        codes(),
-        told,
-        "left: codes of reason.rs and of keyferry-kube-authn's code.rs; right: sections of \
-         docs/troubleshooting.md"
-    );
+    assert_eq!(codes.len(), Reason::ALL.len() + Code::ALL.len());
 }
 
 #[test]
-fn a_code_has_a_symptom_a_cause_and_a_fix() {
-    let text = document();
-    let codes = codes();
-    for (heading, section) in sections(&text)
-        .into_iter()
-        .filter(|(heading, _)| codes.contains(heading))
-    {
-        let places: Vec<Option<usize>> = ["- **Symptom:** ", "- **Cause:** ", "- **Fix:** "]
-            .iter()
-            .map(|part| section.find(part))
+fn every_file_is_of_a_code() {
+    for (folder, codes) in [
+        ("broker/api/reasons", server_codes()),
+        ("broker/kube-authn/codes", target_codes()),
+    ] {
+        let files: BTreeSet<String> = std::fs::read_dir(repository().join(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
+        let codes: BTreeSet<String> = codes.iter().map(|(code, _)| format!("{code}.md")).collect();
+        assert_eq!(files, codes, "left: files of {folder}; right: codes");
+    }
+}
+
+#[test]
+fn every_file_has_its_title_and_sections() {
+    for (code, markdown) in [server_codes(), target_codes()].concat() {
+        let headings: Vec<&str> = markdown
+            .lines()
+            .filter(|line| line.starts_with('#'))
+            .collect();
+        let title = format!("# {code}");
+        assert_eq!(
+            headings,
+            [&title, "## What happened", "## Fix", "## Where it shows"]
+        );
+        let text = CodeText::parse(markdown).unwrap();
+        for section in [text.what_happened, text.fix, text.where_it_shows] {
+            assert!(
+                section.ends_with(['.', ')']) && !section.contains("**"),
+                "{code}: {section}"
+            );
+        }
+        let summary = text.cause();
         assert!(
-            places.iter().all(Option::is_some) && places.is_sorted(),
-            "{heading} lacks one of its three parts, or their order: {places:?}"
+            summary.ends_with('.') && summary.chars().count() <= 140,
+            "{code}: the first paragraph says what happened in a sentence or two: {summary}"
         );
     }
 }
 
 #[test]
-fn the_document_and_the_tools_give_the_same_cause_and_fix() {
-    let text = document();
-    for (heading, section) in sections(&text) {
-        let Some(code) = Code::ALL.iter().find(|code| code.name() == heading) else {
-            continue;
-        };
-        // The document may add sentences of its own.
-        for (label, ours) in [("Cause", code.cause()), ("Fix", code.fix())] {
-            let (_, theirs) = section.split_once(&format!("- **{label}:** ")).unwrap();
-            let theirs = theirs.split_whitespace().collect::<Vec<_>>().join(" ");
-            let begins = theirs
-                .get(..ours.len())
-                .is_some_and(|theirs| theirs.eq_ignore_ascii_case(ours));
-            assert!(begins, "{heading}: {label}: the tools say {ours:?}");
+fn the_links_of_the_files_lead_somewhere() {
+    for (folder, codes) in [
+        ("broker/api/reasons", server_codes()),
+        ("broker/kube-authn/codes", target_codes()),
+    ] {
+        for (code, markdown) in codes {
+            replace_links(markdown, |_, target| {
+                let file = target.split('#').next().unwrap();
+                let path = repository().join(folder).join(file);
+                assert!(path.exists(), "{code}: {target} leads nowhere");
+                String::new()
+            });
         }
+    }
+}
+
+/// The codes of targets by topic: the first code of each topic, its heading and what it is about.
+const TOPICS: [(&str, &str, &str); 4] = [
+    (
+        "EmptyFile",
+        "The target's AuthenticationConfiguration",
+        "`keyferry lint` and `keyferry verify` report these, with the message of kube-apiserver\n\
+         ([trust.md](trust.md)).",
+    ),
+    (
+        "NotCompact",
+        "A token at the target",
+        "`keyferry verify` reports these, with the message of the target's log.",
+    ),
+    (
+        "ConfigurationRefused",
+        "What verify and lint cannot know, and traps that they see",
+        "A file with a trap loads, but does not mean what its author thinks.",
+    ),
+    (
+        "StartUnread",
+        "The path of a token to a target",
+        "`keyferry doctor` reports these, in the order of its steps ([doctor.md](doctor.md)).",
+    ),
+];
+
+/// Prints a code as a section of a page of docs.
+fn section(code: &str, markdown: &str, level: &str) -> String {
+    let text = CodeText::parse(markdown).unwrap();
+    let printed = format!(
+        "{level} {code}\n\n{}\n\n**Fix:** {}\n\n**Where it shows:** {}\n",
+        text.what_happened, text.fix, text.where_it_shows
+    );
+    replace_links(&printed, |name, target| {
+        let path = repository_path(target);
+        let from_docs = match path.strip_prefix("docs/") {
+            Some(path) => path.to_owned(),
+            None => format!("../{path}"),
+        };
+        format!("[{name}]({from_docs})")
+    })
+}
+
+fn reason_codes_page() -> String {
+    let sections = server_codes();
+    let sections = sections
+        .iter()
+        .map(|(code, markdown)| section(code, markdown, "##"));
+    let head = "# Reason codes\n\nUse this page when a log, an audit record, a metric, a condition or \
+                an answer has a reason code.\n`keyferry explain CODE` prints the same text. For a \
+                symptom without a code, see [troubleshooting.md](troubleshooting.md);\nfor a code of \
+                `verify`, `lint` or `doctor`, see [verify-codes.md](verify-codes.md).\n\nThis page \
+                is printed from `broker/api/reasons`, one file for each code.\n";
+    let sections: Vec<String> = std::iter::once(head.to_owned()).chain(sections).collect();
+    sections.join("\n")
+}
+
+fn verify_codes_page() -> String {
+    let mut page = "# Codes of verify, lint and doctor\n\nUse this page when `keyferry verify`, \
+                    `keyferry lint` or `keyferry doctor` names a code. `keyferry explain CODE` \
+                    prints the\nsame text. For a code of the server or of a delivery, see \
+                    [reason-codes.md](reason-codes.md).\n\nThis page is printed from \
+                    `broker/kube-authn/codes`, one file for each code.\n"
+        .to_owned();
+    for (code, markdown) in target_codes() {
+        if let Some((_, topic, about)) = TOPICS.iter().find(|(first, ..)| *first == code) {
+            page += &format!("\n## {topic}\n\n{about}\n");
+        }
+        page += "\n";
+        page += &section(code, markdown, "###");
+    }
+    page
+}
+
+const LIST_BEGINS: &str = "<!-- printed: the codes -->\n";
+
+/// Prints docs/troubleshooting.md with its last part, the list of codes. Each code keeps the anchor
+/// that its section had on this page, because alerts of earlier versions link to it.
+fn troubleshooting_page(page: &str) -> String {
+    let (by_hand, _) = page.split_once(LIST_BEGINS).unwrap();
+    let mut page = format!("{by_hand}{LIST_BEGINS}");
+    for (document, codes) in [
+        ("reason-codes.md", server_codes()),
+        ("verify-codes.md", target_codes()),
+    ] {
+        let entries: Vec<String> = codes
+            .iter()
+            .map(|(code, _)| {
+                let anchor = code.to_ascii_lowercase();
+                format!("<a id=\"{anchor}\"></a>[{code}]({document}#{anchor})")
+            })
+            .collect();
+        page += &format!("\n{}\n", entries.join(" ·\n"));
+    }
+    page
+}
+
+#[test]
+fn the_pages_are_what_the_files_print() {
+    let docs = repository().join("docs");
+    let troubleshooting = std::fs::read_to_string(docs.join("troubleshooting.md")).unwrap();
+    for (name, printed) in [
+        ("reason-codes.md", reason_codes_page()),
+        ("verify-codes.md", verify_codes_page()),
+        ("troubleshooting.md", troubleshooting_page(&troubleshooting)),
+    ] {
+        let page = docs.join(name);
+        if std::env::var_os("KEYFERRY_WRITE_COPIES").is_some_and(|value| value == "1") {
+            std::fs::write(&page, &printed).unwrap();
+        }
+        assert!(
+            std::fs::read_to_string(&page).is_ok_and(|text| text == printed),
+            "docs/{name} is not what the files of the codes print; KEYFERRY_WRITE_COPIES=1 writes it"
+        );
     }
 }

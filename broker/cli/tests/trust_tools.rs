@@ -254,7 +254,7 @@ fn what_trust_prints_lints_and_lets_in() {
     );
     let linted = keyferry(&["lint", "-"], &printed.out);
     assert!(
-        linted.code == 0 && linted.out.contains("-: 0 errors, 0 warnings, 0 notes"),
+        linted.code == 0 && linted.out.contains("-: 0 errors, 0 warnings, 1 notes"),
         "{}",
         linted.out
     );
@@ -317,7 +317,10 @@ fn explain_knows_codes_of_the_server_and_of_targets() {
     for code in ["KeySettling", "AudienceDiffers", "audiencediffers"] {
         let answer = keyferry(&["explain", code], "");
         assert!(
-            answer.code == 0 && answer.out.contains("Cause:\n") && answer.out.contains("Fix:\n"),
+            answer.code == 0
+                && ["What happened:\n", "Fix:\n", "Where it shows:\n"]
+                    .iter()
+                    .all(|part| answer.out.contains(part)),
             "{}",
             answer.out
         );
@@ -327,4 +330,53 @@ fn explain_knows_codes_of_the_server_and_of_targets() {
     assert!(unknown.err.contains("AudienceDiffers"), "{}", unknown.err);
     let all: Value = serde_json::from_str(&keyferry(&["explain", "-o", "json"], "").out).unwrap();
     assert!(all.as_array().unwrap().len() > 140);
+}
+
+#[test]
+fn explain_shows_a_few_causes_of_a_pasted_line_with_their_fixes() {
+    let line = "E0128 00:43:20.037068 1 authentication.go:63] \"Unable to authenticate the request\" \
+        err=\"invalid bearer token\"";
+    let answer = keyferry(&["explain", line], "");
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert_eq!(answer.out.matches("\n  fix: ").count(), 5, "{}", answer.out);
+    assert!(!answer.out.contains("keyferry explain"), "{}", answer.out);
+    let one = keyferry(&["explain", "oidc: email not verified"], "");
+    assert!(one.out.starts_with("EmailNotVerified\n"), "{}", one.out);
+}
+
+#[test]
+fn lint_looks_inside_and_says_what_a_file_is() {
+    let inner = "  a.yaml: |\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: \
+        AuthenticationConfiguration\n    jwt:\n    - issuer:\n        url: \
+        https://token.actions.githubusercontent.com\n        audiences: [prod]\n      \
+        claimMappings:\n        username: {claim: sub, prefix: 'gh:'}\n";
+    let configmap = format!("kind: ConfigMap\nmetadata: {{name: oidc}}\ndata:\n{inner}");
+    let linted = keyferry(&["lint", "-"], &configmap);
+    assert_eq!(linted.code, 1, "{}", linted.out);
+    for part in [
+        "-: data.a.yaml of a ConfigMap oidc",
+        "-:8:7: error PublicIssuerOpen",
+        "stranger",
+    ] {
+        assert!(linted.out.contains(part), "{part}: {}", linted.out);
+    }
+    let verified = keyferry(
+        &["verify", "--auth-config", "-", "--service-account", "a/b"],
+        &configmap,
+    );
+    assert!(
+        verified.out.contains("data.a.yaml of a ConfigMap oidc"),
+        "{}",
+        verified.out
+    );
+    let other = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthorizationConfiguration\n";
+    let other = keyferry(&["lint", "-"], other);
+    assert_eq!(other.code, 1);
+    assert!(
+        other
+            .out
+            .contains("fix: this is the file of --authorization-config"),
+        "{}",
+        other.out
+    );
 }

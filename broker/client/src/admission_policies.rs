@@ -9,19 +9,22 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use keyferry_api::audience::Audience;
 use keyferry_api::definition;
+use keyferry_api::issuer::DISCOVERY_PATH;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::admission_policy::{
-    self, AdmissionPolicy, AdmissionPolicyGap, FillError, HubSite,
+    self, AdmissionPolicy, AdmissionPolicyGap, FillError, HubSite, MintableAudiences,
 };
 use keyferry_core::{client_certificate, pairing};
-use keyferry_hub::client::{ClientError, HubAccess, HubClient};
+use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::ports::HubError;
 use keyferry_hub::token_request;
 use keyferry_keys::managed_issuer::INERT_AUDIENCE;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
+
+use crate::{ClientError, objects_of_hub};
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const DEFINITION: &str =
@@ -30,6 +33,8 @@ const DEFINITION: &str =
 /// discovers new kinds every 30 s. An apiserver that has the binding but not the kind refuses every
 /// TokenRequest.
 const KIND_KNOWN_AFTER: Duration = Duration::from_secs(60);
+/// Objects per page of a list.
+const PAGE: u32 = 500;
 /// The name of objects that a trial would create.
 const TRIAL: &str = "keyferry-admission-check";
 /// A request for a certificate, whose key was not kept.
@@ -42,7 +47,7 @@ const TWO_INERT: [&str; 2] = [INERT_AUDIENCE, "keyferry.dev/inert/2"];
 pub enum PoliciesError {
     /// The client of the hub cannot be created.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(#[from] keyferry_hub::client::ClientError),
     /// The hub's issuer cannot be read.
     #[error("reading the hub's issuer: {0}")]
     Issuer(HubError),
@@ -52,6 +57,9 @@ pub enum PoliciesError {
     /// The state of the definition cannot be read.
     #[error("reading {0}: {1}")]
     Read(&'static str, HubError),
+    /// The hub's TargetClusters cannot be read.
+    #[error("reading the audiences of the hub's TargetClusters: {0}")]
+    Targets(String),
     /// The definition of AudiencePairing cannot be printed.
     #[error("printing the definition of AudiencePairing: {0}")]
     Definition(#[from] serde_saphyr::ser::Error),
@@ -145,7 +153,7 @@ impl AdmissionPolicies {
         let mut hub_now = now;
         if site.hub_audiences.is_empty() {
             let discovery: Result<Discovery, HubError> = client
-                .get_object("/.well-known/openid-configuration", "discovery document")
+                .get_object(DISCOVERY_PATH, "discovery document")
                 .await;
             let asked = token_request::own_audiences(&client, &canary).await;
             let asked = asked.map_err(|error| PoliciesError::Audiences(canary.clone(), error))?;
@@ -168,12 +176,32 @@ impl AdmissionPolicies {
         &self.site.hub_audiences
     }
 
+    /// Returns the audiences of the hub's TargetClusters, the only ones that Keyferry needs to
+    /// mint. Those that Keyferry never mints, because they are not valid, are left out.
+    ///
+    /// # Errors
+    /// [`PoliciesError::Targets`].
+    pub async fn used_audiences(&self) -> Result<MintableAudiences, PoliciesError> {
+        let targets = match objects_of_hub::target_values(&self.client).await {
+            // Before the definition is there, no target is either.
+            Err(ClientError::HubCall {
+                error: HubError::NotFound(_),
+                ..
+            }) => Vec::new(),
+            targets => targets.map_err(|error| PoliciesError::Targets(error.to_string()))?,
+        };
+        let audience = |target: &Value| Audience::new(target["spec"]["audience"].as_str()?).ok();
+        Ok(MintableAudiences::Only(
+            targets.iter().filter_map(audience).collect(),
+        ))
+    }
+
     /// Returns what can be applied now without the hub refusing TokenRequests because of it.
     ///
     /// # Errors
     /// [`PoliciesError`].
-    pub async fn plan(&self) -> Result<Plan, PoliciesError> {
-        let (policies, bindings) = admission_policy::manifests(&self.site)?;
+    pub async fn plan(&self, mintable: &MintableAudiences) -> Result<Plan, PoliciesError> {
+        let (policies, bindings) = admission_policy::manifests(&self.site, mintable)?;
         let definition = self
             .read(DEFINITION)
             .await
@@ -222,6 +250,25 @@ impl AdmissionPolicies {
             });
         }
         findings
+    }
+
+    /// Whether Keyferry's account gets a token for an audience of no target: by a dry run, with an
+    /// audience that no cluster accepts. `None` where this cannot be tried.
+    pub async fn mints_every_audience(&self) -> Option<bool> {
+        let unused = Audience::new(TWO_INERT[1]).ok()?;
+        let account = bound_account(&self.client, &self.site)
+            .await
+            .ok()
+            .flatten()?;
+        match token_request::dry_run(&self.as_keyferry, &account, &unused, None).await {
+            Ok(()) => Some(true),
+            Err(HubError::Forbidden(forbidden))
+                if forbidden.is_by_policy(admission_policy::OWN_ACCOUNT.policy_name()) =>
+            {
+                Some(false)
+            }
+            Err(_) => None,
+        }
     }
 
     async fn compare(&self, admission_policy: &AdmissionPolicy) -> Result<(), ComparisonError> {
@@ -318,7 +365,7 @@ impl AdmissionPolicies {
                 }
                 ("a certificate of another signer, by Keyferry", answer)
             }
-            admission_policy::OWN_ACCOUNT => match self.bound_account().await {
+            admission_policy::OWN_ACCOUNT => match bound_account(&self.client, &self.site).await {
                 Ok(Some(account)) => {
                     let answer =
                         token_request::dry_run(&self.as_keyferry, &account, &inert, Some(&beside))
@@ -345,49 +392,66 @@ impl AdmissionPolicies {
         judge(admission_policy, what, answer)
     }
 
-    /// Returns the ServiceAccount `default` of a namespace in which a RoleBinding lets Keyferry
-    /// mint.
-    async fn bound_account(&self) -> Result<Option<ServiceAccount>, HubError> {
-        let all: Value = self
-            .client
-            .get_object(
-                "/apis/rbac.authorization.k8s.io/v1/rolebindings?limit=500",
-                "RoleBindings",
-            )
-            .await?;
-        let name = self.site.username.rsplit(':').next().unwrap_or_default();
-        let is_ours = |subject: &Value| {
-            subject["kind"] == "ServiceAccount"
-                && subject["name"] == name
-                && subject["namespace"] == self.site.namespace.as_str()
-        };
-        let bound = all["items"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|binding| {
-                binding["roleRef"]["name"] == "keyferry-minter"
-                    && binding["subjects"]
-                        .as_array()
-                        .into_iter()
-                        .flatten()
-                        .any(is_ours)
-            });
-        let namespace = bound.and_then(|binding| binding["metadata"]["namespace"].as_str());
-        Ok(namespace.and_then(|namespace| {
-            Some(ServiceAccount {
-                namespace: Namespace::new(namespace).ok()?,
-                name: ObjectName::new("default").ok()?,
-            })
-        }))
-    }
-
     async fn read(&self, path: &str) -> Result<Value, HubError> {
         match self.client.get_object(path, "object").await {
             Err(HubError::NotFound(_)) => Ok(Value::Null),
             other => other,
         }
     }
+}
+
+/// A RoleBinding, reduced to what says whether it lets Keyferry mint. Tenants create RoleBindings,
+/// and decide how long the rest is, so it is skipped while the list is parsed.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MinterBinding {
+    metadata: BindingMetadata,
+    role_ref: BindingRole,
+    subjects: Option<Vec<BindingSubject>>,
+}
+
+#[derive(Deserialize)]
+struct BindingMetadata {
+    namespace: String,
+}
+
+#[derive(Deserialize)]
+struct BindingRole {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct BindingSubject {
+    kind: String,
+    name: String,
+    #[serde(default)]
+    namespace: String,
+}
+
+/// Returns the ServiceAccount `default` of a namespace in which a RoleBinding lets Keyferry mint.
+async fn bound_account(
+    client: &HubClient,
+    site: &HubSite,
+) -> Result<Option<ServiceAccount>, HubError> {
+    let name = site.username.rsplit(':').next().unwrap_or_default();
+    let is_ours = |subject: &BindingSubject| {
+        subject.kind == "ServiceAccount"
+            && subject.name == name
+            && subject.namespace == site.namespace
+    };
+    let bound = |binding: MinterBinding| {
+        let is_bound = binding.role_ref.name == "keyferry-minter"
+            && binding.subjects.iter().flatten().any(is_ours);
+        is_bound.then_some(binding.metadata.namespace)
+    };
+    let path = "/apis/rbac.authorization.k8s.io/v1/rolebindings";
+    let found = client.list(path, PAGE, "RoleBindings", bound).await?;
+    Ok(found.into_iter().next().and_then(|namespace| {
+        Some(ServiceAccount {
+            namespace: Namespace::new(namespace).ok()?,
+            name: ObjectName::new("default").ok()?,
+        })
+    }))
 }
 
 /// Returns how long until every apiserver of the hub knows the kind, or `None` once all do.
@@ -453,6 +517,30 @@ mod tests {
         );
         assert_eq!(wait(&served("True"), at(160)), None);
         assert_eq!(wait(&served("True"), at(1000)), None);
+    }
+
+    /// Tenants create RoleBindings, as many and as large as they like.
+    #[tokio::test]
+    async fn a_binding_on_a_later_page_lets_keyferry_mint() {
+        let binding = |role: &str, subject: &str| {
+            json!({
+                "metadata": { "name": "x", "namespace": "tenant-a" },
+                "roleRef": { "name": role },
+                "subjects": [{
+                    "kind": "ServiceAccount", "name": subject, "namespace": "keyferry-system",
+                }],
+            })
+        };
+        let mut large = binding("view", "keyferry");
+        large["metadata"]["finalizers"] = json!(["x".repeat(4_000_000)]);
+        let first = json!({
+            "metadata": { "continue": "more" },
+            "items": [large, binding("keyferry-minter", "other")],
+        });
+        let second = json!({ "items": [binding("keyferry-minter", "keyferry")] });
+        let hub = crate::answering_hub::hub(vec![first, second]).await;
+        let found = bound_account(&hub, &HubSite::shipped()).await.unwrap();
+        assert_eq!(found.unwrap().to_string(), "tenant-a/default");
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use keyferry_api::audience::Audience;
+use keyferry_api::audience::{Audience, is_well_known_hub_audience};
 use keyferry_api::foreign_text;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_hub::client::HubAccess;
-use keyferry_hub::clock::{Clock, SystemClock};
-use keyferry_hub::regular_file::{self, FileError};
 use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_platform::clock::{Clock, SystemClock};
+use keyferry_platform::regular_file::{self, FileError};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
@@ -20,8 +20,13 @@ use super::client_certificate::ClientCertificateFiles;
 
 /// The file of the projected volume, as in every example.
 pub const DEFAULT_TOKEN_FILE: &str = "/var/run/secrets/keyferry.dev/token";
+/// The claims of a token.
+type Claims = serde_json::Map<String, Value>;
 /// The largest token file that is read.
 const MAX_TOKEN_BYTES: u64 = 8192;
+
+/// Why a token of the hub is not sent, whatever audience the flags ask for.
+const HUB_TOKEN: &str = "is for the hub itself, so no server gets it";
 
 /// The caller, as given on the command line.
 #[derive(Clone, Debug, Default)]
@@ -179,6 +184,13 @@ fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> O
         ));
     };
     let claims = jwt.claims();
+    if is_for_hub(claims) {
+        let account = subject(claims);
+        return Some(format!(
+            "{HUB_TOKEN}; fix: kubectl create token {account} --audience keyferry.dev, or the \
+             callerAudience of the server"
+        ));
+    }
     let fix = format!(
         "fix: kubectl create token {} --audience {wanted}",
         subject(claims)
@@ -193,11 +205,7 @@ fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> O
             duration(ago)
         ));
     }
-    let audiences: Vec<&str> = match claims.get("aud") {
-        Some(Value::String(one)) => vec![one.as_str()],
-        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
+    let audiences = audiences(claims);
     let named = || {
         audiences
             .iter()
@@ -223,8 +231,28 @@ fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> O
     }
 }
 
+/// Whether this is a ServiceAccount token that an apiserver accepts as its own credential. The
+/// default audience of a hub is its issuer (`--api-audiences` of kube-apiserver). The flags cannot
+/// allow such a token: their author may be someone who wants to have it.
+fn is_for_hub(claims: &Claims) -> bool {
+    let issuer = claims.get("iss").and_then(Value::as_str);
+    let bound = claims.contains_key("kubernetes.io");
+    bound
+        && audiences(claims)
+            .iter()
+            .any(|one| Some(*one) == issuer || is_well_known_hub_audience(one))
+}
+
+fn audiences(claims: &Claims) -> Vec<&str> {
+    match claims.get("aud") {
+        Some(Value::String(one)) => vec![one.as_str()],
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// Formats the token's ServiceAccount as arguments of `kubectl create token`.
-fn subject(claims: &serde_json::Map<String, Value>) -> String {
+fn subject(claims: &Claims) -> String {
     let account = claims
         .get("sub")
         .and_then(Value::as_str)
@@ -256,6 +284,9 @@ fn unfit_for(token: &SecretString, wanted: &str, now: Timestamp) -> Option<Strin
         return Some("is not a JWT".to_owned());
     };
     let claims = jwt.claims();
+    if is_for_hub(claims) {
+        return Some(HUB_TOKEN.to_owned());
+    }
     let end = claims.get("exp").and_then(Value::as_i64);
     if let Some(ago) = end
         .map(|end| now.as_second().saturating_sub(end))
@@ -289,9 +320,17 @@ async fn mint(
         namespace,
         name: name.clone(),
     };
-    checked_mint::mint(&source.hub, &account, audience)
+    let for_hub = || CheckedMintError::AudienceIsHubs(audience.to_string());
+    if is_well_known_hub_audience(audience.as_str()) {
+        return Err(failed(for_hub()));
+    }
+    let token = checked_mint::mint(&source.hub, &account, audience)
         .await
-        .map_err(failed)
+        .map_err(failed)?;
+    match UnverifiedJwt::parse(token.expose_secret()) {
+        Ok(jwt) if is_for_hub(jwt.claims()) => Err(failed(for_hub())),
+        Ok(_) | Err(_) => Ok(token),
+    }
 }
 
 #[cfg(test)]
@@ -301,10 +340,11 @@ mod tests {
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use jiff::Timestamp;
     use keyferry_api::audience::Audience;
+    use keyferry_api::name::ObjectName;
     use secrecy::{ExposeSecret, SecretString};
     use serde_json::{Value, json};
 
-    use super::{CallerTokenError, CallerTokenSource, find_token, read, unfit};
+    use super::{CallerTokenError, CallerTokenSource, find_token, read, unfit, unfit_for};
 
     fn jwt(claims: &Value) -> SecretString {
         let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
@@ -373,6 +413,58 @@ mod tests {
                 .unwrap()
                 .expose_secret(),
             good.expose_secret()
+        );
+    }
+
+    #[test]
+    fn no_audience_that_is_asked_for_lets_a_token_of_the_hub_out() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let hubs = [
+            "https://kubernetes.default.svc",
+            "https://kubernetes.default.svc.cluster.local",
+            "kubernetes.default.svc",
+            "k3s",
+            "https://issuer.example",
+        ];
+        for hub in hubs {
+            for aud in [json!(hub), json!([hub]), json!(["keyferry.dev", hub])] {
+                let token = jwt(&json!({
+                    "iss": "https://issuer.example", "aud": aud, "exp": 1_000_001,
+                    "sub": "system:serviceaccount:tenant-a:reconciler",
+                    "kubernetes.io": { "namespace": "tenant-a" },
+                }));
+                for asked in [None, Some(hub), Some("keyferry.dev")] {
+                    let audience = asked.map(|text| Audience::new(text).unwrap());
+                    for said in [
+                        unfit(&token, audience.as_ref(), now),
+                        unfit_for(&token, asked.unwrap_or(hub), now),
+                    ] {
+                        let said = said.unwrap_or_else(|| panic!("{aud} goes out by {asked:?}"));
+                        assert!(said.starts_with("is for the hub itself"), "{said}");
+                    }
+                }
+            }
+        }
+        // A token of another system may have its issuer as audience.
+        let foreign = jwt(
+            &json!({ "iss": "https://ci.example", "aud": "https://ci.example", "exp": 1_000_001 }),
+        );
+        assert_eq!(unfit_for(&foreign, "https://ci.example", now), None);
+    }
+
+    #[tokio::test]
+    async fn no_token_of_the_hub_is_minted() {
+        let source = CallerTokenSource {
+            service_account: Some(ObjectName::new("reconciler").unwrap()),
+            audience: Some(Audience::new("https://kubernetes.default.svc").unwrap()),
+            ..CallerTokenSource::default()
+        };
+        let error = find_token(&source, "tenant-a").await.unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("an audience of the hub's own API"),
+            "{error}"
         );
     }
 

@@ -1,7 +1,7 @@
 //! Approves requests for client certificates under an account of its own: `keyferry
 //! approve-certificates`. It decides by what it reads from the hub itself, one request at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,21 +10,48 @@ use keyferry_api::config::{
 };
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::{ServiceAccount, Uid};
-use keyferry_core::admission_policy::{AUTHOR, AdmissionPolicyGap, HubSite, OWN_SECRETS};
+use keyferry_core::admission_policy::{
+    AUTHOR, AdmissionPolicy, AdmissionPolicyGap, HubSite, LABELS, OWN_SECRETS, OWN_TARGETS,
+    RETARGET,
+};
 use keyferry_core::authorise::HubView;
-use keyferry_core::client_certificate::{COLLECTION, RequestSubject, SIGNER, approve};
-use keyferry_hub::client::HubClient;
-use keyferry_hub::clock::Clock;
+use keyferry_core::client_certificate::{
+    COLLECTION, ListedRequest, NotApproved, RequestSubject, SIGNER, approve,
+};
+use keyferry_hub::client::{HubClient, ListCursor};
 use keyferry_hub::ports::HubError;
+use keyferry_platform::clock::Clock;
 use serde_json::{Value, json};
 
-/// How often the hub's requests are listed.
-pub const INTERVAL: Duration = Duration::from_secs(2);
-/// How many requests are read in one answer. A user of the hub can create requests of up to 1 MiB, so
-/// the next try after an answer that is too large reads fewer.
-const PAGE: usize = 64;
-/// Limit of remembered request names. Each request that is left to a user is reported only once.
-const MOST_REPORTED: usize = 4096;
+/// How soon the hub's requests are listed again after a decision.
+const MIN_INTERVAL: Duration = Duration::from_secs(2);
+/// How soon they are listed again after passes that decided nothing. An access reports its renewal
+/// only after a minute.
+const MAX_INTERVAL: Duration = Duration::from_secs(30);
+/// How long after its decision a request that was left to a user is decided again at first, and at
+/// most. Each decision costs five reads, and a request can wait for a day.
+const MIN_LEFT_PAUSE: Duration = Duration::from_secs(4);
+const MAX_LEFT_PAUSE: Duration = Duration::from_secs(300);
+/// For how long a comparison of the admission policies counts within one pass.
+const POLICIES_KNOWN_FOR: Duration = Duration::from_secs(5);
+/// Requests per page of a list.
+const PAGE: u32 = 64;
+/// Limit of remembered requests. Each one that is left to a user is reported only once.
+const MOST_LEFT: usize = 4096;
+/// The admission policies that every answer depends on. Without keyferry-author, each author of a
+/// TargetAccess could get a certificate for every ServiceAccount that a TargetCluster allows.
+/// Without keyferry-retarget, each editor of a TargetCluster could declare one to be the hub, and
+/// let it be approved here. Without keyferry-self-targets and keyferry-self-secrets, Keyferry's
+/// account could write what this one reads, or get a token of this one.
+const NEEDED_POLICIES: [AdmissionPolicy; 4] = [AUTHOR, RETARGET, OWN_TARGETS, OWN_SECRETS];
+
+/// Returns when to list the hub's requests again.
+pub fn next_interval(last: Option<Duration>, decided: bool) -> Duration {
+    match last {
+        Some(last) if !decided => last.saturating_mul(2).min(MAX_INTERVAL),
+        _ => MIN_INTERVAL,
+    }
+}
 
 /// Why requests are not decided.
 #[derive(Debug, thiserror::Error)]
@@ -32,9 +59,7 @@ pub enum ApproverError {
     /// The hub did not answer.
     #[error("reading {0} of the hub: {1}")]
     Hub(&'static str, HubError),
-    /// Without keyferry-author, each author of a TargetAccess could get a certificate for every
-    /// ServiceAccount that a TargetCluster allows. Without keyferry-self-secrets, Keyferry's account
-    /// could get a token of the approver itself.
+    /// An admission policy that the answer depends on is missing or changed.
     #[error("the admission policy {0} does not protect the hub: {1}")]
     Unprotected(&'static str, AdmissionPolicyGap),
 }
@@ -54,7 +79,35 @@ pub struct CertificateApprover {
     server: ServerConfiguration,
     requester: String,
     clock: Arc<dyn Clock>,
-    reported: BTreeSet<String>,
+    left: BTreeMap<String, LeftRequest>,
+}
+
+/// A request that was left to a user, and was reported.
+struct LeftRequest {
+    /// When it is decided again, by the monotonic clock.
+    again: Duration,
+    pause: Duration,
+}
+
+/// The path of the requests with this field.
+fn with_selector(selector: &str) -> String {
+    let query: String = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("fieldSelector", selector)
+        .finish();
+    format!("{COLLECTION}?{query}")
+}
+
+/// The same policy without the rules that select namespaces by labels which keyferry-labels guards.
+fn without_guarded_rules(policy: &Policy) -> Policy {
+    let mut policy = policy.clone();
+    for target in policy.targets.values_mut() {
+        let rules = target.allow.iter();
+        target.allow = rules
+            .filter(|rule| !rule.needs_guarded_labels())
+            .cloned()
+            .collect();
+    }
+    policy
 }
 
 /// The live objects that one decision needs.
@@ -90,16 +143,23 @@ impl CertificateApprover {
             server,
             requester,
             clock,
-            reported: BTreeSet::new(),
+            left: BTreeMap::new(),
         }
     }
 
-    /// Checks that the hub has the admission policies `keyferry-author` and `keyferry-self-secrets`
-    /// as they are shipped.
+    /// Checks that the hub has the admission policies that every answer depends on as they are
+    /// shipped.
     ///
     /// # Errors
     /// [`ApproverError`].
     pub async fn check_policies(&self) -> Result<(), ApproverError> {
+        for needed in NEEDED_POLICIES {
+            self.check_policy(needed).await?;
+        }
+        Ok(())
+    }
+
+    async fn check_policy(&self, expected: AdmissionPolicy) -> Result<(), ApproverError> {
         let mut parts = self.requester.rsplit(':');
         let namespace = parts.nth(1).map(str::to_owned);
         let site = HubSite {
@@ -107,98 +167,122 @@ impl CertificateApprover {
             namespace: namespace.unwrap_or_else(|| HubSite::shipped().namespace),
             ..HubSite::shipped()
         };
-        for expected in [AUTHOR, OWN_SECRETS] {
-            let name = expected.name();
-            let read = async |kind| {
-                let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}");
-                let read = self.read(&path).await;
-                let read =
-                    read.map_err(|error| ApproverError::Hub("the admission policies", error))?;
-                Ok(read.unwrap_or_default())
-            };
-            let policy = read("validatingadmissionpolicies").await?;
-            let binding = read("validatingadmissionpolicybindings").await?;
-            expected
-                .check(&policy, &binding, &site)
-                .map_err(|gap| ApproverError::Unprotected(name, gap))?;
-        }
-        Ok(())
+        let name = expected.name();
+        let read = async |kind| {
+            let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}");
+            let read = self.read(&path).await;
+            let read = read.map_err(|error| ApproverError::Hub("the admission policies", error))?;
+            Ok(read.unwrap_or_default())
+        };
+        let policy = read("validatingadmissionpolicies").await?;
+        let binding = read("validatingadmissionpolicybindings").await?;
+        expected
+            .check(&policy, &binding, &site)
+            .map_err(|gap| ApproverError::Unprotected(name, gap))
     }
 
-    /// Decides on all pending requests, and returns the decisions that were not reported before.
-    /// Approves nothing while [`Self::check_policies`] fails.
+    /// Decides on all pending requests, page by page, and returns the decisions that were not
+    /// reported before. Approves nothing while [`Self::check_policies`] fails. If a later page
+    /// cannot be read, the decisions so far are returned: the next pass fails by itself.
     ///
     /// # Errors
     /// [`ApproverError`] if the requests or the policy cannot be read. A request that cannot be
     /// decided stays pending.
     pub async fn decide_pending(&mut self) -> Result<Vec<ApprovalDecision>, ApproverError> {
-        let mut decisions = Vec::new();
-        let (mut limit, mut next) = (PAGE, String::new());
-        loop {
-            let list = match self.page(limit, &next).await {
-                Err(HubError::TooLarge) if limit > 1 => {
-                    limit /= 4;
+        let (mut decisions, mut policies_checked) = (Vec::new(), None::<Duration>);
+        // Others can create requests without end. They must delay no decision on those before them.
+        let mut cursor = ListCursor::new(PAGE);
+        while !cursor.is_complete() {
+            let pending = match self.pending(&mut cursor).await {
+                Err(_) if !decisions.is_empty() => break,
+                pending => pending?,
+            };
+            for (name, subject) in pending {
+                let now = self.clock.now().mono;
+                if !self.is_due(&name, now) {
                     continue;
                 }
-                list => list
-                    .map_err(|error| ApproverError::Hub("the CertificateSigningRequests", error))?,
-            };
-            let items = list["items"].as_array().into_iter().flatten();
-            let pending: Vec<(&Value, RequestSubject)> = items
-                .filter_map(|object| Some((object, RequestSubject::of(object, &self.requester)?)))
-                .collect();
-            if !pending.is_empty() {
-                self.check_policies().await?;
+                let is_known = |at: Duration| now.saturating_sub(at) < POLICIES_KNOWN_FOR;
+                if !policies_checked.is_some_and(is_known) {
+                    self.check_policies().await?;
+                    policies_checked = Some(now);
+                }
+                decisions.extend(self.decision(name, &subject, now).await);
             }
-            for (object, subject) in pending {
-                decisions.extend(self.decision(object, &subject).await);
-            }
-            next = match list["metadata"]["continue"].as_str() {
-                Some(token) if !token.is_empty() => token.to_owned(),
-                _ => return Ok(decisions),
-            };
         }
+        Ok(decisions)
     }
 
-    /// Reads requests for the signer, from where the previous page ended.
-    async fn page(&self, limit: usize, next: &str) -> Result<Value, HubError> {
-        let query: String = url::form_urlencoded::Serializer::new(String::new())
-            .append_pair("fieldSelector", &format!("spec.signerName={SIGNER}"))
-            .append_pair("limit", &limit.to_string())
-            .extend_pairs((!next.is_empty()).then_some(("continue", next)))
-            .finish();
-        self.client
-            .get_object(
-                &format!("{COLLECTION}?{query}"),
-                "CertificateSigningRequests",
-            )
-            .await
+    /// Reads one page of the requests, and returns those of Keyferry that are not decided, with the
+    /// deliveries that they name.
+    async fn pending(
+        &self,
+        cursor: &mut ListCursor,
+    ) -> Result<Vec<(String, RequestSubject)>, ApproverError> {
+        let path = with_selector(&format!("spec.signerName={SIGNER}"));
+        let what = "CertificateSigningRequests";
+        let pending = |request: ListedRequest| request.into_pending(&self.requester);
+        let page = self.client.next_page(&path, cursor, what, pending).await;
+        page.map_err(|error| ApproverError::Hub("the CertificateSigningRequests", error))
+    }
+
+    /// Reads a request whole; null if there is none. By a list, because the approver may not get
+    /// one.
+    async fn request(&self, name: &str) -> Result<Value, HubError> {
+        let path = with_selector(&format!("metadata.name={name}"));
+        let mut list: Value = self
+            .client
+            .get_object(&path, "CertificateSigningRequest")
+            .await?;
+        let first = list.pointer_mut("/items/0").map(Value::take);
+        Ok(first.unwrap_or_default())
+    }
+
+    /// Whether a request has not been left to a user a moment ago.
+    fn is_due(&self, name: &str, now: Duration) -> bool {
+        self.left.get(name).is_none_or(|left| left.again <= now)
     }
 
     /// Decides on one request of Keyferry. `None` if the decision was reported before.
     async fn decision(
         &mut self,
-        object: &Value,
+        name: String,
         subject: &RequestSubject,
+        now: Duration,
     ) -> Option<ApprovalDecision> {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let left = self.decide(object, subject).await.err();
-        if left.is_some() && !self.reported.insert(name.to_owned()) {
-            return None;
+        let left = self.decide(&name, subject).await.err();
+        let before = self.left.remove(&name);
+        let is_new = before.is_none();
+        if left.is_some() {
+            if self.left.len() >= MOST_LEFT {
+                self.left.clear();
+            }
+            let pause = before.map_or(MIN_LEFT_PAUSE, |left| {
+                left.pause.saturating_mul(2).min(MAX_LEFT_PAUSE)
+            });
+            let again = now.saturating_add(pause);
+            self.left.insert(name.clone(), LeftRequest { again, pause });
         }
-        if self.reported.len() > MOST_REPORTED {
-            self.reported.clear();
-        }
-        Some(ApprovalDecision {
-            name: name.to_owned(),
-            left,
-        })
+        (is_new || left.is_none()).then_some(ApprovalDecision { name, left })
     }
 
-    async fn decide(&self, object: &Value, subject: &RequestSubject) -> Result<(), String> {
+    async fn decide(&self, name: &str, subject: &RequestSubject) -> Result<(), String> {
         let failed = |error: HubError| error.to_string();
+        let object = &self.request(name).await.map_err(failed)?;
+        // Another object may have got the name since the list.
+        if RequestSubject::of(object, &self.requester).as_ref() != Some(subject) {
+            return Err("it changed while it was read".to_owned());
+        }
         let (policy, live) = self.facts(subject).await.map_err(failed)?;
-        approve(object, subject, &policy, &live).map_err(|refusal| refusal.to_string())?;
+        match approve(object, subject, &without_guarded_rules(&policy), &live) {
+            Err(NotApproved::NotGranted) => {
+                let by_selector = approve(object, subject, &policy, &live);
+                by_selector.map_err(|refusal| refusal.to_string())?;
+                let protected = self.check_policy(LABELS).await;
+                protected.map_err(|error| format!("a namespaceSelector grants it, and {error}"))?;
+            }
+            decided => decided.map_err(|refusal| refusal.to_string())?,
+        }
         self.write(object).await.map_err(failed)
     }
 
@@ -285,7 +369,12 @@ impl CertificateApprover {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use keyferry_hub::clock::SystemClock;
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+    use keyferry_api::name::{AccessName, ObjectName};
+    use keyferry_core::client_certificate;
+    use keyferry_keys::client_certificate::{CertificateRequest, ClientKey};
+    use keyferry_platform::clock::SystemClock;
 
     use super::*;
     use crate::answering_hub::hub;
@@ -303,18 +392,23 @@ mod tests {
 
     /// The shipped policies, each with its binding.
     fn shipped() -> Vec<Value> {
-        let author = include_str!("../../../examples/admission-policies/author.yaml");
-        let own = include_str!("../../../examples/admission-policies/self.yaml");
-        let all = [author, own].map(|text| serde_saphyr::from_multiple::<Value>(text).unwrap());
-        let needed = ["keyferry-author", "keyferry-self-secrets"];
-        all.into_iter()
-            .flatten()
-            .filter(|object| {
-                needed
-                    .iter()
-                    .any(|name| object["metadata"]["name"] == *name)
-            })
+        NEEDED_POLICIES
+            .iter()
+            .flat_map(|policy| shipped_of(policy.name()))
             .collect()
+    }
+
+    /// A shipped policy and its binding.
+    fn shipped_of(name: &str) -> Vec<Value> {
+        let files = [
+            include_str!("../../../examples/admission-policies/author.yaml"),
+            include_str!("../../../examples/admission-policies/labels.yaml"),
+            include_str!("../../../examples/admission-policies/retarget.yaml"),
+            include_str!("../../../examples/admission-policies/self.yaml"),
+        ];
+        let all = files.map(|text| serde_saphyr::from_multiple::<Value>(text).unwrap());
+        let named = |object: &Value| object["metadata"]["name"] == name;
+        all.into_iter().flatten().filter(named).collect()
     }
 
     /// The same with one binding that only audits.
@@ -325,10 +419,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_starts_only_beside_both_policies() {
+    async fn it_starts_only_beside_the_four_policies() {
         let good = approver(shipped()).await;
         good.check_policies().await.unwrap();
-        for (binding, name) in [(1, "keyferry-author"), (3, "keyferry-self-secrets")] {
+        for (binding, name) in [
+            (1, "keyferry-author"),
+            (3, "keyferry-retarget"),
+            (5, "keyferry-self-targets"),
+            (7, "keyferry-self-secrets"),
+        ] {
             let bad = approver(hollow(binding)).await;
             let refused = bad.check_policies().await.unwrap_err();
             assert!(
@@ -358,5 +457,183 @@ mod tests {
         let nothing = json!({ "items": [] });
         let looked = approver(vec![nothing]).await.decide_pending().await;
         assert_eq!(looked.unwrap(), Vec::new());
+    }
+
+    #[test]
+    fn an_idle_approver_lists_every_half_minute() {
+        let mut interval = next_interval(None, false);
+        let mut listed = vec![interval.as_secs()];
+        for _ in 0..5 {
+            interval = next_interval(Some(interval), false);
+            listed.push(interval.as_secs());
+        }
+        assert_eq!(listed, [2, 4, 8, 16, 30, 30]);
+        assert_eq!(next_interval(Some(MAX_INTERVAL), true), MIN_INTERVAL);
+    }
+
+    /// A request as Keyferry makes them, and the objects that allow it: by the name of the namespace
+    /// or by its labels.
+    fn granted(rule: Value) -> (Value, Vec<Value>) {
+        let pkcs8 =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
+        let key = ClientKey::from_pkcs8(pkcs8.unwrap().as_ref().to_vec().into());
+        let user = "keyferry:tenant-a:reconciler";
+        let made = CertificateRequest::sign(&key, user, Duration::from_secs(3600)).unwrap();
+        let access = AccessName::parse("tenant-a/charts").unwrap();
+        let tls = ObjectName::new("tls").unwrap();
+        let mut request =
+            client_certificate::object(&made, &access, &tls, jiff::Timestamp::UNIX_EPOCH);
+        request["spec"]["username"] = json!(REQUESTER);
+        let object = |kind: &str, name: &str, namespace: Option<&str>, spec: Value| {
+            json!({
+                "apiVersion": "keyferry.dev/v1alpha1", "kind": kind, "spec": spec,
+                "metadata": {
+                    "name": name, "namespace": namespace, "uid": "u-1", "resourceVersion": "1",
+                    "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z",
+                },
+            })
+        };
+        let mut allow = rule;
+        allow["serviceAccounts"] = json!(["reconciler"]);
+        allow["deliveries"] = json!(["ClientCertificateSecret"]);
+        let access = json!({
+            "targetClusterRef": { "name": "hub" }, "serviceAccountName": "reconciler",
+            "deliveries": [{ "name": "tls", "type": "ClientCertificateSecret" }],
+        });
+        let target = json!({
+            "address": "https://hub.example.com", "audience": "https://hub.example.com",
+            "hub": true, "clientCertificates": { "approval": "Automatic" }, "allow": [allow],
+        });
+        let mut namespace = object("Namespace", "tenant-a", None, Value::Null);
+        namespace["metadata"]["labels"] = json!({ "access.keyferry.dev/team": "a" });
+        let facts = vec![
+            object("TargetAccess", "charts", Some("tenant-a"), access),
+            object("TargetCluster", "hub", None, target),
+            object(
+                "ServiceAccount",
+                "reconciler",
+                Some("tenant-a"),
+                Value::Null,
+            ),
+            namespace,
+        ];
+        (request, facts)
+    }
+
+    /// What the approver decides with these answers of the hub after its policies and its facts.
+    async fn decided(rule: Value, more: Vec<Value>) -> Option<String> {
+        let (request, facts) = granted(rule);
+        let mut answers = vec![json!({ "items": [&request] })];
+        answers.extend(shipped());
+        answers.push(json!({ "items": [&request] }));
+        answers.extend(facts);
+        answers.extend(more);
+        let mut decisions = approver(answers).await.decide_pending().await.unwrap();
+        assert_eq!(decisions.len(), 1);
+        decisions.remove(0).left
+    }
+
+    #[tokio::test]
+    async fn what_a_selector_grants_needs_the_policy_of_labels() {
+        let by_name = || json!({ "namespaces": ["tenant-a"] });
+        let labels = || json!({ "access.keyferry.dev/team": "a" });
+        let by_label = || json!({ "namespaceSelector": { "matchLabels": labels() } });
+        let approved = || json!({ "kind": "CertificateSigningRequest" });
+        assert_eq!(decided(by_name(), vec![approved()]).await, None);
+        let mut labels = shipped_of("keyferry-labels");
+        labels.push(approved());
+        assert_eq!(decided(by_label(), labels.clone()).await, None);
+        labels[1]["spec"]["validationActions"] = json!(["Audit"]);
+        let left = decided(by_label(), labels).await.unwrap();
+        assert!(
+            left.contains("namespaceSelector") && left.contains("keyferry-labels"),
+            "{left}"
+        );
+    }
+
+    /// Users of the hub can create requests of up to 1 MiB, and more than 3 MiB at once.
+    #[tokio::test]
+    async fn large_requests_of_others_hold_nothing_up() {
+        let (request, facts) = granted(json!({ "namespaces": ["tenant-a"] }));
+        let mut large = request.clone();
+        large["metadata"]["name"] = json!("large");
+        large["metadata"]["finalizers"] = json!(["x".repeat(4_000_000)]);
+        large["spec"]["username"] = json!("mallory");
+        let mut answers = vec![json!({ "items": [large, &request] })];
+        answers.extend(shipped());
+        answers.push(json!({ "items": [&request] }));
+        answers.extend(facts);
+        answers.push(json!({ "kind": "CertificateSigningRequest" }));
+        let decisions = approver(answers).await.decide_pending().await.unwrap();
+        assert!(
+            matches!(&decisions[..], [one] if one.left.is_none()),
+            "{decisions:?}"
+        );
+    }
+
+    /// Requests of others without end must not delay those before them.
+    #[tokio::test]
+    async fn a_page_is_decided_before_the_next_one_is_read() {
+        let (request, facts) = granted(json!({ "namespaces": ["tenant-a"] }));
+        let mut answers = vec![json!({ "metadata": { "continue": "more" }, "items": [&request] })];
+        answers.extend(shipped());
+        answers.push(json!({ "items": [&request] }));
+        answers.extend(facts);
+        answers.push(json!({ "kind": "CertificateSigningRequest" }));
+        // The hub has no answer for the second page.
+        let decisions = approver(answers).await.decide_pending().await.unwrap();
+        assert!(
+            matches!(&decisions[..], [one] if one.left.is_none()),
+            "{decisions:?}"
+        );
+        let first = json!({ "metadata": { "continue": "more" }, "items": [] });
+        let failed = approver(vec![first]).await.decide_pending().await;
+        assert!(matches!(failed, Err(ApproverError::Hub(..))));
+    }
+
+    /// Between the list and the decision, another user can delete a request and create one of its
+    /// name.
+    #[tokio::test]
+    async fn what_is_approved_is_read_again_after_the_list() {
+        let (request, facts) = granted(json!({ "namespaces": ["tenant-a"] }));
+        for (pointer, value) in [
+            ("/spec/username", json!("mallory")),
+            (
+                "/metadata/annotations/keyferry.dev~1delivery",
+                json!("other"),
+            ),
+            ("/spec/signerName", json!("kubernetes.io/legacy-unknown")),
+        ] {
+            let mut answers = vec![json!({ "items": [&request] })];
+            answers.extend(shipped());
+            let mut other = request.clone();
+            *other.pointer_mut(pointer).unwrap() = value;
+            answers.push(json!({ "items": [other] }));
+            answers.extend(facts.clone());
+            answers.push(json!({ "kind": "CertificateSigningRequest" }));
+            let decisions = approver(answers).await.decide_pending().await.unwrap();
+            let left = decisions[0].left.as_deref();
+            assert_eq!(left, Some("it changed while it was read"), "{pointer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_left_is_not_decided_again_at_once() {
+        let (request, mut facts) = granted(json!({ "namespaces": ["tenant-a"] }));
+        facts[1]["spec"]["allow"] = json!([]);
+        let list = json!({ "items": [&request] });
+        let mut answers = vec![list.clone()];
+        answers.extend(shipped());
+        answers.push(json!({ "items": [&request] }));
+        answers.extend(facts);
+        // The second pass reads the list, and nothing else.
+        answers.push(list);
+        let mut approver = approver(answers).await;
+        let first = approver.decide_pending().await.unwrap();
+        assert!(
+            matches!(&first[..], [one] if one.left.is_some()),
+            "{first:?}"
+        );
+        assert_eq!(approver.decide_pending().await.unwrap(), Vec::new());
     }
 }

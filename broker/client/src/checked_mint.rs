@@ -4,16 +4,18 @@
 use std::time::Duration;
 
 use keyferry_api::audience::Audience;
+use keyferry_api::issuer::DISCOVERY_PATH;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccount;
+use keyferry_core::self_subject_review;
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
+use keyferry_hub::forbidden::ForbiddenCause;
 use keyferry_hub::ports::HubError;
 use keyferry_hub::token_request::TokenRequest;
 use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-const DISCOVERY: &str = "/.well-known/openid-configuration";
 /// The shortest lifetime that an apiserver issues.
 const LIFETIME: Duration = Duration::from_secs(600);
 
@@ -37,6 +39,13 @@ pub enum CheckedMintError {
 }
 
 impl CheckedMintError {
+    /// Whether the user lacks the right to create the token. That says nothing of the
+    /// ServiceAccount.
+    pub fn is_missing_right(&self) -> bool {
+        matches!(self, Self::Hub(HubError::Forbidden(forbidden))
+            if *forbidden.cause() == ForbiddenCause::MissingRight)
+    }
+
     /// Returns the stable reason code.
     pub fn reason(&self) -> Reason {
         match self {
@@ -86,7 +95,7 @@ pub async fn mint(
 /// Returns the hub's issuer, if the user may read it.
 pub async fn issuer_of(client: &HubClient) -> Option<String> {
     let document: Value = client
-        .get_object(DISCOVERY, "discovery document")
+        .get_object(DISCOVERY_PATH, "discovery document")
         .await
         .ok()?;
     Some(document.get("issuer")?.as_str()?.to_owned())
@@ -106,12 +115,11 @@ pub(crate) async fn opens_the_hub(
         ..kube::config::AuthInfo::default()
     };
     let client = HubClient::new(config)?;
-    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let answer: Result<Value, HubError> = client
         .create(
-            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
-            &review,
-            "SelfSubjectReview",
+            self_subject_review::PATH,
+            &self_subject_review::request(),
+            self_subject_review::KIND,
         )
         .await;
     match answer {

@@ -4,9 +4,12 @@
 use std::time::Duration;
 
 use keyferry_api::audience::Audience;
-use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, read_body};
+use keyferry_api::foreign_text;
+use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_platform::https_client::{BodyError, HttpsClientBuilder, read_body};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
+use serde_json::Value;
 use url::Url;
 
 /// The variable with the endpoint at which a job of GitHub Actions gets its id-token.
@@ -14,14 +17,22 @@ const REQUEST_URL: &str = "ACTIONS_ID_TOKEN_REQUEST_URL";
 /// The variable with the secret for that endpoint.
 const REQUEST_TOKEN: &str = "ACTIONS_ID_TOKEN_REQUEST_TOKEN";
 
+/// The host of GitHub's endpoints, unless the user's file names that of a GitHub Enterprise Server.
+pub const GITHUB_HOST: &str = "actions.githubusercontent.com";
+
 const DEADLINE: Duration = Duration::from_secs(20);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// Where a job's id-token comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CiTokenSource {
-    /// `--github-oidc`: GitHub's endpoint.
-    GithubOidc,
+    /// `--github-oidc`: GitHub's endpoint, which the runner names in a variable.
+    GithubOidc {
+        /// The only host of the endpoint, with the names below it. `None` for a job's own script,
+        /// whose variables are the runner's. The variables of an exec plugin are not: the author of
+        /// a kubeconfig can set them.
+        host: Option<String>,
+    },
     /// `--token-env`: the environment variable of this name.
     Variable(String),
 }
@@ -43,9 +54,53 @@ pub enum CiTokenError {
         "getting an id-token of GitHub: {REQUEST_URL} is not an https URL, so nothing was sent"
     )]
     NotHttps,
+    /// The endpoint is elsewhere than the user's file says.
+    #[error(
+        "getting an id-token of GitHub: {REQUEST_URL} is not below {0}, so nothing was sent; fix: \
+         write the host of your GitHub Enterprise Server as githubOIDCHost into client.yaml"
+    )]
+    OtherHost(String),
     /// The endpoint did not give a token.
     #[error("getting an id-token of GitHub: {0}")]
     Endpoint(String),
+}
+
+/// The claims by which rules of a server tell jobs apart, of GitHub, GitLab and others.
+const IDENTIFYING_CLAIMS: [&str; 14] = [
+    "iss",
+    "aud",
+    "sub",
+    "repository",
+    "repository_id",
+    "project_path",
+    "project_id",
+    "ref",
+    "ref_type",
+    "event_name",
+    "pipeline_source",
+    "environment",
+    "workflow_ref",
+    "exp",
+];
+/// The most characters of a claim that are shown.
+const MAX_CLAIM_CHARS: usize = 200;
+
+/// Describes the job that an id-token is for, by the claims that a server's rules can be about, so
+/// that a refusal can be compared with them. The signature is never part of it.
+pub fn describe_claims(token: &SecretString) -> Option<String> {
+    let jwt = UnverifiedJwt::parse(token.expose_secret()).ok()?;
+    let shown = IDENTIFYING_CLAIMS.iter().filter_map(|name| {
+        let text = match jwt.claims().get(*name)? {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        Some(format!(
+            "{name}: {}",
+            foreign_text::one_line(&text, MAX_CLAIM_CHARS)
+        ))
+    });
+    let shown: Vec<String> = shown.collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
 }
 
 #[derive(Deserialize)]
@@ -61,8 +116,14 @@ impl CiTokenSource {
     pub async fn token(&self, audience: &Audience) -> Result<SecretString, CiTokenError> {
         match self {
             Self::Variable(name) => variable(name),
-            Self::GithubOidc => {
+            Self::GithubOidc { host } => {
                 let url = text(REQUEST_URL).ok_or(CiTokenError::NoPermission(REQUEST_URL))?;
+                if let Some(host) = host
+                    .as_deref()
+                    .filter(|host| !is_below(url.expose_secret(), host))
+                {
+                    return Err(CiTokenError::OtherHost(host.to_owned()));
+                }
                 let secret =
                     text(REQUEST_TOKEN).ok_or(CiTokenError::NoPermission(REQUEST_TOKEN))?;
                 let client = HttpsClientBuilder::new(DEADLINE)
@@ -73,14 +134,33 @@ impl CiTokenSource {
         }
     }
 
+    /// Whether both name the same place.
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Variable(name), Self::Variable(other)) => name == other,
+            (Self::GithubOidc { .. }, Self::GithubOidc { .. }) => true,
+            (Self::Variable(_), Self::GithubOidc { .. })
+            | (Self::GithubOidc { .. }, Self::Variable(_)) => false,
+        }
+    }
+
     /// Returns a value that is unique to one job, to keep the tokens of several jobs of one user
     /// apart.
     pub fn job(&self) -> Option<SecretString> {
         match self {
             Self::Variable(name) => text(name),
-            Self::GithubOidc => text(REQUEST_TOKEN),
+            Self::GithubOidc { .. } => text(REQUEST_TOKEN),
         }
     }
+}
+
+/// Whether a URL has this host, or one below it.
+fn is_below(url: &str, host: &str) -> bool {
+    let url = Url::parse(url).ok();
+    url.as_ref().and_then(Url::host_str).is_some_and(|named| {
+        let above = named.strip_suffix(host).filter(|_| !host.is_empty());
+        above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+    })
 }
 
 fn text(name: &str) -> Option<SecretString> {
@@ -126,6 +206,7 @@ async fn request(
         .await
         .map_err(|error| match error {
             BodyError::TooLong(_) => failed("the answer of its endpoint is too long"),
+            BodyError::Malformed => failed(&format!("at its endpoint, {}", BodyError::Malformed)),
             BodyError::Connection(_) => failed("the answer of its endpoint broke off"),
         })?;
     let body = zeroize::Zeroizing::new(body);
@@ -143,11 +224,11 @@ mod tests {
     use axum::http::{HeaderMap, Uri};
     use axum::routing::get;
     use keyferry_api::audience::Audience;
-    use keyferry_hub::https_client::HttpsClientBuilder;
+    use keyferry_platform::https_client::HttpsClientBuilder;
     use keyferry_testing::Authority;
     use secrecy::{ExposeSecret, SecretString};
 
-    use super::{CiTokenError, CiTokenSource, DEADLINE, request};
+    use super::{CiTokenError, CiTokenSource, DEADLINE, GITHUB_HOST, is_below, request};
 
     async fn ask(endpoint: &str, answer: &'static str) -> Result<SecretString, CiTokenError> {
         let authority = Authority::new("test CA").unwrap();
@@ -208,6 +289,46 @@ mod tests {
             let error = ask(endpoint, answer).await.unwrap_err().to_string();
             assert!(!error.contains("canary"), "{error}");
         }
+    }
+
+    #[test]
+    fn the_endpoint_is_one_of_the_named_host() {
+        for below in [
+            "https://pipelines.actions.githubusercontent.com/a?b=c",
+            "https://actions.githubusercontent.com/",
+        ] {
+            assert!(is_below(below, GITHUB_HOST), "{below}");
+        }
+        for elsewhere in [
+            "https://evil.example/",
+            "https://evilactions.githubusercontent.com/",
+            "https://actions.githubusercontent.com.evil.example/",
+            "https://actions.githubusercontent.com@evil.example/",
+            "https://evil.example/actions.githubusercontent.com",
+            "no-url",
+        ] {
+            assert!(!is_below(elsewhere, GITHUB_HOST), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn a_refused_job_sees_what_its_token_says() {
+        use base64::Engine;
+        use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+        let encode = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let header = encode(serde_json::json!({ "alg": "RS256", "kid": "k" }));
+        let claims = encode(serde_json::json!({
+            "iss": "https://ci", "aud": "keyferry.dev", "repository_id": "7", "ref": "refs/heads/a\nfix: b",
+            "event_name": "push", "secret_claim": "canary",
+        }));
+        let token = format!("{header}.{claims}.{}", URL_SAFE_NO_PAD.encode("canary"));
+        let shown = super::describe_claims(&token.into()).unwrap();
+        assert_eq!(
+            shown,
+            "iss: https://ci, aud: keyferry.dev, repository_id: 7, ref: refs/heads/a\\u{a}fix: b, \
+             event_name: push"
+        );
+        assert_eq!(super::describe_claims(&"canary".into()), None);
     }
 
     #[tokio::test]

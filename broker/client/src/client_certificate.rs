@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use keyferry_hub::regular_file;
+use keyferry_platform::regular_file;
 use secrecy::SecretSlice;
 use zeroize::Zeroize;
 

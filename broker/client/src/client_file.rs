@@ -12,9 +12,10 @@ use keyferry_api::name::{NameError, ObjectName};
 use keyferry_hub::client::HubAccess;
 use rustix::fs::OFlags;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::caller_token::CallerTokenSource;
-use super::ci_token::CiTokenSource;
+use super::ci_token::{self, CiTokenSource};
 use super::client_certificate::ClientCertificateFiles;
 use super::server::ServerAddress;
 
@@ -32,6 +33,8 @@ pub struct ClientFile {
     pub caller: CallerTokenSource,
     /// Whether a client that does not name its target server still gets a token.
     pub allow_unpinned_server: bool,
+    /// The folder in which the exec plugin keeps tokens between calls, if the file names one.
+    pub cache_dir: Option<PathBuf>,
 }
 
 /// The client file cannot be used.
@@ -99,6 +102,8 @@ struct Document {
     token_file: Option<PathBuf>,
     #[serde(default, rename = "githubOIDC")]
     github_oidc: bool,
+    #[serde(rename = "githubOIDCHost")]
+    github_oidc_host: Option<String>,
     token_env: Option<String>,
     service_account: Option<String>,
     caller_audience: Option<String>,
@@ -108,6 +113,7 @@ struct Document {
     context: Option<String>,
     #[serde(default)]
     allow_unpinned_server: bool,
+    cache_dir: Option<PathBuf>,
 }
 
 /// Reads the client file; `None` if it does not exist. Relative paths in it start at its folder.
@@ -145,6 +151,9 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
             .unwrap_or(caller_audience),
     );
     let audience = audience.map_err(ClientFileProblem::CallerAudience)?;
+    let github_host = document
+        .github_oidc_host
+        .unwrap_or_else(|| ci_token::GITHUB_HOST.to_owned());
     let service_account = document.service_account.map(ObjectName::new).transpose();
     let service_account = service_account.map_err(ClientFileProblem::ServiceAccount)?;
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -165,7 +174,9 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
         caller: CallerTokenSource {
             token_file: place(document.token_file),
             ci: match (document.github_oidc, document.token_env) {
-                (true, _) => Some(CiTokenSource::GithubOidc),
+                (true, _) => Some(CiTokenSource::GithubOidc {
+                    host: Some(github_host),
+                }),
                 (false, name) => name.map(CiTokenSource::Variable),
             },
             service_account,
@@ -178,7 +189,64 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
             client_certificate,
         },
         allow_unpinned_server: document.allow_unpinned_server,
+        cache_dir: place(document.cache_dir),
     }))
+}
+
+/// Returns the text of a client file that names this server and this caller, for a person to write.
+/// Each value is one quoted line, because another person may have chosen it.
+pub fn written(
+    server: &ServerAddress,
+    caller: &CallerTokenSource,
+    default_audience: &str,
+) -> String {
+    let path = |path: &Option<PathBuf>| {
+        path.as_deref()
+            .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+            .map(|path| path.display().to_string())
+    };
+    let pair = caller.client_certificate.as_ref();
+    let certificate = pair.map(|pair| pair.certificate.clone());
+    let variable = match &caller.ci {
+        Some(CiTokenSource::Variable(name)) => Some(name.clone()),
+        Some(CiTokenSource::GithubOidc { .. }) | None => None,
+    };
+    let audience = caller
+        .audience
+        .as_ref()
+        .map(|audience| audience.as_str().to_owned());
+    let text_of_member = |(name, value): (&str, Option<String>)| {
+        value.map(|value| {
+            format!(
+                "{name}: {}\n",
+                foreign_text::json(&Value::from(value).to_string())
+            )
+        })
+    };
+    let members = [
+        ("server", Some(server.url.clone())),
+        ("certificateAuthority", path(&server.certificate_authority)),
+        ("tokenFile", path(&caller.token_file)),
+        ("tokenEnv", variable),
+        ("clientCertificate", path(&certificate)),
+        ("clientKey", path(&pair.map(|pair| pair.key.clone()))),
+        (
+            "serviceAccount",
+            caller.service_account.as_ref().map(ObjectName::to_string),
+        ),
+        (
+            "callerAudience",
+            audience.filter(|audience| audience != default_audience),
+        ),
+        ("kubeconfig", path(&caller.hub.kubeconfig)),
+        ("context", caller.hub.context.clone()),
+    ];
+    let github = matches!(caller.ci, Some(CiTokenSource::GithubOidc { .. }));
+    let lines: String = members.into_iter().filter_map(text_of_member).collect();
+    format!(
+        "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\n{lines}{}",
+        if github { "githubOIDC: true\n" } else { "" }
+    )
 }
 
 /// Returns the text if only the user and root can have written it.
@@ -216,7 +284,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use super::{ClientFileProblem, read};
+    use super::{CallerTokenSource, ClientFileProblem, ServerAddress, read, written};
 
     const GOOD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: https://k.example\n\
                         certificateAuthority: ca.crt\ntokenFile: /run/token\n";
@@ -245,6 +313,25 @@ mod tests {
             Some(Path::new("/run/token"))
         );
         assert!(!file.allow_unpinned_server, "never by itself");
+    }
+
+    #[test]
+    fn a_file_that_is_proposed_is_one_that_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("client.yaml");
+        write(&path, GOOD, 0o600);
+        let file = read(&path, "keyferry.dev").unwrap().unwrap();
+        let text = written(&file.server, &file.caller, "keyferry.dev");
+        write(&path, &text, 0o600);
+        let again = read(&path, "keyferry.dev").unwrap().unwrap();
+        assert_eq!(format!("{again:?}"), format!("{file:?}"));
+        // A value adds no line of its own.
+        let server = ServerAddress {
+            url: "https://k.example\ntokenFile: /etc/shadow\u{202e}\u{2028}kind: x".to_owned(),
+            certificate_authority: None,
+        };
+        let text = written(&server, &CallerTokenSource::default(), "keyferry.dev");
+        assert!(text.lines().count() == 3 && text.is_ascii(), "{text}");
     }
 
     #[test]

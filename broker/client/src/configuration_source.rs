@@ -9,7 +9,7 @@ use keyferry_api::config::{
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_hub::client::HubClient;
-use keyferry_hub::config_file;
+use keyferry_platform::config_file;
 use serde_json::Value;
 
 use super::ClientError;

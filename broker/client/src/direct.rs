@@ -6,34 +6,37 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use keyferry_api::config::{
-    CertificateSource, Configuration, DeliveryType, Policy, TargetCluster, TokenIssuer,
+    CertificateSource, Configuration, DeliveryType, ObjectSource, Policy, ServerConfiguration,
+    TargetCluster, TokenIssuer,
 };
 use keyferry_api::lifetime;
-use keyferry_api::name::AccessName;
+use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, Uid};
+use keyferry_api::status::TargetClusterStatus;
 use keyferry_core::authorise::{self, Grant, Requester, Review};
 use keyferry_core::kubeconfig::{self, KubeconfigParts};
+use keyferry_core::readiness::{ISSUER_COLLISION_FIX, NotReady, check_readiness};
+use keyferry_core::static_verdict::explain_refusal;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::{HubAccess, HubClient};
-use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::kube_hub::KubeHub;
 use keyferry_hub::live::LiveObjects;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{CertificateSecrets, Hub, HubError, TrustBundleError};
 use keyferry_issuer::bound_request::{self, TokenPurpose};
 use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
-use keyferry_issuer::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 use keyferry_keys::bound_token::BoundToken;
 use keyferry_keys::ca_bundle::CaBundle;
+use keyferry_platform::clock::{Clock, SystemClock};
+use keyferry_platform::metrics::Metrics;
 use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::checked_mint::{self, CheckedMintError};
 use super::configuration_source::{ConfigurationSource, Wanted};
-use super::{ClientError, UsableToken};
+use super::{ClientError, UsableToken, objects_of_hub};
 
 /// Settings, objects and access to the hub, to mint without a server.
 #[derive(Clone, Debug)]
@@ -109,6 +112,30 @@ impl Direct {
         self.source.read(client, Wanted::Access(access)).await
     }
 
+    /// Reads the status of a TargetCluster: the default if there is none, the user may not read it,
+    /// or the objects are in the server's file.
+    pub async fn target_status(
+        &self,
+        server: &ServerConfiguration,
+        target: &ObjectName,
+    ) -> TargetClusterStatus {
+        match &self.source {
+            ConfigurationSource::Objects(file) => return file.target_status(target),
+            ConfigurationSource::File(_) if server.objects == ObjectSource::File => {
+                return TargetClusterStatus::default();
+            }
+            ConfigurationSource::File(_) | ConfigurationSource::Hub => {}
+        }
+        let Ok(config) = self.hub.config().await else {
+            return TargetClusterStatus::default();
+        };
+        let Ok(client) = HubClient::new(config) else {
+            return TargetClusterStatus::default();
+        };
+        let read = objects_of_hub::target_status(&client, target).await;
+        read.unwrap_or_default()
+    }
+
     async fn obtain(
         &self,
         access: &AccessName,
@@ -147,9 +174,8 @@ impl Direct {
             .reader()
             .current()
             .ok_or_else(|| refused(access, Reason::HubDiscoveryInvalid))?;
-        if authorise::issuer_collides(&published.issuer, &target) {
-            return Err(refused(access, Reason::IssuerCollision));
-        }
+        check_readiness(&target, Some(&published.issuer))
+            .map_err(|error| refused(access, error.reason()))?;
         let hub: Arc<dyn Hub> =
             Arc::new(KubeHub::new(client.clone(), Arc::new(SystemClock::start())));
         let token = bound_request::send(&*hub, &publisher, clock, TokenPurpose::Granted(&grant))
@@ -182,9 +208,21 @@ fn grant(policy: &Policy, live: &LiveObjects, access: &AccessName) -> Result<Gra
     let requester = Requester::Operator;
     let pair = authorise::pair(policy, live, &requester, access, DeliveryType::HTTP)
         .or_else(|_| authorise::pair(policy, live, &requester, access, DeliveryType::Exec))
-        .map_err(|reason| refused(access, reason))?;
+        .map_err(|reason| refused_by_policy(policy, access, reason))?;
     authorise::grant(policy, requester, pair, Review::NotAsked)
-        .map_err(|reason| refused(access, reason))
+        .map_err(|reason| refused_by_policy(policy, access, reason))
+}
+
+/// Explains a refusal by the objects, which this user may read.
+fn refused_by_policy(policy: &Policy, access: &AccessName, reason: Reason) -> ClientError {
+    match reason {
+        Reason::TargetNotGranted => ClientError::Refused {
+            access: access.to_string(),
+            reason,
+            detail: explain_refusal(policy, access),
+        },
+        reason => refused(access, reason),
+    }
 }
 
 /// Reads the ServiceAccount and the Namespace that the decision needs.
@@ -287,8 +325,8 @@ fn refused(access: &AccessName, reason: Reason) -> ClientError {
              conditions"
                 .to_owned()
         }
-        Reason::TargetSuspended => "the TargetCluster or the TargetAccess is suspended".to_owned(),
-        Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {MANAGED_ISSUER_FIX}"),
+        Reason::TargetSuspended => NotReady::Suspended.to_string(),
+        Reason::IssuerCollision => ISSUER_COLLISION_FIX.to_owned(),
         Reason::TargetNotReady => {
             "the target trusts a managed issuer, whose keys only the server reads; ask the server, \
              with --server"

@@ -1,7 +1,8 @@
 //! What commands do with the user's own rights. [`server`] calls the token API; [`direct`] decides
 //! and mints without a server; [`token_agent`] and [`token_directory`] renew token files;
 //! [`credential_cache`] serves the exec plugin; [`certificate_approver`] approves client
-//! certificates; [`admission_policies`] prints and tries the hub's policies.
+//! certificates; [`admission_policies`] prints and tries the hub's policies; [`doctor`]
+//! follows a token's path to a live target.
 
 pub mod admission_policies;
 #[cfg(test)]
@@ -12,12 +13,15 @@ pub mod checked_mint;
 pub mod ci_token;
 pub mod client_certificate;
 pub mod client_file;
+pub mod code_link;
 pub mod configuration_source;
 pub mod credential_cache;
 pub mod direct;
+pub mod doctor;
 pub mod key_records;
 pub mod objects_file;
 pub mod objects_of_hub;
+pub mod plugin_folders;
 pub mod server;
 pub mod target_key_refresh;
 pub mod token_agent;
@@ -26,6 +30,7 @@ pub mod trusted_issuer;
 
 use std::time::Duration;
 
+use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::reason::Reason;
 use secrecy::SecretString;
 
@@ -48,7 +53,7 @@ pub enum ClientError {
     ClientCertificate(#[from] client_certificate::ClientCertificateError),
     /// The configuration file cannot be used.
     #[error(transparent)]
-    Configuration(#[from] keyferry_hub::config_file::ConfigFileError),
+    Configuration(#[from] keyferry_platform::config_file::ConfigFileError),
     /// The hub's client cannot be made.
     #[error(transparent)]
     Hub(#[from] keyferry_hub::client::ClientError),
@@ -59,6 +64,14 @@ pub enum ClientError {
         doing: &'static str,
         /// The error of the call.
         error: keyferry_hub::ports::HubError,
+    },
+    /// An object is too large to be read.
+    #[error("{kind} {name} is too large to be read")]
+    ObjectTooLarge {
+        /// Its kind.
+        kind: &'static str,
+        /// `<namespace>/<name>`, or the name alone.
+        name: String,
     },
     /// The hub has no TargetCluster.
     #[error("listing the TargetClusters of the hub: there are none")]
@@ -116,9 +129,9 @@ pub enum ClientError {
         /// HTTP status.
         status: u16,
         /// The error code in the answer.
-        error: String,
+        error: ForeignText,
         /// The error description in the answer.
-        description: String,
+        description: ForeignText,
         /// The request id, which is also in the server's audit record.
         request_id: Option<String>,
     },

@@ -5,37 +5,26 @@ mod policy;
 
 use std::collections::BTreeMap;
 
-use keyferry_api::config::{ServerConfiguration, StoredAccess, StoredObjects, StoredTarget};
+use jiff::Timestamp;
+use keyferry_api::config::{
+    ObjectSize, ReducedObject, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget,
+};
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::ports::HubError;
-use serde::Deserialize;
+use keyferry_hub::watched_object::WatchedNamespace;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 pub(crate) use self::policy::{published_issuer, with_access, with_all_objects, with_target};
 use super::ClientError;
 
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
-/// Objects per page of a list: the hub's response may have 3 MiB, and an object may be large.
-const PAGE: usize = 100;
-/// The most pages that are read, so that a list without end cannot block a command for ever.
-const MOST_PAGES: usize = 1_000;
-
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    items: Vec<Value>,
-    #[serde(default)]
-    metadata: ListMetadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ListMetadata {
-    #[serde(rename = "continue")]
-    next: Option<String>,
-}
+/// The annotation that requests a reconciliation.
+const REQUESTED_AT: &str = "keyferry.dev/requestedAt";
+/// Objects per page of a list.
+const PAGE: u32 = 100;
 
 /// Reads every TargetCluster and TargetAccess of the hub, with the settings of this configuration.
 ///
@@ -46,12 +35,8 @@ pub async fn all_objects(
     client: &HubClient,
 ) -> Result<StoredObjects, ClientError> {
     let mut objects = StoredObjects::default();
-    let targets = target_values(client).await?;
-    objects.targets.extend(
-        targets
-            .iter()
-            .filter_map(|object| StoredTarget::read(object, server)),
-    );
+    let targets = list_targets(client, |object| StoredTarget::read_reduced(&object, server));
+    objects.targets.extend(targets.await?);
     objects.accesses.extend(all_accesses(client).await?);
     Ok(objects)
 }
@@ -81,39 +66,59 @@ pub async fn target_statuses(client: &HubClient) -> Result<Vec<TargetClusterStat
         .collect())
 }
 
-/// Reads the labels of every namespace of the hub.
+/// Reads the labels of every namespace of the hub that a TargetCluster may select by.
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not list namespaces.
 pub async fn namespace_labels(
     client: &HubClient,
 ) -> Result<BTreeMap<Namespace, BTreeMap<String, String>>, ClientError> {
-    let namespaces = pages(
-        client,
-        "/api/v1/namespaces",
-        "listing the namespaces of the hub",
-    )
-    .await?;
-    Ok(namespaces
-        .iter()
-        .filter_map(|object| {
-            let metadata = object.get("metadata")?;
-            let name = Namespace::new(metadata.get("name")?.as_str()?).ok()?;
-            let labels = metadata.get("labels").cloned().unwrap_or_default();
-            Some((name, serde_json::from_value(labels).unwrap_or_default()))
-        })
-        .collect())
+    // A namespace with too many labels has none here, as for the server.
+    let labels = |object: WatchedNamespace| Some((object.name?, object.labels?));
+    let namespaces = client
+        .list("/api/v1/namespaces", PAGE, "list", labels)
+        .await;
+    let namespaces = namespaces.map_err(|error| ClientError::HubCall {
+        doing: "listing the namespaces of the hub",
+        error,
+    })?;
+    Ok(namespaces.into_iter().collect())
 }
 
-/// Reads every TargetCluster of the hub, as the API returns them.
-pub(crate) async fn target_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
-    list(
-        client,
-        "targetclusters",
-        "TargetCluster",
-        "listing the TargetClusters of the hub",
-    )
-    .await
+/// Reads every TargetCluster of the hub, with the metadata that Keyferry reads.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
+pub async fn target_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
+    list_targets(client, |object| Some(object.into_value())).await
+}
+
+/// Reads every TargetCluster of the hub, for an answer that needs the spec of all of them.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
+/// [`ClientError::ObjectTooLarge`]: one is not read whole.
+pub async fn whole_target_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
+    let targets = list_targets(client, |object| Some(whole(object, "TargetCluster")));
+    targets.await?.into_iter().collect()
+}
+
+fn whole(object: ReducedObject, kind: &'static str) -> Result<Value, ClientError> {
+    match object.size() {
+        ObjectSize::Kept => Ok(object.into_value()),
+        ObjectSize::SpecTooLarge | ObjectSize::StatusTooLarge => {
+            let name = object.full_name();
+            Err(ClientError::ObjectTooLarge { kind, name })
+        }
+    }
+}
+
+async fn list_targets<U>(
+    client: &HubClient,
+    keep: impl FnMut(ReducedObject) -> Option<U>,
+) -> Result<Vec<U>, ClientError> {
+    let doing = "listing the TargetClusters of the hub";
+    list(client, "targetclusters", "TargetCluster", doing, keep).await
 }
 
 /// Reads one TargetCluster, as the API returns it; `None` if there is none.
@@ -161,6 +166,31 @@ pub async fn access_value(
     read(client, &path, "reading the TargetAccess on the hub").await
 }
 
+/// Asks Keyferry to reconcile a TargetAccess at once, and to try its target again, by the annotation
+/// `keyferry.dev/requestedAt`.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not respond, or the user may not patch the object.
+pub async fn request_reconciliation(
+    client: &HubClient,
+    access: &AccessName,
+    now: Timestamp,
+) -> Result<(), ClientError> {
+    let path = format!(
+        "{GROUP}/namespaces/{}/targetaccesses/{}",
+        access.namespace, access.name
+    );
+    let change = json!({ "metadata": { "annotations": { REQUESTED_AT: now.to_string() } } });
+    let patched = client.merge_patch::<_, Value>(&path, &change, "TargetAccess");
+    patched
+        .await
+        .map(drop)
+        .map_err(|error| ClientError::HubCall {
+            doing: "requesting a check of the TargetAccess on the hub",
+            error,
+        })
+}
+
 /// Reads every TargetAccess of the hub.
 ///
 /// # Errors
@@ -168,22 +198,20 @@ pub async fn access_value(
 pub async fn all_accesses(
     client: &HubClient,
 ) -> Result<Vec<(AccessName, StoredAccess)>, ClientError> {
-    let accesses = access_values(client).await?;
-    Ok(accesses.iter().filter_map(StoredAccess::read).collect())
+    list_accesses(client, |object| StoredAccess::read_reduced(&object)).await
 }
 
-/// Reads every TargetAccess of the hub, as the API returns them.
+/// Reads every TargetAccess of the hub, reduced to what Keyferry reads of it, and returns what `keep`
+/// makes of them. It is called while the list is read, because each may be megabytes long.
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
-pub async fn access_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
-    list(
-        client,
-        "targetaccesses",
-        "TargetAccess",
-        "listing the TargetAccesses of the hub",
-    )
-    .await
+pub async fn list_accesses<U>(
+    client: &HubClient,
+    keep: impl FnMut(ReducedObject) -> Option<U>,
+) -> Result<Vec<U>, ClientError> {
+    let doing = "listing the TargetAccesses of the hub";
+    list(client, "targetaccesses", "TargetAccess", doing, keep).await
 }
 
 /// Reads the names of all TargetClusters of the hub.
@@ -214,12 +242,13 @@ pub async fn access_names(
             "listing the TargetAccesses of the hub",
         ),
     };
-    let objects = pages(client, &path, doing).await?;
-    Ok(objects
-        .iter()
-        .filter(|object| !is_deleting(object))
-        .filter_map(access_name)
-        .collect())
+    let listed = client.list(&path, PAGE, "list", |object: ReducedObject| {
+        let object = object.into_value();
+        access_name(&object).filter(|_| !is_deleting(&object))
+    });
+    listed
+        .await
+        .map_err(|error| ClientError::HubCall { doing, error })
 }
 
 /// Whether the object is being deleted.
@@ -240,53 +269,37 @@ fn name_of(object: &Value) -> Option<ObjectName> {
     ObjectName::new(object.pointer("/metadata/name")?.as_str()?).ok()
 }
 
-async fn list(
+async fn list<U>(
     client: &HubClient,
     plural: &str,
     kind: &str,
     doing: &'static str,
-) -> Result<Vec<Value>, ClientError> {
-    let mut objects = pages(client, &format!("{GROUP}/{plural}"), doing).await?;
-    for object in &mut objects {
-        // Some servers omit these fields in the items of a list.
-        object["apiVersion"] = json!("keyferry.dev/v1alpha1");
-        object["kind"] = json!(kind);
-    }
-    Ok(objects)
+    mut keep: impl FnMut(ReducedObject) -> Option<U>,
+) -> Result<Vec<U>, ClientError> {
+    let path = format!("{GROUP}/{plural}");
+    let listed = client.list(&path, PAGE, "list", |object: ReducedObject| {
+        // Some servers omit the kind in the items of a list.
+        keep(object.of_kind(kind))
+    });
+    listed
+        .await
+        .map_err(|error| ClientError::HubCall { doing, error })
 }
 
-/// Reads all pages of a list. `doing` names the step in errors.
+/// Reads a list, and returns what `keep` makes of its objects. `T` should have only the members that
+/// are needed: all others are skipped while the list is parsed, because tenants decide how long they
+/// are. `doing` names the step in errors.
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
-pub async fn pages(
+pub async fn list_of<T: DeserializeOwned + Send + 'static, U>(
     client: &HubClient,
     path: &str,
     doing: &'static str,
-) -> Result<Vec<Value>, ClientError> {
-    let (mut all, mut next) = (Vec::new(), None::<String>);
-    for _ in 0..MOST_PAGES {
-        let from = next.as_ref().map_or_else(String::new, |next| {
-            format!(
-                "&continue={}",
-                url::form_urlencoded::byte_serialize(next.as_bytes()).collect::<String>()
-            )
-        });
-        let path = format!("{path}?limit={PAGE}{from}");
-        let page: List = client
-            .get_object(&path, "list")
-            .await
-            .map_err(|error| ClientError::HubCall { doing, error })?;
-        all.extend(page.items.into_iter().filter(Value::is_object));
-        next = page.metadata.next.filter(|next| !next.is_empty());
-        if next.is_none() {
-            return Ok(all);
-        }
-    }
-    Err(ClientError::HubCall {
-        doing,
-        error: HubError::Unreadable("list"),
-    })
+    keep: impl FnMut(T) -> Option<U>,
+) -> Result<Vec<U>, ClientError> {
+    let listed = client.list(path, PAGE, "list", keep).await;
+    listed.map_err(|error| ClientError::HubCall { doing, error })
 }
 
 async fn read(

@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use keyferry_api::foreign_text;
+use keyferry_api::foreign_text::ForeignText;
+use keyferry_api::issuer::DISCOVERY_PATH;
 use keyferry_api::lifetime;
 use keyferry_api::name::AccessName;
 use keyferry_core::exchange::{GRANT_TYPE, GRANT_TYPE_CERTIFICATE, TOKEN_TYPE_JWT};
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::received_kubeconfig;
-use keyferry_hub::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
-use keyferry_hub::https_client::{BodyError, HttpsClientBuilder, read_body};
-use keyferry_hub::regular_file;
 use keyferry_keys::ca_bundle::MAX_CA_BUNDLE_BYTES;
 use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_platform::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
+use keyferry_platform::https_client::{BodyError, HttpsClientBuilder, read_body};
+use keyferry_platform::regular_file;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -51,8 +52,8 @@ pub struct ClusterToken {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ErrorAnswer {
-    error: String,
-    error_description: String,
+    error: ForeignText,
+    error_description: ForeignText,
 }
 
 impl ServerAddress {
@@ -236,6 +237,9 @@ impl ServerAddress {
             Err(BodyError::TooLong(_)) => {
                 return Err(self.problem_of(&answer, "its answer is too large"));
             }
+            Err(BodyError::Malformed) => {
+                return Err(self.problem_of(&answer, BodyError::Malformed.to_string()));
+            }
             Err(BodyError::Connection(error)) => return Err(self.fault(&error).await),
         }
         if status.is_success() {
@@ -246,11 +250,10 @@ impl ServerAddress {
         if error.error.is_empty() {
             return Err(self.foreign(status.as_u16(), &answer).await);
         }
-        let plain = |text: &str| foreign_text::lines(text, 2000);
         Err(ClientError::Answer {
             status: status.as_u16(),
-            error: plain(&error.error),
-            description: plain(&error.error_description),
+            error: error.error,
+            description: error.error_description,
             request_id: answer.request_id,
         })
     }
@@ -272,11 +275,7 @@ impl ServerAddress {
         let Ok(client) = self.client(None) else {
             return false;
         };
-        let Ok(mut response) = client
-            .get(self.path("/.well-known/openid-configuration"))
-            .send()
-            .await
-        else {
+        let Ok(mut response) = client.get(self.path(DISCOVERY_PATH)).send().await else {
             return false;
         };
         let Ok(body) = read_body(&mut response, MAX_ANSWER_BYTES).await else {

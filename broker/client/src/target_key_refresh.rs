@@ -6,22 +6,23 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use keyferry_api::audience::Audience;
 use keyferry_api::issuer::Issuer;
-use keyferry_controller::target_probe::HttpsProbe;
-use keyferry_hub::address_guard::AddressGuard;
-use keyferry_hub::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
+use keyferry_platform::address_guard::AddressGuard;
+use keyferry_platform::https_probe::HttpsProbe;
+use keyferry_platform::target_connection::TargetAddress;
+use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
 use secrecy::SecretString;
 use serde_json::json;
 
 /// A target whose keys can be refreshed. Each request uses its own connection, because behind a
 /// load balancer the next one may reach another apiserver.
 pub struct TargetRefresh {
-    target: ProbedTarget,
+    target: TargetAddress,
     probe: HttpsProbe,
 }
 
 impl TargetRefresh {
     /// Creates a client for this target, which connects only where the guard allows.
-    pub fn new(target: ProbedTarget, guard: AddressGuard) -> Self {
+    pub fn new(target: TargetAddress, guard: AddressGuard) -> Self {
         Self {
             target,
             probe: HttpsProbe::new(guard),
@@ -43,7 +44,7 @@ impl TargetRefresh {
     ) -> ProbeAnswer {
         let mut bytes = [0; 256];
         if SystemRandom::new().fill(&mut bytes).is_err() {
-            return ProbeAnswer::Unanswered("there is no randomness for a token");
+            return ProbeAnswer::Unanswered("there is no randomness for a token".into());
         }
         let encode = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let kid = format!(
@@ -75,10 +76,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use keyferry_hub::clock::{Clock, SystemClock};
-    use keyferry_hub::testing::{
-        CountingListener, REFUSED_ADDRESS_FORMS, ScriptedResolver, strict_guard,
-    };
+    use keyferry_platform::clock::{Clock, SystemClock};
+    use keyferry_platform::testing::{CountingListener, ScriptedResolver, strict_guard};
     use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
     use tokio::net::{TcpListener, TcpStream};
@@ -116,14 +115,13 @@ mod tests {
         name: Option<&str>,
         proxy: Option<String>,
     ) -> TargetRefresh {
-        let ca_pem = Some(target.ca_pem().into());
-        let target = ProbedTarget {
-            address: address.to_owned(),
+        let target = TargetAddress {
+            url: address.to_owned(),
+            ca_pem: Some(target.ca_pem().as_bytes().to_vec()),
             tls_server_name: name.map(str::to_owned),
             proxy_url: proxy,
-            ca_pem,
         };
-        TargetRefresh::new(target, keyferry_hub::testing::loopback_guard())
+        TargetRefresh::new(target, keyferry_platform::testing::loopback_guard())
     }
 
     /// A proxy that sends every CONNECT to one address and counts them.
@@ -189,7 +187,7 @@ mod tests {
         );
         let both = at(&target, elsewhere, Some("localhost"), Some(url));
         assert!(
-            matches!(both.takes(&token).await, ProbeAnswer::Unanswered(why) if why.contains("tlsServerName"))
+            matches!(both.takes(&token).await, ProbeAnswer::Unanswered(silence) if silence.text.contains("tlsServerName"))
         );
         assert_eq!(
             proxied.load(Ordering::SeqCst),
@@ -205,45 +203,22 @@ mod tests {
             Issuer::new("https://hub.example").unwrap(),
             Audience::new("target-a").unwrap(),
         );
-        let now = SystemClock::start().now().wall;
-        let proxied = "https://198.51.100.7:6443".to_owned();
-        for form in REFUSED_ADDRESS_FORMS {
-            let url = |scheme: &str| format!("{scheme}://{form}:{}", listener.port);
-            for (address, proxy_url, name) in [
-                (url("https"), None, None),
-                (url("https"), None, Some("prod.example.test")),
-                (proxied.clone(), Some(url("http")), None),
-            ] {
-                let target = ProbedTarget {
-                    address,
-                    tls_server_name: name.map(str::to_owned),
-                    proxy_url,
-                    ca_pem: None,
-                };
-                let guard = strict_guard(ScriptedResolver::new(&[&["127.0.0.1"]]));
-                let refresh = TargetRefresh::new(target, guard);
-                for answer in [
-                    refresh.takes(&"witness".into()).await,
-                    refresh.refresh_keys(&issuer, &audience, now).await,
-                ] {
-                    assert!(
-                        matches!(answer, ProbeAnswer::AddressRefused(_)),
-                        "{form}: {answer:?}"
-                    );
-                }
-            }
-        }
-        // The second answer would lead here.
-        let target = ProbedTarget {
-            address: format!("https://prod.example.test:{}", listener.port),
-            tls_server_name: None,
-            proxy_url: None,
-            ca_pem: None,
+        let target = TargetAddress {
+            url: format!("https://prod.example.test:{}", listener.port),
+            ..TargetAddress::default()
         };
-        let changing = ScriptedResolver::new(&[&["2001:db8::7"], &["127.0.0.1"]]);
-        let refresh = TargetRefresh::new(target, strict_guard(changing));
-        let answer = refresh.takes(&"witness".into()).await;
-        assert!(matches!(answer, ProbeAnswer::Unanswered(_)), "{answer:?}");
+        let guard = strict_guard(ScriptedResolver::new(&[&["127.0.0.1"]]));
+        let refresh = TargetRefresh::new(target, guard);
+        let now = SystemClock::start().now().wall;
+        for answer in [
+            refresh.takes(&"witness".into()).await,
+            refresh.refresh_keys(&issuer, &audience, now).await,
+        ] {
+            assert!(
+                matches!(answer, ProbeAnswer::AddressRefused(_)),
+                "{answer:?}"
+            );
+        }
         assert_eq!(listener.count(), 0);
     }
 }

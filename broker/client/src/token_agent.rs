@@ -9,9 +9,9 @@ use keyferry_api::name::AccessName;
 use keyferry_core::kubeconfig;
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::received_kubeconfig::ReceivedKubeconfig;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::random::Random;
 use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::random::Random;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::ClientError;

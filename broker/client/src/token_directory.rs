@@ -25,6 +25,8 @@ const DATA: &str = "..data";
 const NEXT: &str = "..data_tmp";
 /// Every file name that such a directory can have.
 const NAMES: [&str; 4] = ["token", "ca.crt", "namespace", "kubeconfig"];
+/// The mode bits of a folder for temporary files of all users: sticky, and writable by others.
+const SHARED_FOLDER: u32 = 0o1002;
 /// The largest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
 /// The most entries that are read: more than such a directory has, even after many crashes.
@@ -95,6 +97,14 @@ impl TokenDirectory {
             return Err(wrong(
                 &path,
                 &"it belongs to another user; name a directory of your own",
+            ));
+        }
+        // Every user may write /tmp and folders like it. The root of a volume, which all containers of
+        // a Pod may write, has no sticky bit.
+        if metadata.mode() & SHARED_FOLDER == SHARED_FOLDER {
+            return Err(wrong(
+                &path,
+                &"every user may write there; name a directory of your own, such as one in it",
             ));
         }
         match flock(&folder, FlockOperation::NonBlockingLockExclusive) {

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use keyferry_hub::address_guard::{AddressGuard, DestinationError};
-use keyferry_hub::connection_fault::{ConnectionFault, Endpoint};
-use keyferry_hub::https_client::{BodyError, read_body};
-use keyferry_hub::public_documents::{DocumentError, DocumentResponse, PublicDocuments};
+use keyferry_api::issuer::discovery_url;
+use keyferry_platform::address_guard::{AddressGuard, DestinationError};
+use keyferry_platform::connection_fault::{ConnectionFault, Endpoint};
+use keyferry_platform::https_client::{BodyError, read_body};
+use keyferry_platform::public_documents::{DocumentError, DocumentResponse, PublicDocuments};
 use serde::Deserialize;
 
 /// The timeout that kube-apiserver sets for such a request.
@@ -85,10 +86,7 @@ impl TrustedIssuer<'_> {
     pub async fn key_set(&self, guard: &AddressGuard) -> Result<Vec<u8>, FetchError> {
         let documents = self.documents(guard)?;
         let place = if self.discovery_url.is_empty() {
-            format!(
-                "{}/.well-known/openid-configuration",
-                self.url.strip_suffix('/').unwrap_or(self.url)
-            )
+            discovery_url(self.url)
         } else {
             self.discovery_url.to_owned()
         };
@@ -156,7 +154,9 @@ async fn get(documents: &PublicDocuments, url: &str, from: &str) -> Result<Vec<u
     match read_body(&mut response, MAX_BODY).await {
         Ok(body) => Ok(body),
         Err(BodyError::Connection(error)) => Err(no_answer(url, &error, endpoint.as_ref()).await),
-        Err(error @ BodyError::TooLong(_)) => Err(useless(error.to_string())),
+        Err(error @ (BodyError::TooLong(_) | BodyError::Malformed)) => {
+            Err(useless(error.to_string()))
+        }
     }
 }
 
@@ -178,7 +178,7 @@ async fn no_answer(url: &str, error: &reqwest::Error, endpoint: Option<&Endpoint
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_hub::testing::{
+    use keyferry_platform::testing::{
         CountingListener, REFUSED_ADDRESS_FORMS, ScriptedResolver, loopback_guard, strict_guard,
     };
     use keyferry_testing::{Authority, EmbeddedHub, HubOptions};

@@ -10,11 +10,12 @@ use keyferry_api::reason::Reason;
 use keyferry_core::admission_policy::{self, AdmissionPolicy, HubSite};
 use keyferry_core::delivery::ReadObject;
 use keyferry_hub::admission_policy::{AdmissionPolicyReader, AdmissionPolicyWriter, Standing};
-use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipReader;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{HubError, HubFacts, HubObjects};
 use keyferry_issuer::publication::PublicationReader;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::pairing_trial::PairingTrial;
@@ -57,6 +58,8 @@ pub struct OtherAdmissionPolicies {
     /// the policy is active.
     spared: AdmissionPolicyWriter,
     due: Duration,
+    /// The policies with a gap at the first comparison, which one warning names; `None` after it.
+    gaps_at_start: Mutex<Option<Vec<&'static str>>>,
 }
 
 impl Default for OtherAdmissionPolicies {
@@ -75,6 +78,7 @@ impl Default for OtherAdmissionPolicies {
             admission_policies,
             spared: AdmissionPolicyWriter::pairing(),
             due: Duration::ZERO,
+            gaps_at_start: Mutex::new(Some(Vec::new())),
         }
     }
 }
@@ -139,7 +143,21 @@ pub async fn follow(mut admission_policies: AdmissionPolicyChecks) {
 }
 
 impl AdmissionPolicyChecks {
+    /// Compares all policies that are due. A hub on which none is installed yet gives one warning,
+    /// with the command that installs them.
     async fn look(&mut self) {
+        self.compare_due().await;
+        let gaps = self.others.gaps_at_start.lock().take().unwrap_or_default();
+        if !gaps.is_empty() {
+            tracing::warn!(
+                policies = gaps.join(", "),
+                "admission policies of the hub are missing or not as shipped; fix: keyferry \
+                 admission-policies prints them for this hub, and with --check what differs"
+            );
+        }
+    }
+
+    async fn compare_due(&mut self) {
         let now = self.clock.now();
         let site = self.facts.current(now.mono).await.clone();
         if let Some((found, _)) = self.compared(self.author.admission_policy(), &site).await {
@@ -198,7 +216,19 @@ impl AdmissionPolicyChecks {
     fn take(&self, writer: &AdmissionPolicyWriter, found: Standing, reason: Reason) {
         self.metrics
             .admission_policy(writer.admission_policy().name(), found == Standing::Active);
-        report(writer, found, reason, writer.admission_policy().meaning());
+        let (name, meaning) = {
+            let policy = writer.admission_policy();
+            (policy.name(), policy.meaning())
+        };
+        let mut gaps_at_start = self.others.gaps_at_start.lock();
+        match (&mut *gaps_at_start, &found) {
+            (Some(gaps), Standing::Gap(gap)) => {
+                tracing::info!(policy = name, %reason, gap, "{meaning}");
+                gaps.push(name);
+                writer.set(found);
+            }
+            _ => report(writer, found, reason, meaning),
+        }
     }
 
     /// Compares a policy and its binding, and the policy's list of the hub's audiences. An

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use keyferry_api::config::{CertificateSource, Generation, Policy, TargetCluster};
 use keyferry_api::name::{ObjectName, TrustBundleName};
 use keyferry_api::reason::Reason;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::policy_store::PolicyReader;
 use keyferry_hub::ports::{CertificateSecrets, HubError, TrustBundleError};
-use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_keys::ca_bundle::CaBundle;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::policy_store::PolicyReader;
+use keyferry_platform::reload_signal::ReloadSignal;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 
@@ -251,15 +251,13 @@ mod tests {
     use futures::future::BoxFuture;
     use keyferry_api::config::{self, Policy};
     use keyferry_api::name::{ObjectName, TrustBundleName};
-    use keyferry_hub::policy_store::PolicyWriter;
-    use keyferry_hub::ports::{CertificateEntry, CertificateSecrets, HubError, TrustBundleError};
-    use keyferry_hub::reload_signal::ReloadSignal;
-    use keyferry_hub::targets::TargetWriter;
-    use keyferry_issuer::testing::FakeClock;
-
     use keyferry_api::reason::Reason;
-    use keyferry_hub::clock::Clock;
-    use keyferry_hub::targets::Readiness;
+    use keyferry_hub::ports::{CertificateEntry, CertificateSecrets, HubError, TrustBundleError};
+    use keyferry_hub::targets::{Readiness, TargetWriter};
+    use keyferry_issuer::testing::FakeClock;
+    use keyferry_platform::clock::Clock;
+    use keyferry_platform::policy_store::PolicyWriter;
+    use keyferry_platform::reload_signal::ReloadSignal;
 
     use super::{follow, from_trust_bundle};
 

@@ -13,13 +13,13 @@ use keyferry_api::name::{AccessName, Namespace};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::authorise::HubView;
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipReader;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::object_store::ObjectStore;
-use keyferry_hub::policy_store::PolicyReader;
 use keyferry_hub::targets::{Readiness, TargetReader};
 use keyferry_issuer::publication::PublicationReader;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::policy_store::PolicyReader;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -189,6 +189,7 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
     let policy = parts.policy.current();
     let protected = parts.admission_policy.checked().is_ok();
     let draining = parts.store.all_draining();
+    let requested_checks = parts.store.requested_checks();
     // A status may be outdated, so whether an object contains a token of a revoked key is checked
     // at the object.
     let revoked = parts.published.revoked();
@@ -209,6 +210,8 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
             .live
             .namespace_labels(&name.namespace)
             .hash(&mut hasher);
+        // One access of too many counts as soon as an older one is gone.
+        policy.accesses.contains_key(name).hash(&mut hasher);
         // An invalid access still depends on its last valid spec, which policy may stop granting.
         if let Some(access) = stored.meant() {
             let account = ServiceAccount {
@@ -223,6 +226,7 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
             parts.live.flux_credential(&account).hash(&mut hasher);
             if let Some(target) = policy.targets.get(&access.target) {
                 target.generation.hash(&mut hasher);
+                requested_checks.get(&target.name).hash(&mut hasher);
                 match parts.targets.readiness(target) {
                     Readiness::Ready(pem) => pem.hash(&mut hasher),
                     Readiness::NotReady { reason, .. } => reason.hash(&mut hasher),

@@ -29,22 +29,25 @@ use keyferry_api::status::DeliveryStatus;
 use keyferry_core::access_status::AccessReport;
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::event::EventBudgets;
 use keyferry_hub::leadership::LeadershipReader;
 use keyferry_hub::live::LiveObjects;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::object_store::{Faults, ObjectStore};
-use keyferry_hub::policy_store::PolicyReader;
-use keyferry_hub::ports::{AuditSink, HubError, HubObjects, TargetProbe};
-use keyferry_hub::random::Random;
+use keyferry_hub::ports::{HubError, HubFacts, HubObjects};
 use keyferry_hub::targets::TargetReader;
 use keyferry_issuer::client_key::ClientKeys;
 use keyferry_issuer::mint::Mint;
 use keyferry_issuer::publication::PublicationReader;
+use keyferry_platform::audit_sink::AuditSink;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::policy_store::PolicyReader;
+use keyferry_platform::random::Random;
+use keyferry_platform::target_probe::TargetProbe;
 
 use self::client_certificate::CertificateRequests;
 use self::drain::Kept;
+pub(crate) use self::probe::MAX_ANSWER_AGE;
 use self::probe::Probes;
 use self::write::Written;
 
@@ -72,6 +75,8 @@ pub struct DeliveryParts {
     pub admission_policy: AdmissionPolicyReader,
     /// Reads and writes the hub's objects.
     pub objects: Arc<dyn HubObjects>,
+    /// Says under which user name the hub knows Keyferry.
+    pub facts: Arc<dyn HubFacts>,
     /// Tests whether targets accept a token.
     pub probe: Arc<dyn TargetProbe>,
     /// The audit log that records every issuance.
@@ -138,12 +143,12 @@ impl Reconciliation<'_> {
     /// # Errors
     /// The errors of [`authorise::grant`].
     fn grant(&self, delivery: &Delivery, pair: &Pair) -> Result<Grant, Reason> {
-        authorise::grant(
-            &self.policy,
-            Requester::Delivery(delivery.name.clone()),
-            pair.clone(),
-            Review::AuthorChecked,
-        )
+        self.grant_to(Requester::Delivery(delivery.name.clone()), pair)
+    }
+
+    /// As [`Self::grant`], to a delivery or a probe.
+    fn grant_to(&self, requester: Requester, pair: &Pair) -> Result<Grant, Reason> {
+        authorise::grant(&self.policy, requester, pair.clone(), Review::AuthorChecked)
     }
 }
 
@@ -168,10 +173,11 @@ impl Deliveries {
         }
     }
 
-    /// Removes the metrics of accesses because another replica leads: its own state would become
-    /// outdated.
+    /// Removes the metrics of accesses, and forgets what targets answered, because another replica
+    /// leads: its own state would become outdated.
     pub fn not_leading(&self) {
         self.certificates.forget_all();
+        self.probes.forget_all();
         self.parts.metrics.accesses_gone();
     }
 
@@ -189,6 +195,9 @@ impl Deliveries {
         let outcome = match (&stored.read, stored.record.deleting) {
             (_, Some(since)) => self.drain(name, &stored, since).await,
             (Err(_), None) => self.report_fault(name, &stored).await,
+            (Ok(_), None) if self.is_left_out(name, &stored) => {
+                self.report_fault(name, &stored).await
+            }
             (Ok(access), None) => {
                 let round = Reconciliation {
                     name,
@@ -209,6 +218,14 @@ impl Deliveries {
             }
             Next::Retry
         })
+    }
+
+    /// Whether policy excludes the access although its spec is valid, as one of too many.
+    fn is_left_out(&self, name: &AccessName, stored: &StoredAccess) -> bool {
+        let (policy, faults) = (self.parts.policy.current(), self.parts.faults.current());
+        let fault = faults.accesses.get(name);
+        !policy.accesses.contains_key(name)
+            && fault.is_some_and(|fault| fault.generation == stored.record.spec())
     }
 
     fn leads(&self) -> bool {
@@ -388,6 +405,8 @@ impl Deliveries {
             delivered,
             reachable: probe.reachable(),
             authenticates: probe.authenticates(),
+            silence: probe.silence(),
+            probed_at: probe.asked_at(),
             identity: probe.identity(),
             deliveries: written.into_iter().map(|one| one.report).collect(),
             left_over,

@@ -8,17 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream;
+use futures::{StreamExt, stream};
 use keyferry_api::config::InputCredential;
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
 use keyferry_core::inputs::credential::{CredentialBook, CredentialHashes};
-use keyferry_hub::clock::Clock;
 use keyferry_hub::input_credentials::{
     CredentialWriter, InputSecretError, InputSecrets, ReadHashes,
 };
-use keyferry_hub::reload_signal::ReloadSignal;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::reload_signal::ReloadSignal;
 use tokio::sync::watch;
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -241,13 +240,13 @@ mod tests {
     use keyferry_api::name::ObjectName;
     use keyferry_core::inputs::credential::{CredentialHashes, InputToken};
     use keyferry_core::inputs::presented::PresentedCredential;
-    use keyferry_hub::clock::Clock;
     use keyferry_hub::input_credentials::{
         CredentialReader, CredentialWriter, InputSecretError, InputSecrets, ReadHashes,
     };
     use keyferry_hub::ports::HubError;
-    use keyferry_hub::reload_signal::ReloadSignal;
     use keyferry_issuer::testing::FakeClock;
+    use keyferry_platform::clock::Clock;
+    use keyferry_platform::reload_signal::ReloadSignal;
     use parking_lot::Mutex;
     use secrecy::ExposeSecret;
     use tokio::sync::watch;

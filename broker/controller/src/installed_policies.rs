@@ -10,9 +10,9 @@ use std::sync::Arc;
 use keyferry_api::reason::Reason;
 use keyferry_core::admission_policy;
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::HubObjects;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
 
 use super::admission_policies::{self, KnownSite, OTHERS};
 

@@ -1,10 +1,10 @@
 //! Reloads the key sets of Keyferry's managed issuers every ten seconds and after each change of
 //! the policy.
 
-use keyferry_hub::policy_store::PolicyReader;
-use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_issuer::managed_issuer::KeySetMaintainer;
 use keyferry_keys::managed_issuer::READ_EVERY;
+use keyferry_platform::policy_store::PolicyReader;
+use keyferry_platform::reload_signal::ReloadSignal;
 use tokio::sync::watch;
 
 /// Maintains the key sets until the task is dropped; `first_round` becomes true after the first

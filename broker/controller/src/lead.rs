@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use keyferry_api::moment::Moment;
 use keyferry_api::reason::Reason;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::lease::{Leader, LeaderLease, TERM};
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::HubError;
 use keyferry_issuer::publication::Publisher;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 /// How long before the Lease's end leadership ends: another replica's clock may run faster.

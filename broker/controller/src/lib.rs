@@ -1,11 +1,10 @@
-//! The server's background tasks. [`publish`] reloads the hub's keys, [`certificates`] the targets'
-//! CAs, and [`caller_trust`] the callers' CAs; [`renew`] renews cached tokens.
+//! The server's background tasks. [`publish`] reloads the hub's keys, and [`certificates`] the
+//! targets' CAs; [`renew`] renews cached tokens.
 //!
 //! If policy objects are on the hub, [`deliver`] decides which access is next, [`delivery`]
 //! reconciles it, and [`target_status`] and [`pairing`] write the other objects.
 
 pub mod admission_policies;
-pub mod caller_trust;
 pub mod canary;
 pub mod certificates;
 pub mod deliver;
@@ -20,5 +19,4 @@ pub mod policy_assembly;
 pub mod publish;
 pub mod renew;
 pub mod self_check;
-pub mod target_probe;
 pub mod target_status;

@@ -14,15 +14,15 @@ use keyferry_api::audience::Audience;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::pairing;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipReader;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::object_store::ObjectStore;
-use keyferry_hub::policy_store::PolicyReader;
 use keyferry_hub::ports::{HubError, HubObjects};
 use keyferry_issuer::audience_guard::AudienceTrial;
 use keyferry_issuer::publication::PublicationReader;
 use keyferry_keys::managed_issuer::INERT_AUDIENCE;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::policy_store::PolicyReader;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_hub::object_store::{Faults, ObjectStore};
-use keyferry_hub::policy_store::PolicyWriter;
+use keyferry_platform::policy_store::PolicyWriter;
 
 /// How long further changes are collected. A deletion must take effect within a second, and a list
 /// arrives object by object.

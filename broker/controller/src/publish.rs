@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_api::reason::Reason;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_issuer::publication::Publisher;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::reload_signal::ReloadSignal;
 
 /// How often the hub's documents are read.
 pub const INTERVAL: Duration = Duration::from_secs(15);

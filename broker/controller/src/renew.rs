@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use keyferry_core::authorise;
 use keyferry_hub::live::LiveObjects;
-use keyferry_hub::policy_store::PolicyReader;
 use keyferry_issuer::mint::Mint;
+use keyferry_platform::policy_store::PolicyReader;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 

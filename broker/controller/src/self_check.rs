@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
 use keyferry_hub::client::HubClient;
-use keyferry_hub::policy_store::PolicyReader;
 use keyferry_hub::self_review;
+use keyferry_platform::policy_store::PolicyReader;
 
 /// Checks at the start and after each change of the policy, until the task is dropped.
 pub async fn follow(client: HubClient, policy: PolicyReader) {

@@ -1,6 +1,7 @@
 //! Writes the status of TargetClusters, and tests whether a target admits identities that none of
 //! its rules names. Only the leader writes it.
 
+mod answers;
 mod discovery_authority;
 mod draining;
 mod unchecked_policies;
@@ -9,31 +10,37 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_api::condition::{Finding, conditions, standing};
+use jiff::Timestamp;
+use keyferry_api::condition::{Finding, conditions, seconds, standing};
 use keyferry_api::config::{
-    CertificateSource, Generation, Probe, Record, TargetCluster, TokenIssuer,
+    CertificateSource, Generation, ObjectSize, Probe, Record, TargetCluster, TokenIssuer,
 };
+use keyferry_api::issuer::discovery_url;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::reason::Reason;
-use keyferry_api::status::TargetClusterStatus;
+use keyferry_api::status::{ProbeCounts, TargetClusterStatus};
 use keyferry_api::summary;
-use keyferry_core::access_status::patch;
-use keyferry_core::authorise;
+use keyferry_core::access_status::{patch, recent_probe_time};
+use keyferry_core::readiness::{NotReady, check_readiness};
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::event::{self, Subject};
-use keyferry_hub::fleet_index::FleetIndexReader;
 use keyferry_hub::leadership::LeadershipReader;
 use keyferry_hub::object_store::{Faults, ObjectStore};
-use keyferry_hub::policy_store::PolicyReader;
-use keyferry_hub::ports::{HubError, HubObjects, ProbeAnswer, ProbedTarget, TargetProbe};
-use keyferry_hub::random::Random;
+use keyferry_hub::ports::{HubError, HubObjects};
 use keyferry_hub::targets::{Readiness, TargetReader};
 use keyferry_issuer::audience_guard::AudienceGuard;
 use keyferry_issuer::publication::PublicationReader;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::fleet_index::FleetIndexReader;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::policy_store::PolicyReader;
+use keyferry_platform::random::Random;
+use keyferry_platform::target_connection::TargetAddress;
+use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use self::answers::{AnswersByTarget, CanaryAnswer, KnownAnswers};
 pub use self::discovery_authority::DiscoveryAuthority;
 use crate::pairing::UnlistedAudiences;
 
@@ -88,14 +95,20 @@ pub struct TargetStatusParts {
     pub clock: Arc<dyn Clock>,
     /// Randomness, for the names of Events.
     pub random: Arc<dyn Random>,
+    /// Reports how targets answer.
+    pub metrics: Metrics,
 }
 
 /// The last probe of a target with the canary's token.
 struct Tried {
     generation: Generation,
+    /// The value of `keyferry.dev/requestedAt` that it was for.
+    requested: Option<String>,
     again: Duration,
     /// Whether the target admitted the canary, if known.
     let_in: Option<bool>,
+    /// How the target answered; `None` before the first answer and without a token.
+    answer: Option<CanaryAnswer>,
 }
 
 /// Updates statuses until the task is dropped.
@@ -108,6 +121,7 @@ pub async fn follow(parts: TargetStatusParts) {
         if parts.leadership.leads(parts.clock.now()) {
             parts.discovery_authority.refresh(parts.clock.now().wall);
             drains.look(&parts);
+            let answers = answers::count(&parts.store, parts.clock.now().wall);
             for name in parts.store.target_names() {
                 if let Some(record) = parts.store.target(&name)
                     && let Err(error) = drains.bring(&parts, &name, &record).await
@@ -115,15 +129,22 @@ pub async fn follow(parts: TargetStatusParts) {
                     tracing::debug!(target_cluster = %name, %error, "a deleted TargetCluster could \
                         not be processed; trying again");
                 }
-                if let Err(error) = bring(&parts, &name, &tried).await {
+                if let Err(error) = bring(&parts, &name, &tried, &answers).await {
                     tracing::debug!(target_cluster = %name, %error, "the status of a TargetCluster \
                         could not be written; trying again");
                 }
             }
             tried.retain(|name, _| parts.store.target(name).is_some());
+            parts
+                .metrics
+                .keep_targets(|name| parts.store.target(name).is_some());
             start_tries(&parts, &mut tried, &mut tries);
-        } else if parts.leadership.is_missing(parts.clock.now()) {
-            note_missing_leader(&parts).await;
+        } else {
+            // Another replica asks the targets, so what this one knows becomes outdated.
+            parts.metrics.keep_targets(|_| false);
+            if parts.leadership.is_missing(parts.clock.now()) {
+                note_missing_leader(&parts).await;
+            }
         }
         while let Some(Ok((name, outcome))) = tries.try_join_next() {
             tried.insert(name, outcome);
@@ -148,42 +169,54 @@ fn start_tries(
         .values()
         .filter(|target| target.issuer == TokenIssuer::Hub && target.probe != Probe::Off);
     for target in candidates.filter(|target| readiness(parts, target).holds()) {
-        let known = tried
+        let stored = parts.store.target(&target.name);
+        let requested = stored.and_then(|record| record.requested_at);
+        let earlier = tried
             .get(&target.name)
-            .filter(|tried| tried.generation == target.generation && now < tried.again);
-        if known.is_some() || tries.len() >= AT_ONCE {
+            .filter(|tried| tried.generation == target.generation);
+        let is_known =
+            earlier.is_some_and(|tried| tried.requested == requested && now < tried.again);
+        if is_known || tries.len() >= AT_ONCE {
             continue;
         }
-        let let_in = tried
-            .get(&target.name)
-            .filter(|tried| tried.generation == target.generation)
-            .and_then(|tried| tried.let_in);
+        let (let_in, answer) =
+            earlier.map_or((None, None), |tried| (tried.let_in, tried.answer.clone()));
         // No further probe of this target starts until this one has ended.
         tried.insert(
             target.name.clone(),
             Tried {
                 generation: target.generation,
+                requested: requested.clone(),
                 again: now + TRY_AGAIN,
                 let_in,
+                answer,
             },
         );
         let (parts, target) = (Arc::clone(parts), target.clone());
         tries.spawn(async move {
-            let let_in = try_canary(&parts, &target).await;
-            let again = parts.clock.now().mono
-                + if let_in.is_some() {
-                    TRY_EVERY
-                } else {
-                    TRY_AGAIN
-                };
-            (
-                target.name.clone(),
-                Tried {
-                    generation: target.generation,
-                    again,
-                    let_in,
-                },
-            )
+            let answer = try_canary(&parts, &target).await;
+            let now = parts.clock.now();
+            let let_in = match answer {
+                Some(ProbeAnswer::Accepted(_)) => Some(true),
+                Some(ProbeAnswer::Refused) => Some(false),
+                _ => None,
+            };
+            let pause = if let_in.is_some() {
+                TRY_EVERY
+            } else {
+                TRY_AGAIN
+            };
+            let tried = Tried {
+                generation: target.generation,
+                requested,
+                again: now.mono + pause,
+                let_in,
+                answer: answer.map(|answer| CanaryAnswer {
+                    answer,
+                    at: now.wall,
+                }),
+            };
+            (target.name.clone(), tried)
         });
     }
 }
@@ -192,12 +225,9 @@ async fn bring(
     parts: &TargetStatusParts,
     name: &ObjectName,
     tried: &HashMap<ObjectName, Tried>,
+    answers: &AnswersByTarget,
 ) -> Result<(), HubError> {
-    let Some(record) = parts
-        .store
-        .target(name)
-        .filter(|record| record.deleting.is_none())
-    else {
+    let Some(record) = parts.store.target(name).filter(is_reported) else {
         return Ok(());
     };
     // Findings of an earlier spec are not reported for this one: a conflict in the status is final
@@ -248,7 +278,16 @@ async fn bring(
     let unguarded =
         target.and_then(|target| unchecked_policies::others_may_be_selected(&parts.labels, target));
     let incomplete = unchecked_policies::policies_are_incomplete(&parts.policies);
+    let known = known_answers(target, &ready, tried, answers);
+    let (reachable, authenticates) = (known.reachable(), known.authenticates());
+    parts.metrics.target(
+        name,
+        reachable.as_ref().map(Finding::holds),
+        known.accesses.map(|accesses| accesses.counts),
+    );
     let optional = [
+        ("TargetReachable", &reachable),
+        ("TargetAuthenticates", &authenticates),
         ("Stalled", &stalled),
         ("AudienceConflict", &conflict),
         ("IdentityConflict", &same_identity),
@@ -264,8 +303,50 @@ async fn bring(
             .into_iter()
             .filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))),
     );
-    let summary = summary::of_target(&ready, &findings);
-    write(parts, name, &record, target, &findings, summary).await
+    let outcome = TargetOutcome {
+        summary: summary::of_target(&ready, &findings, &known.summary()),
+        findings,
+        counts: known.accesses.map(|accesses| accesses.counts),
+        asked_at: known.asked_at(),
+    };
+    write(parts, name, &record, target, outcome).await
+}
+
+/// Returns what is known of the target's answers; nothing of a target that cannot be used, of a
+/// relying party that is no cluster, and of the hub itself.
+fn known_answers<'a>(
+    target: Option<&TargetCluster>,
+    ready: &Finding,
+    tried: &'a HashMap<ObjectName, Tried>,
+    answers: &AnswersByTarget,
+) -> KnownAnswers<'a> {
+    let asked = |target: &&TargetCluster| {
+        ready.holds()
+            && target.is_cluster()
+            && target.probe != Probe::Off
+            && target.client_certificates.is_none()
+    };
+    let Some(target) = target.filter(asked) else {
+        return KnownAnswers {
+            accesses: None,
+            canary: None,
+        };
+    };
+    let canary = tried
+        .get(&target.name)
+        .filter(|tried| tried.generation == target.generation);
+    KnownAnswers {
+        accesses: Some(answers.get(&target.name).copied().unwrap_or_default()),
+        canary: canary.and_then(|tried| tried.answer.as_ref()),
+    }
+}
+
+/// What a status is to report.
+struct TargetOutcome<'a> {
+    findings: Vec<(&'static str, &'a Finding)>,
+    summary: String,
+    counts: Option<ProbeCounts>,
+    asked_at: Option<Timestamp>,
 }
 
 /// Reports at each target that no replica leads. This is the only status that a follower writes;
@@ -276,11 +357,7 @@ async fn note_missing_leader(parts: &TargetStatusParts) {
                    keyferry in Keyferry's namespace";
     let finding = Finding::so(Reason::LeaderMissing, message);
     for name in parts.store.target_names() {
-        let Some(record) = parts
-            .store
-            .target(&name)
-            .filter(|record| record.deleting.is_none())
-        else {
+        let Some(record) = parts.store.target(&name).filter(is_reported) else {
             continue;
         };
         if standing(&record.status, "LeaderMissing").is_some() {
@@ -316,32 +393,39 @@ async fn note_missing_leader(parts: &TargetStatusParts) {
     }
 }
 
+/// Whether the status is written. One that is too large is not known, so it cannot be compared, and
+/// would be written again and again.
+fn is_reported(record: &Record) -> bool {
+    record.deleting.is_none() && record.size != ObjectSize::StatusTooLarge
+}
+
 fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
-    if target.suspend {
-        return Finding::not(
-            Reason::TargetSuspended,
+    let published = parts.published.current();
+    let issuer = published.as_ref().map(|published| &published.issuer);
+    match check_readiness(target, issuer) {
+        Err(error @ NotReady::Suspended) => Finding::not(
+            error.reason(),
             "nothing is minted while spec.suspend is true",
-        );
-    }
-    if parts.guard.is_known_as_hubs(&target.audience) {
-        return Finding::not(
+        ),
+        _ if parts.guard.is_known_as_hubs(&target.audience) => Finding::not(
             Reason::AudienceIsHubs,
             "the hub's own apiserver accepts this audience; nothing is minted for it",
-        );
-    }
-    if parts
-        .published
-        .current()
-        .is_some_and(|published| authorise::issuer_collides(&published.issuer, target))
-    {
-        return Finding::not(
-            Reason::IssuerCollision,
+        ),
+        Err(error @ NotReady::IssuerCollision(_)) => Finding::not(
+            error.reason(),
             "the target has the hub's issuer as its own and refuses tokens of it",
-        );
-    }
-    match parts.targets.readiness(target) {
-        Readiness::Ready(_) => Finding::well("ready; callers in allow[] can use it"),
-        Readiness::NotReady { reason, message } => Finding::not(reason, message),
+        ),
+        // The status of a target does not wait for the hub's keys.
+        Ok(()) | Err(NotReady::IssuerUnknown | NotReady::Certificates { .. }) => {
+            match parts.targets.readiness(target) {
+                // Whether it can be used, only its answers tell.
+                Readiness::Ready(_) => Finding::well(
+                    "declared: its spec and CA certificates are valid; TargetReachable and \
+                     TargetAuthenticates say what it answers",
+                ),
+                Readiness::NotReady { reason, message } => Finding::not(reason, message),
+            }
+        }
     }
 }
 
@@ -357,7 +441,7 @@ fn lets_in_anybody(target: &TargetCluster, tried: &HashMap<ObjectName, Tried>) -
     (tried.let_in == Some(true)).then(|| Finding::so(Reason::TargetUnrestricted, message))
 }
 
-async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option<bool> {
+async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option<ProbeAnswer> {
     // The hub accepts no token for a target's audience; the guard of audiences checks that.
     if target.client_certificates.is_some() {
         return None;
@@ -366,12 +450,8 @@ async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option
         return None;
     };
     let token = parts.guard.canary_token(&target.audience).await.ok()?;
-    let probed = ProbedTarget::of(target, ca_pem);
-    match parts.probe.try_token(&probed, token.secret()).await {
-        ProbeAnswer::Accepted(_) => Some(true),
-        ProbeAnswer::Refused => Some(false),
-        ProbeAnswer::Unanswered(_) | ProbeAnswer::AddressRefused(_) => None,
-    }
+    let probed = TargetAddress::of(target, ca_pem);
+    Some(parts.probe.try_token(&probed, token.secret()).await)
 }
 
 async fn write(
@@ -379,14 +459,29 @@ async fn write(
     name: &ObjectName,
     record: &Record,
     target: Option<&TargetCluster>,
-    findings: &[(&str, &Finding)],
-    summary: String,
+    outcome: TargetOutcome<'_>,
 ) -> Result<(), HubError> {
+    let TargetOutcome {
+        findings,
+        summary,
+        counts,
+        asked_at,
+    } = outcome;
     let now = parts.clock.now().wall;
+    let same_counts = record.status.get("accesses") == Some(&json!(counts))
+        && record.status.get("lastHandledReconcileAt")
+            == record.requested_at.as_ref().map(|at| json!(at)).as_ref();
+    let last_probe_time = asked_at.map(|at| {
+        recent_probe_time(&record.status, at)
+            .filter(|_| same_counts)
+            .unwrap_or_else(|| seconds(at))
+    });
     let mut status = TargetClusterStatus {
         observed_generation: Some(record.generation),
         summary: Some(summary),
-        conditions: conditions(&record.status, record.generation, now, findings),
+        conditions: conditions(&record.status, record.generation, now, &findings),
+        accesses: counts,
+        last_probe_time,
         last_handled_reconcile_at: record.requested_at.clone(),
         ..TargetClusterStatus::default()
     };
@@ -410,7 +505,7 @@ async fn write(
                 own
             }
         };
-        status.discovery_url = Some(format!("{base}/.well-known/openid-configuration"));
+        status.discovery_url = Some(discovery_url(&base));
         status.discovery_certificate_authority = parts.discovery_authority.current();
         status.username_prefix = Some(parts.username_prefix.clone());
         status.cluster_resource_namespace = Some(parts.namespace.to_string());
@@ -424,7 +519,7 @@ async fn write(
         Err(HubError::NotFound(_) | HubError::Conflict(_)) => return Ok(()),
         outcome => drop(outcome?),
     }
-    for (kind, finding) in findings {
+    for (kind, finding) in &findings {
         let truth = if finding.holds() { "True" } else { "False" };
         let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
         // An admission policy of the hub affects all targets at once, so only the log reports it.
@@ -432,6 +527,7 @@ async fn write(
             && !matches!(
                 *kind,
                 "Stalled"
+                    | "TargetAuthenticates"
                     | "PairingUnprotected"
                     | "LabelsUnprotected"
                     | "AdmissionPolicyIncomplete"

@@ -2,18 +2,21 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
-use keyferry_api::condition::{Finding, conditions, seconds};
+use jiff::{SignedDuration, Timestamp};
+use keyferry_api::condition::{Finding, Truth, conditions, seconds, standing};
 use keyferry_api::config::{Delivery, DeliveryType, TargetCluster};
 use keyferry_api::foreign_text;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::status::{ClusterStatus, DeliveryStatus, IdentityStatus, TargetAccessStatus};
-use keyferry_api::summary;
+use keyferry_api::summary::{self, SilenceCause};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::delivery::{ObjectKind, ObjectPlace};
+
+/// How old a reported time of a probe may be, if the answer has not changed since.
+const PROBE_TIME_PRECISION: SignedDuration = SignedDuration::from_mins(5);
 
 /// The result of one delivery that writes an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +66,10 @@ pub struct AccessReport {
     pub reachable: Option<Finding>,
     /// Whether the target accepted a token, if one was tried.
     pub authenticates: Option<Finding>,
+    /// Why the target did not answer, if it did not.
+    pub silence: Option<SilenceCause>,
+    /// When the target was asked, if it was.
+    pub probed_at: Option<Timestamp>,
     /// The identity that the target assigned to that token.
     pub identity: Option<TargetIdentity>,
     /// Whether the problem resolves itself: it then counts as `Reconciling`, else as `Stalled`.
@@ -89,6 +96,13 @@ impl AccessReport {
                 ..self.authorized.clone()
             },
         }
+    }
+
+    /// Whether the target accepted a token of the access; `None` if none was tried.
+    pub fn probe_success(&self) -> Option<bool> {
+        let finding = self.authenticates.as_ref()?;
+        let is_unknown = finding.status == Truth::Unknown;
+        is_probe_result(is_unknown, finding.reason.as_str()).then(|| finding.holds())
     }
 
     /// Makes the status; fields without a result are omitted.
@@ -127,18 +141,60 @@ impl AccessReport {
         let deliveries = self.deliveries.iter().map(DeliveryReport::status);
         TargetAccessStatus {
             observed_generation: Some(generation),
-            summary: Some(summary::of_access(&ready, self.authenticates.as_ref())),
+            summary: Some(summary::of_access(
+                &ready,
+                self.authenticates.as_ref(),
+                self.silence,
+            )),
             conditions: conditions(before, generation, now, &findings),
             cluster,
             identity: self
                 .identity
                 .as_ref()
                 .map(|identity| identity.status(before, now)),
+            last_probe_time: self.probed_at.map(|at| self.probe_time(before, at)),
             exposure_until: self.exposure_until.map(seconds),
             deliveries: deliveries.chain(self.left_over.iter().cloned()).collect(),
             last_handled_reconcile_at: self.handled.clone(),
         }
     }
+}
+
+impl AccessReport {
+    /// Returns the time to report for a probe. Where the answer is the same, an earlier time that is
+    /// nearly as recent stays: silent targets are asked every minute, and not every time is worth a
+    /// write.
+    fn probe_time(&self, before: &Value, at: Timestamp) -> String {
+        let answer = self.authenticates.as_ref().map(|finding| {
+            let truth = match finding.status {
+                Truth::True => "True",
+                Truth::False => "False",
+                Truth::Unknown => "Unknown",
+            };
+            (truth, finding.reason.as_str())
+        });
+        let handled = before.get("lastHandledReconcileAt").and_then(Value::as_str);
+        let same =
+            standing(before, "TargetAuthenticates") == answer && handled == self.handled.as_deref();
+        recent_probe_time(before, at)
+            .filter(|_| same)
+            .unwrap_or_else(|| seconds(at))
+    }
+}
+
+/// Whether the condition `TargetAuthenticates` says how a probe ended. It is also `Unknown` while a
+/// requested probe cannot be made, for the reason of that.
+pub fn is_probe_result(is_unknown: bool, reason: &str) -> bool {
+    let silences = [Reason::ProbeUnanswered, Reason::TargetAddressRefused];
+    !is_unknown || silences.map(Reason::as_str).contains(&reason)
+}
+
+/// Returns `lastProbeTime` of a status, if it is nearly as recent as `at`.
+pub fn recent_probe_time(before: &Value, at: Timestamp) -> Option<String> {
+    let text = before.get("lastProbeTime")?.as_str()?;
+    let earlier: Timestamp = text.parse().ok()?;
+    let age = at.duration_since(earlier);
+    (age >= SignedDuration::ZERO && age < PROBE_TIME_PRECISION).then(|| text.to_owned())
 }
 
 impl TargetIdentity {
@@ -189,7 +245,8 @@ impl DeliveryReport {
             delivery_type: delivery.delivery_type.as_str().to_owned(),
             object: delivery.object_name.as_ref().map(ObjectName::to_string),
             reason: reason.to_owned(),
-            message: (!self.message.is_empty()).then(|| foreign_text::lines(&self.message, 4096)),
+            message: (!self.message.is_empty())
+                .then(|| foreign_text::one_line(&self.message, 4096)),
             expires_at: token.map(|token| seconds(token.expires_at)),
             renew_at: token.map(|token| seconds(token.renew_at)),
             token_id: token.map(|token| token.token_id.clone()),

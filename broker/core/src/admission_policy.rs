@@ -20,7 +20,7 @@ mod fill;
 use std::collections::BTreeSet;
 
 pub use self::compare::AdmissionPolicyGap;
-pub use self::fill::{FillError, manifests};
+pub use self::fill::{FillError, MintableAudiences, manifests};
 
 /// A shipped policy and one of its bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,20 @@ pub const OWN_SECRETS: AdmissionPolicy = AdmissionPolicy::of(
     "Keyferry's own account may write Secrets that the hub fills with a token that does not end",
 );
 
+/// Limits which objects Keyferry's own account may change and delete.
+pub const OWN_DELIVERIES: AdmissionPolicy = AdmissionPolicy::of(
+    "keyferry-self-deliveries",
+    SELF_MANIFEST,
+    "Keyferry's own account may overwrite every Secret and ConfigMap where it is bound",
+);
+
+/// Limits what Keyferry's own account may change of TargetClusters and TargetAccesses.
+pub const OWN_TARGETS: AdmissionPolicy = AdmissionPolicy::of(
+    "keyferry-self-targets",
+    SELF_MANIFEST,
+    "Keyferry's own account may change a TargetAccess, and have a TargetCluster deleted",
+);
+
 /// Limits which certificates Keyferry's own account may request.
 pub const OWN_CERTIFICATES: AdmissionPolicy = AdmissionPolicy::of(
     "keyferry-self-certificates",
@@ -145,7 +159,7 @@ pub const KEPT: AdmissionPolicy = AdmissionPolicy::of(
 );
 
 /// All shipped admission policies.
-pub const ALL: [AdmissionPolicy; 10] = [
+pub const ALL: [AdmissionPolicy; 12] = [
     AUTHOR,
     PAIRING,
     PAIRING_CLOSED,
@@ -155,6 +169,8 @@ pub const ALL: [AdmissionPolicy; 10] = [
     OWN_ACCOUNT,
     OWN_SECRETS,
     OWN_CERTIFICATES,
+    OWN_DELIVERIES,
+    OWN_TARGETS,
     KEPT,
 ];
 

@@ -60,6 +60,8 @@ pub struct AuditRecord {
     pub count: Option<usize>,
     /// Where most of the summarised requests came from.
     pub sources: Option<String>,
+    /// The namespaces of most of the known callers that sent the summarised requests.
+    pub namespaces: Option<String>,
 }
 
 impl AuditRecord {
@@ -81,7 +83,7 @@ impl AuditRecord {
             .as_ref()
             .or_else(|| match self.grant.as_ref()?.requester() {
                 Requester::Caller(caller) => Some(caller),
-                Requester::Operator | Requester::Delivery(_) => None,
+                Requester::Operator | Requester::Delivery(_) | Requester::Probe => None,
             });
         let external = caller.and_then(VerifiedCaller::external);
         let one_line = |text: &str| foreign_text::one_line(text, MOST_CHARACTERS);
@@ -125,6 +127,7 @@ impl AuditRecord {
             stale: self.stale,
             count: self.count,
             sources: self.sources.as_deref(),
+            namespaces: self.namespaces.as_deref(),
         })?;
         line.push(b'\n');
         Ok(line)
@@ -191,6 +194,8 @@ struct AuditLine<'a> {
     count: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sources: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespaces: Option<&'a str>,
 }
 
 /// A client certificate that identified no caller. None of its content is repeated, because nothing

@@ -43,13 +43,16 @@ pub enum Requester {
     Operator,
     /// A delivery of the access, by its name in the list. The author of the access requested it.
     Delivery(ObjectName),
+    /// The controller itself, which tries whether the target of an access accepts a token. The
+    /// token goes to that target and to no other place. The author of the access requested it.
+    Probe,
 }
 
 impl Requester {
     fn identity(&self) -> Option<&ServiceAccountIdentity> {
         match self {
             Self::Caller(caller) => Some(caller.identity()),
-            Self::Operator | Self::Delivery(_) => None,
+            Self::Operator | Self::Delivery(_) | Self::Probe => None,
         }
     }
 
@@ -61,7 +64,7 @@ impl Requester {
     fn delivery(&self) -> Option<&ObjectName> {
         match self {
             Self::Delivery(name) => Some(name),
-            Self::Caller(_) | Self::Operator => None,
+            Self::Caller(_) | Self::Operator | Self::Probe => None,
         }
     }
 }
@@ -98,6 +101,13 @@ pub enum Via {
     Delegate,
     /// The author of the access: an admission policy must have checked that author.
     Author,
+}
+
+impl Paired {
+    /// Whether it was made for [`Requester::Probe`]: by the author's right, for no object.
+    fn is_probe(&self) -> bool {
+        self.via == Via::Author && self.written_by.is_none()
+    }
 }
 
 impl Pair {
@@ -273,6 +283,10 @@ fn check_right(requester: &Requester, Pair(pair): &Pair, review: Review) -> Resu
     {
         return Err(Reason::TargetNotGranted);
     }
+    // Neither has an identity, so the rest of the pair cannot tell an operator's from a probe's.
+    if matches!(requester, Requester::Probe) != pair.is_probe() {
+        return Err(Reason::TargetNotGranted);
+    }
     // An external issuer's token stands for one ServiceAccount. That account's own delegations are
     // for its Pods, which the hub has authenticated.
     if pair.via == Via::Delegate && requester.is_external() {
@@ -320,7 +334,10 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
 ///
 /// If the target's own issuer is not stated, an issuer that Kubernetes distributions give to every
 /// cluster counts as its own.
-pub fn issuer_collides(hub_issuer: &keyferry_api::issuer::Issuer, target: &TargetCluster) -> bool {
+pub(crate) fn issuer_collides(
+    hub_issuer: &keyferry_api::issuer::Issuer,
+    target: &TargetCluster,
+) -> bool {
     // No token is minted for a target that is the hub itself, so its issuer does not matter. A
     // relying party that is not a cluster has no issuer of its own.
     if target.issuer != TokenIssuer::Hub

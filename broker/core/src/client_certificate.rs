@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use keyferry_api::foreign_text;
-use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_keys::client_certificate::CertificateRequest;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::authorise::{Grant, Pair};
 
-pub use approval::{NotApproved, RequestSubject, approve};
+pub use approval::{ListedRequest, NotApproved, RequestSubject, approve};
 
 /// The signer of client certificates that the hub's apiserver accepts.
 pub const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -26,6 +28,11 @@ pub const COLLECTION: &str = "/apis/certificates.k8s.io/v1/certificatesigningreq
 
 const ACCESS: &str = "keyferry.dev/access";
 const DELIVERY: &str = "keyferry.dev/delivery";
+/// Labels by which Keyferry finds the latest requests of a namespace without listing all others.
+const NAMESPACE: &str = "keyferry.dev/namespace";
+const HOUR: &str = "keyferry.dev/requested-in-hour";
+/// The time over which requests are counted.
+pub const COUNTING_WINDOW: Duration = Duration::from_secs(3600);
 
 /// The user as which the hub's apiserver authenticates a ServiceAccount's certificate. It is never
 /// the ServiceAccount's own user name, so that roles of the ServiceAccount do not apply to a
@@ -76,14 +83,97 @@ pub fn name_of(request: &CertificateRequest) -> String {
     format!("keyferry-{}", request.fingerprint())
 }
 
+/// The API path that lists the requests that were made for a namespace in this hour and the last.
+pub fn latest_requests_path(namespace: &Namespace, now: Timestamp) -> String {
+    let hour = hour_of(now);
+    let last = hour.saturating_sub(1);
+    // The selector, percent-encoded: no name of a namespace needs that.
+    format!(
+        "{COLLECTION}?labelSelector=keyferry.dev%2Fnamespace%3D{namespace}%2C\
+         keyferry.dev%2Frequested-in-hour%20in%20%28{last}%2C{hour}%29"
+    )
+}
+
+/// What the count of requests needs of a CertificateSigningRequest. Whoever may create requests
+/// decides how long the rest is, so it is skipped while a list is parsed.
+#[derive(Debug, Deserialize)]
+pub struct CountedRequest {
+    metadata: CountedMetadata,
+    spec: CountedSpec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CountedMetadata {
+    creation_timestamp: Option<String>,
+    annotations: Option<CountedAnnotations>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CountedAnnotations {
+    #[serde(rename = "keyferry.dev/access")]
+    access: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CountedSpec {
+    signer_name: Option<String>,
+    username: Option<String>,
+}
+
+impl CountedRequest {
+    /// When it was created, if `requester` created it for this namespace within
+    /// [`COUNTING_WINDOW`].
+    ///
+    /// Everyone who may create requests can write Keyferry's labels and annotations. Only the
+    /// apiserver writes `spec.username`, so such requests do not use up a tenant's limit.
+    pub fn counted_time(
+        &self,
+        requester: &str,
+        namespace: &Namespace,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let spec = &self.spec;
+        if spec.username.as_deref() != Some(requester)
+            || spec.signer_name.as_deref() != Some(SIGNER)
+        {
+            return None;
+        }
+        let annotations = self.metadata.annotations.as_ref()?;
+        let access = AccessName::parse(annotations.access.as_deref()?).ok()?;
+        let created = self.metadata.creation_timestamp.as_deref()?.parse().ok()?;
+        (access.namespace == *namespace && is_counted(created, now)).then_some(created)
+    }
+}
+
+/// Whether a request that was made then still counts.
+pub fn is_counted(made: Timestamp, now: Timestamp) -> bool {
+    // A time in the future is a clock that was set back, and counts.
+    Duration::try_from(now.duration_since(made)).map_or(true, |age| age < COUNTING_WINDOW)
+}
+
+fn hour_of(now: Timestamp) -> i64 {
+    now.as_second().div_euclid(3600)
+}
+
 /// Renders the CertificateSigningRequest. It contains no secret.
-pub fn object(request: &CertificateRequest, access: &AccessName, delivery: &ObjectName) -> Value {
+pub fn object(
+    request: &CertificateRequest,
+    access: &AccessName,
+    delivery: &ObjectName,
+    now: Timestamp,
+) -> Value {
     json!({
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
         "metadata": {
             "name": name_of(request),
-            "labels": { "app.kubernetes.io/managed-by": "keyferry" },
+            "labels": {
+                "app.kubernetes.io/managed-by": "keyferry",
+                NAMESPACE: access.namespace.as_str(),
+                HOUR: hour_of(now).to_string(),
+            },
             // For the approver, which reads policy for this access itself.
             "annotations": { ACCESS: access.to_string(), DELIVERY: delivery.as_str() },
         },

@@ -2,27 +2,34 @@
 //! Credentials are never imported.
 //!
 //! The input is a kubeconfig, a Secret that contains one (Flux, Cluster API), a cluster Secret of
-//! Argo CD, or a ClusterProfile.
+//! Argo CD, or a ClusterProfile. What kubectl takes as a kubeconfig is taken here too.
 
 mod argo_cd;
 mod cluster_profile;
+#[cfg(test)]
+pub(crate) use render::HEAD as TEST_HEAD;
+
+mod encoding;
 mod kubeconfig;
+mod proposals;
 mod render;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+pub use encoding::join_base64_lines;
 use keyferry_keys::ca_bundle::CaBundleError;
 use serde_json::{Map, Value};
 
 /// Maximum size of the input in bytes. A Secret holds 1 MiB, in base64.
 pub const MAX_IMPORT_BYTES: usize = 2 * 1024 * 1024;
 
+/// Aliases repeat what their anchor names, so their number bounds the memory.
+const MAX_ALIASES: usize = 20;
+
 /// Selects one part of an input that has several.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice<'a> {
-    /// The context of a kubeconfig. Default: its current context.
+    /// The context of a kubeconfig. Default: its current context, or the only one.
     pub context: Option<&'a str>,
-    /// The key of a Secret. Default: `value`, `value.yaml` or `kubeconfig`.
+    /// The key of a Secret. Default: `value`, `value.yaml` or `kubeconfig`, or the only one.
     pub key: Option<&'a str>,
     /// The access provider of a ClusterProfile. Default: the only one.
     pub provider: Option<&'a str>,
@@ -39,6 +46,8 @@ pub struct Imported {
     proxy_url: Option<String>,
     /// The kinds of data that were left out; never a value.
     pub dropped: Vec<String>,
+    /// What the user should know before the object is applied.
+    pub warnings: Vec<String>,
 }
 
 /// Why the input cannot be imported. No value of it is repeated.
@@ -49,9 +58,20 @@ pub enum ImportError {
         "the input is not one YAML or JSON document of at most 2 MiB, each key of it once: line {0}"
     )]
     Form(u64),
+    /// Neither UTF-8 nor UTF-16 with a byte order mark.
+    #[error("the input is not text in UTF-8 or UTF-16")]
+    Encoding,
     /// Another kind of object.
     #[error("the input is neither a kubeconfig, a Secret nor a ClusterProfile")]
     Kind,
+    /// A list, such as `kubectl get` prints, with no item or several.
+    #[error("the input is a List with {count} items; give one of them: {names}")]
+    List {
+        /// How many items it has.
+        count: usize,
+        /// The names of some.
+        names: String,
+    },
     /// A field is missing or cannot be used.
     #[error("{field} {problem}")]
     Field {
@@ -75,18 +95,18 @@ fn field(field: impl Into<String>, problem: impl Into<String>) -> ImportError {
     }
 }
 
-/// Finds the cluster in a document.
+/// Finds the cluster in a document, which is text in UTF-8, or in UTF-16 with a byte order mark.
 ///
 /// # Errors
 /// [`ImportError`].
-pub fn read(text: &str, choice: Choice<'_>) -> Result<Imported, ImportError> {
-    let document = document(text)?;
+pub fn read(input: &[u8], choice: Choice<'_>) -> Result<Imported, ImportError> {
+    let document = only_item(document(&encoding::decode_text(input)?)?)?;
     match (text_of(&document, "apiVersion"), text_of(&document, "kind")) {
         ("v1", "Config") => kubeconfig::read(&document, choice.context),
         ("v1", "Secret") if argo_cd::is_cluster(&document) => argo_cd::read(&document),
         ("v1", "Secret") => {
             let (key, bytes) = kubeconfig_of(&document, choice.key)?;
-            let inner = String::from_utf8(bytes)
+            let inner = encoding::decode_text(&bytes)
                 .map_err(|_| field(format!("data.{key}"), "is not text"))?;
             let mut imported = kubeconfig::read(&self::document(&inner)?, choice.context)?;
             // Cluster API labels a Secret with the name of its cluster.
@@ -101,8 +121,38 @@ pub fn read(text: &str, choice: Choice<'_>) -> Result<Imported, ImportError> {
         (version, "ClusterProfile") if version.starts_with("multicluster.x-k8s.io/") => {
             cluster_profile::read(&document, choice.provider)
         }
+        // client-go fills both in (clientcmd, Load).
+        ("" | "v1", "" | "Config") if document.get("clusters").is_some() => {
+            kubeconfig::read(&document, choice.context)
+        }
         _ => Err(ImportError::Kind),
     }
+}
+
+/// Takes the item out of a List with one, and any other document as it is.
+fn only_item(mut document: Value) -> Result<Value, ImportError> {
+    let is_list = text_of(&document, "kind").ends_with("List");
+    let Some(Value::Array(items)) = document.get_mut("items").filter(|_| is_list) else {
+        return Ok(document);
+    };
+    if items.len() == 1 {
+        return Ok(items.remove(0));
+    }
+    let name = |item: &Value| {
+        plain(text_of(
+            item.get("metadata").unwrap_or(&Value::Null),
+            "name",
+        ))
+    };
+    Err(ImportError::List {
+        count: items.len(),
+        names: named_few(items.iter().map(name)),
+    })
+}
+
+/// Up to ten names, for a message.
+fn named_few(names: impl Iterator<Item = String>) -> String {
+    names.take(10).collect::<Vec<_>>().join(", ")
 }
 
 /// The keys in which Flux, Cluster API and others keep a kubeconfig.
@@ -123,10 +173,25 @@ fn kubeconfig_of(secret: &Value, key: Option<&str>) -> Result<(String, Vec<u8>),
             return Ok((key.to_owned(), bytes));
         }
     }
-    Err(field(
-        "data",
-        "has none of value, value.yaml and kubeconfig; name the key of the kubeconfig with --key",
-    ))
+    let keys: Vec<&String> = ["data", "stringData"]
+        .into_iter()
+        .filter_map(|part| secret.get(part)?.as_object())
+        .flat_map(Map::keys)
+        .collect();
+    if let [key] = keys[..]
+        && let Some(bytes) = entry(secret, key)?
+    {
+        return Ok((key.clone(), bytes));
+    }
+    let problem = if keys.is_empty() {
+        "is empty".to_owned()
+    } else {
+        format!(
+            "has none of value, value.yaml and kubeconfig; name the key of the kubeconfig with --key: {}",
+            named_few(keys.iter().map(|key| plain(key)))
+        )
+    };
+    Err(field("data", problem))
 }
 
 /// An entry of a Secret, from `data` or `stringData`.
@@ -140,7 +205,7 @@ fn entry(secret: &Value, key: &str) -> Result<Option<Vec<u8>>, ImportError> {
     if let Some(text) = member("stringData") {
         return Ok(Some(text.as_bytes().to_vec()));
     }
-    let decoded = member("data").map(|text| STANDARD.decode(text.trim_ascii()));
+    let decoded = member("data").map(encoding::decode_base64);
     decoded
         .transpose()
         .map_err(|_| field(format!("data.{key}"), "is not base64"))
@@ -151,7 +216,7 @@ fn document(text: &str) -> Result<Value, ImportError> {
         return Err(ImportError::Form(0));
     }
     let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_events: 100_000, max_nodes: 50_000, max_documents: 1, max_depth: 32, max_aliases: 0, max_anchors: 0 },
+        budget: serde_saphyr::budget! { max_events: 100_000, max_nodes: 50_000, max_documents: 1, max_depth: 32, max_aliases: MAX_ALIASES, max_anchors: MAX_ALIASES },
         reject_unsupported_tags: true,
     };
     serde_saphyr::from_str_with_options(text, options)
@@ -185,9 +250,12 @@ fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportE
         None | Some(Value::Null | Value::Bool(false)) => {}
         _ => return Err(insecure(&format!("{path}.insecure-skip-tls-verify"))),
     }
-    if members
-        .get("certificate-authority")
-        .is_some_and(|it| it.as_str() != Some(""))
+    let ca = optional(members, "certificate-authority-data", path)?;
+    // As in client-go, the data takes precedence.
+    if ca.is_none()
+        && members
+            .get("certificate-authority")
+            .is_some_and(|it| !it.is_null() && it.as_str() != Some(""))
     {
         let fix = "names a file, which is not read; put its content in base64 into \
             certificate-authority-data";
@@ -213,10 +281,11 @@ fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportE
     Ok(Imported {
         name: String::new(),
         server,
-        ca: optional(members, "certificate-authority-data", path)?,
+        ca,
         tls_server_name: optional(members, "tls-server-name", path)?,
         proxy_url: optional(members, "proxy-url", path)?,
         dropped,
+        warnings: Vec::new(),
     })
 }
 

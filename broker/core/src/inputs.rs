@@ -40,3 +40,4 @@ pub mod fleet_index;
 pub mod presented;
 pub mod runtime_info;
 pub mod secret_scan;
+mod secret_text;

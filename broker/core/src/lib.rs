@@ -8,11 +8,13 @@
 //! are made in [`kubeconfig`], [`exec_credential`] and [`delivery`].
 
 pub mod access_status;
+mod address_warning;
 pub mod admission_policy;
 pub mod audit;
 pub mod authorise;
 pub mod caller;
 pub mod client_certificate;
+pub mod configuration_warnings;
 pub mod delivery;
 pub mod exchange;
 pub mod exec_credential;
@@ -21,7 +23,9 @@ pub mod inputs;
 pub mod kubeconfig;
 pub mod pairing;
 pub mod public_cluster;
+pub mod readiness;
 pub mod received_kubeconfig;
 pub mod request_id;
+pub mod self_subject_review;
 pub mod static_verdict;
 pub mod target_address;

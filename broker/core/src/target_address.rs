@@ -12,8 +12,8 @@ use std::sync::Arc;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Metadata services outside the link-local ranges: Azure, Alibaba Cloud, Oracle Cloud, and the
-/// IPv6 forms of AWS and of Google Cloud.
-const METADATA: [IpAddr; 6] = [
+/// IPv6 forms of AWS and of Google Cloud. The shipped NetworkPolicies except them too.
+pub const METADATA: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),

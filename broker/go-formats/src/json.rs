@@ -27,9 +27,19 @@ pub enum Json {
     List(Vec<Self>),
     /// An object, with its members in order; duplicates are kept.
     Object(Vec<(String, Self)>),
-    /// An array or an object below [`MAX_DEPTH`]: well formed, but not kept. Contains Go's name of
-    /// its kind.
-    Deep(&'static str),
+    /// An array or an object below [`MAX_DEPTH`]: well formed, but not kept.
+    Deep(Box<Deep>),
+}
+
+/// What is known about a part that was not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deep {
+    /// Go's name of its kind.
+    pub kind: &'static str,
+    /// A name that one of its objects has twice.
+    pub duplicate_name: Option<String>,
+    /// Whether it contains a number beyond a float64.
+    pub has_huge_number: bool,
 }
 
 /// Why a text cannot be read.
@@ -43,6 +53,19 @@ impl Json {
     /// Reads one value; nothing may follow it.
     pub fn parse(bytes: &[u8]) -> Result<Self, JsonFault> {
         scan::parse(bytes)
+    }
+
+    /// Reads one value that may nest to any depth, as go-jose's copy of `encoding/json` does.
+    pub fn parse_at_any_depth(bytes: &[u8]) -> Result<Self, JsonFault> {
+        scan::parse_at_any_depth(bytes)
+    }
+
+    /// Whether it is a number beyond a float64.
+    pub fn is_huge_number(&self) -> bool {
+        match self {
+            Self::Number(digits) => digits.parse::<f64>().is_ok_and(f64::is_infinite),
+            _ => false,
+        }
     }
 
     /// Returns the last member of that exact name, as a Go map or a case-sensitive struct keeps it.
@@ -71,7 +94,7 @@ impl Json {
             Self::Text(_) => "string",
             Self::List(_) => "array",
             Self::Object(_) => "object",
-            Self::Deep(kind) => kind,
+            Self::Deep(deep) => deep.kind,
         }
     }
 

@@ -1,8 +1,10 @@
-//! Reads and prints JSON, YAML, URLs, PEM, base64, quoted text and times as Go's libraries do.
+//! Reads and prints JSON, YAML, URLs, PEM, certificates, base64, quoted text and times as Go's
+//! libraries do.
 //!
 //! kube-apiserver is written in Go, so what it accepts and the text of its errors follow Go's
-//! readers, also where they differ from the specification. The behaviour was read from Go 1.26 and
-//! is tested against it; the code is ours. Everything is a pure function of its arguments.
+//! readers, also where they differ from the specification. The behaviour was read from Go 1.26, of
+//! certificates from Go 1.22 to 1.26, and is tested against it; the code is ours. Everything is a
+//! pure function of its arguments.
 //!
 //! ```
 //! use keyferry_go_formats::yaml;
@@ -17,9 +19,14 @@
 //! ```
 
 pub mod base64;
+mod go_release;
 pub mod json;
+pub mod natural;
 pub mod pem;
 pub mod quote;
 pub mod time;
 pub mod url;
+pub mod x509;
 pub mod yaml;
+
+pub use go_release::GoRelease;

@@ -14,10 +14,45 @@ pub fn quote(text: &str) -> String {
     out
 }
 
+/// Returns bytes in double quotes, as `%q` prints a string of them: what is not UTF-8 is escaped.
+pub fn quote_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() + 2);
+    out.push('"');
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            push(&mut out, character);
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// Returns a list of texts, as `%q` prints a `[]string`.
 pub fn quote_list<S: AsRef<str>>(texts: &[S]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| quote(text.as_ref())).collect();
     format!("[{}]", quoted.join(" "))
+}
+
+/// Returns a text as a JSON string, as `json.Marshal` prints it: safe to stand in HTML.
+pub fn quote_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' | '\u{8}' | '\u{c}' | '\n' | '\r' | '\t' => {
+                out.push_str(short_escape(character).unwrap_or_default());
+            }
+            '<' | '>' | '&' | '\0'..='\u{1f}' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", character as u32);
+            }
+            plain => out.push(plain),
+        }
+    }
+    out.push('"');
+    out
 }
 
 /// Returns the escape of a character that has a short one.
@@ -82,6 +117,14 @@ fn is_print(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_json_as_go_writes_it() {
+        assert_eq!(
+            quote_json("<&>\"\\\n\u{1}\u{8}\u{7f}\u{a0}\u{2028}é"),
+            "\"\\u003c\\u0026\\u003e\\\"\\\\\\n\\u0001\\b\u{7f}\u{a0}\\u2028é\""
+        );
+    }
 
     #[test]
     fn texts_are_quoted_as_go_does() {

@@ -5,7 +5,7 @@ mod access;
 
 use std::time::Duration;
 
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use keyferry_api::foreign_text;
 use kube::client::Body;
@@ -13,10 +13,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
+use self::access::NamedParts;
 pub use self::access::{ClientError, HubAccess};
-use crate::connection_fault::{ConnectionFault, Endpoint};
+use keyferry_platform::connection_fault::{ConnectionFault, Endpoint};
+use keyferry_platform::gzip::{self, GzipError};
+
 use crate::forbidden::{self, Forbidden, ForbiddenStatus, HubCaller};
 use crate::ports::HubError;
+use crate::streamed_json::BodyFault;
+use crate::streamed_list::{Page, PageSize, read_page};
 
 /// The longest time that one call may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
@@ -24,6 +29,10 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
 /// no call is waiting, and would abort a call that began since. So this exceeds the time for which
 /// an idle connection is kept (hyper-util: 90 s) plus one call.
 const SILENCE: Duration = Duration::from_secs(100);
+/// The most pages of a list that are read, so that a list without end cannot block a command.
+pub const MAX_PAGES: usize = 2_000;
+/// Objects per page of a list of which only a part is read.
+const PAGE: u32 = 100;
 /// The largest response body that is read, in bytes.
 const MAX_ANSWER_BYTES: usize = 3 * 1024 * 1024;
 
@@ -56,6 +65,43 @@ pub enum Persistence {
     DryRun,
 }
 
+/// What was kept of a list that may have been longer.
+#[derive(Debug)]
+pub struct PartialList<U> {
+    /// What was kept of the objects that were read.
+    pub kept: Vec<U>,
+    /// Whether the whole list was read. If not, what was not found may still exist.
+    pub is_complete: bool,
+}
+
+/// A position in a list that is read page by page.
+#[derive(Debug)]
+pub struct ListCursor {
+    size: PageSize,
+    next: Option<String>,
+    pages: usize,
+    objects: usize,
+    is_complete: bool,
+}
+
+impl ListCursor {
+    /// Begins a list of pages of at most `page` objects.
+    pub fn new(page: u32) -> Self {
+        Self {
+            size: PageSize::new(page),
+            next: None,
+            pages: 0,
+            objects: 0,
+            is_complete: false,
+        }
+    }
+
+    /// Whether the last page was read.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+}
+
 /// A client of the hub's API with limits on time and size.
 #[derive(Clone)]
 pub struct HubClient {
@@ -71,7 +117,7 @@ impl HubClient {
     /// command.
     ///
     /// # Errors
-    /// [`ClientError::Credentials`].
+    /// [`ClientError`]: the credentials, the certificates or the proxy cannot be used.
     pub fn new(mut config: kube::Config) -> Result<Self, ClientError> {
         config.read_timeout = Some(SILENCE);
         config.write_timeout = Some(CALL_DEADLINE);
@@ -85,7 +131,8 @@ impl HubClient {
                 None => place,
             }
         });
-        let client = kube::Client::try_from(config).map_err(|_| ClientError::Credentials)?;
+        let named = NamedParts::of(&config);
+        let client = kube::Client::try_from(config).map_err(|error| named.error(&error))?;
         Ok(Self {
             client,
             place,
@@ -128,6 +175,156 @@ impl HubClient {
     ) -> Result<T, HubError> {
         let bytes = self.get(path, "application/json").await?;
         serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
+    }
+
+    /// Reads a list in pages of at most `page` objects, and returns what `keep` makes of them. A page
+    /// is parsed while it arrives, and asked for again with fewer objects if it is too large, so
+    /// that large objects do not make a list unreadable. `path` may have a query.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`]; [`HubError::Unreadable`] also for a list without end.
+    pub async fn list<T: DeserializeOwned + Send + 'static, U>(
+        &self,
+        path: &str,
+        page: u32,
+        what: &'static str,
+        keep: impl FnMut(T) -> Option<U>,
+    ) -> Result<Vec<U>, HubError> {
+        self.list_until_kept(path, page, usize::MAX, what, keep)
+            .await
+    }
+
+    /// Reads a list as [`HubClient::list`] does, and asks for no further page once it has kept
+    /// `most` objects.
+    ///
+    /// # Errors
+    /// As [`HubClient::list`].
+    pub async fn list_until_kept<T: DeserializeOwned + Send + 'static, U>(
+        &self,
+        path: &str,
+        page: u32,
+        most: usize,
+        what: &'static str,
+        keep: impl FnMut(T) -> Option<U>,
+    ) -> Result<Vec<U>, HubError> {
+        let is_enough = |_: usize, kept: usize| kept >= most;
+        let read = self.list_pages(path, page, is_enough, what, keep).await?;
+        if read.is_complete || read.kept.len() >= most {
+            Ok(read.kept)
+        } else {
+            Err(HubError::Unreadable(what))
+        }
+    }
+
+    /// Reads a list as [`HubClient::list`] does, and asks for no further page after `most` objects.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`].
+    pub async fn list_at_most<T: DeserializeOwned + Send + 'static, U>(
+        &self,
+        path: &str,
+        most: usize,
+        what: &'static str,
+        keep: impl FnMut(T) -> Option<U>,
+    ) -> Result<PartialList<U>, HubError> {
+        let page = u32::try_from(most).unwrap_or(u32::MAX).min(PAGE);
+        self.list_pages(
+            path,
+            page,
+            |objects: usize, _: usize| objects >= most,
+            what,
+            keep,
+        )
+        .await
+    }
+
+    /// Reads the next page of a list, and returns what `keep` makes of its objects. Pages are
+    /// parsed as by [`HubClient::list`].
+    ///
+    /// # Errors
+    /// As [`HubClient::list`]. The list is to be begun again.
+    pub async fn next_page<T: DeserializeOwned + Send + 'static, U>(
+        &self,
+        path: &str,
+        cursor: &mut ListCursor,
+        what: &'static str,
+        keep: impl FnMut(T) -> Option<U>,
+    ) -> Result<Vec<U>, HubError> {
+        let page = self.page_at(path, cursor, what, keep).await?;
+        page.ok_or(HubError::Unreadable(what))
+    }
+
+    async fn list_pages<T: DeserializeOwned + Send + 'static, U>(
+        &self,
+        path: &str,
+        page: u32,
+        is_enough: impl Fn(usize, usize) -> bool,
+        what: &'static str,
+        mut keep: impl FnMut(T) -> Option<U>,
+    ) -> Result<PartialList<U>, HubError> {
+        let (mut cursor, mut kept) = (ListCursor::new(page), Vec::new());
+        while let Some(read) = self.page_at(path, &mut cursor, what, &mut keep).await? {
+            kept.extend(read);
+            if cursor.is_complete || is_enough(cursor.objects, kept.len()) {
+                break;
+            }
+        }
+        let is_complete = cursor.is_complete;
+        Ok(PartialList { kept, is_complete })
+    }
+
+    /// Reads the page at the cursor; `None` after [`MAX_PAGES`].
+    async fn page_at<T: DeserializeOwned + Send + 'static, U>(
+        &self,
+        path: &str,
+        cursor: &mut ListCursor,
+        what: &'static str,
+        mut keep: impl FnMut(T) -> Option<U>,
+    ) -> Result<Option<Vec<U>>, HubError> {
+        while cursor.pages < MAX_PAGES {
+            cursor.pages += 1;
+            let path = page_path(path, cursor.size, cursor.next.as_deref());
+            let (mut kept, mut objects) = (Vec::new(), 0_usize);
+            let reading = self.page(path, &mut cursor.size, what, |item| {
+                objects = objects.saturating_add(1);
+                kept.extend(keep(item));
+            });
+            let read = tokio::time::timeout(CALL_DEADLINE, reading).await;
+            if let Page::Complete(end) = read.map_err(|_| late(what))?? {
+                cursor.objects = cursor.objects.saturating_add(objects);
+                cursor.next = end.next();
+                cursor.is_complete = cursor.next.is_none();
+                return Ok(Some(kept));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn page<T: DeserializeOwned + Send + 'static>(
+        &self,
+        path: String,
+        size: &mut PageSize,
+        what: &'static str,
+        act: impl FnMut(T),
+    ) -> Result<Page, HubError> {
+        let request = Request::builder()
+            .uri(path)
+            .header(http::header::ACCEPT, "application/json")
+            .body(Body::empty())
+            .map_err(|_| HubError::Unreadable(what))?;
+        let response = self.respond(request).await?;
+        let status = response.status();
+        if !status.is_success() {
+            let body = collected(response).await?;
+            return Err(refusal(status, &body, self.caller));
+        }
+        let page = read_page(response, size, act).await;
+        page.map_err(|fault| match fault {
+            BodyFault::Broken(_) => broken_off(),
+            BodyFault::TooLarge => HubError::TooLarge,
+            BodyFault::NotGzip => not_gzip(),
+            BodyFault::Unreadable(_) | BodyFault::PackedWatch => HubError::Unreadable(what),
+        })
     }
 
     /// Sends a POST of a JSON object and returns the created object.
@@ -269,9 +466,7 @@ impl HubClient {
         // One deadline for the whole call. A per-read timeout would never fire for a server that
         // sends one byte per second.
         let answered = tokio::time::timeout(CALL_DEADLINE, self.exchange(request)).await;
-        let (status, bytes) = answered.map_err(|_| {
-            HubError::Unreachable(format!("{what} took longer than {CALL_DEADLINE:?}"))
-        })??;
+        let (status, bytes) = answered.map_err(|_| late(what))??;
         if status.is_success() {
             Ok(bytes)
         } else {
@@ -280,23 +475,63 @@ impl HubClient {
     }
 
     async fn exchange(&self, request: Request<Body>) -> Result<(StatusCode, Vec<u8>), HubError> {
-        let response = match self.client.send(request).await {
-            Ok(response) => response,
-            Err(error) => return Err(transport_fault(&error, self).await),
-        };
+        let response = self.respond(request).await?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
-            .collect()
-            .await;
-        let body = body.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                HubError::TooLarge
-            } else {
-                HubError::Unreachable("its answer broke off".to_owned())
-            }
-        })?;
-        Ok((status, body.to_bytes().to_vec()))
+        Ok((status, collected(response).await?))
     }
+
+    async fn respond(&self, request: Request<Body>) -> Result<Response<Body>, HubError> {
+        match self.client.send(request).await {
+            Ok(response) => Ok(response),
+            Err(error) => Err(transport_fault(&error, self).await),
+        }
+    }
+}
+
+/// The path of a page of a list, after the one with this token.
+fn page_path(path: &str, size: PageSize, next: Option<&str>) -> String {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    let begin = format!("{path}{separator}");
+    let length = begin.len();
+    let mut query = url::form_urlencoded::Serializer::for_suffix(begin, length);
+    query.append_pair("limit", &size.limit().to_string());
+    query.extend_pairs(next.map(|token| ("continue", token)));
+    query.finish()
+}
+
+/// Collects a body up to the largest size. A gateway before the hub may have packed it.
+async fn collected(response: Response<Body>) -> Result<Vec<u8>, HubError> {
+    let is_packed = gzip::is_packed(response.headers());
+    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
+        .collect()
+        .await;
+    let body = body.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            HubError::TooLarge
+        } else {
+            broken_off()
+        }
+    })?;
+    let body = body.to_bytes();
+    if !is_packed {
+        return Ok(body.into());
+    }
+    gzip::unpack(&body, MAX_ANSWER_BYTES).map_err(|error| match error {
+        GzipError::TooLong => HubError::TooLarge,
+        GzipError::Malformed => not_gzip(),
+    })
+}
+
+fn not_gzip() -> HubError {
+    HubError::Unreachable(GzipError::Malformed.to_string())
+}
+
+fn late(what: &str) -> HubError {
+    HubError::Unreachable(format!("{what} took longer than {CALL_DEADLINE:?}"))
+}
+
+fn broken_off() -> HubError {
+    HubError::Unreachable("its answer broke off".to_owned())
 }
 
 /// Names the kind of fault without repeating the library's text, which may quote credentials of the
@@ -335,12 +570,16 @@ fn refusal(status: StatusCode, body: &[u8], caller: HubCaller) -> HubError {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+    use std::io::Write;
     use std::time::Duration;
 
+    use http::Response;
     use keyferry_testing::{EmbeddedHub, Fault, HubOptions, Route};
+    use kube::client::Body;
     use secrecy::ExposeSecret;
 
-    use super::{CALL_DEADLINE, HubAccess, HubClient};
+    use super::{CALL_DEADLINE, HubAccess, HubClient, MAX_ANSWER_BYTES, collected};
+    use crate::ports::HubError;
 
     /// The pause and the second call together exceed the deadline of one call; each alone does not.
     #[tokio::test]
@@ -367,5 +606,24 @@ mod tests {
         );
         tokio::time::sleep(pause).await;
         read().await.unwrap();
+    }
+
+    /// A gateway before the hub may pack what nobody asked it to.
+    #[tokio::test]
+    async fn a_body_in_gzip_is_unpacked_up_to_the_largest_size() {
+        let answer = |body: &[u8]| {
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+            encoder.write_all(body).unwrap();
+            let packed = encoder.finish().unwrap();
+            assert!(packed.len() < 100_000);
+            let response = Response::builder().header(http::header::CONTENT_ENCODING, "gzip");
+            collected(response.body(Body::from(packed)).unwrap())
+        };
+        assert_eq!(answer(b"{}").await.unwrap(), b"{}");
+        let longest = vec![b' '; MAX_ANSWER_BYTES];
+        assert_eq!(answer(&longest).await.unwrap(), longest);
+        let longer = vec![b' '; MAX_ANSWER_BYTES + 1];
+        assert!(matches!(answer(&longer).await, Err(HubError::TooLarge)));
     }
 }

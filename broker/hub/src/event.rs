@@ -12,10 +12,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use keyferry_api::condition::Finding;
 use keyferry_api::foreign_text;
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_platform::random::Random;
 use parking_lot::Mutex;
 
 use crate::ports::HubObjects;
-use crate::random::Random;
 
 /// The maximum length of a note in the API, in bytes.
 const MOST: usize = 1000;
@@ -123,7 +123,7 @@ pub async fn write(
     now: Timestamp,
 ) {
     let name = format!("keyferry.{}", random.request_id());
-    let mut note = foreign_text::lines(&finding.message, MOST);
+    let mut note = foreign_text::one_line(&finding.message, MOST);
     while note.len() > MOST {
         note.pop();
     }

@@ -1,8 +1,8 @@
 //! Adds and removes Keyferry's finalizer. Finalizers of others are read only when needed and never
 //! stored: there may be many.
 
-use keyferry_api::config::{FINALIZER, Record};
-use serde_json::{Value, json};
+use keyferry_api::config::{FINALIZER, Record, ReducedObject};
+use serde_json::json;
 
 use crate::ports::{HubError, HubObjects};
 
@@ -26,7 +26,7 @@ pub async fn set(
     path: &str,
     record: &Record,
     wanted: FinalizerState,
-) -> Result<Option<Value>, HubError> {
+) -> Result<Option<ReducedObject>, HubError> {
     let (mut version, mut others) = (record.version.clone(), Vec::new());
     if record.finalizers.others != 0 {
         let Some(read) = objects.get(path).await? else {

@@ -2,8 +2,7 @@
 
 use futures::future::BoxFuture;
 use keyferry_api::service_account::ServiceAccount;
-use serde::Deserialize;
-use serde_json::json;
+use keyferry_core::self_subject_review::{self, SelfSubjectReview};
 
 use super::client::HubClient;
 use super::token_request;
@@ -13,22 +12,6 @@ use crate::ports::{HubError, HubFacts};
 pub struct KubeHubFacts {
     client: HubClient,
     canary: ServiceAccount,
-}
-
-#[derive(Deserialize)]
-struct Review {
-    status: ReviewStatus,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ReviewStatus {
-    user_info: UserInfo,
-}
-
-#[derive(Deserialize)]
-struct UserInfo {
-    username: String,
 }
 
 impl KubeHubFacts {
@@ -50,12 +33,13 @@ impl HubFacts for KubeHubFacts {
 
     fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>> {
         Box::pin(async move {
-            let request =
-                json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-            let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-            let review: Review = self
+            let review: SelfSubjectReview = self
                 .client
-                .create(path, &request, "SelfSubjectReview")
+                .create(
+                    self_subject_review::PATH,
+                    &self_subject_review::request(),
+                    self_subject_review::KIND,
+                )
                 .await?;
             Ok(review.status.user_info.username)
         })

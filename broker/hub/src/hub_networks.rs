@@ -9,14 +9,15 @@ use futures::future::BoxFuture;
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use keyferry_core::target_address::HubNetworks;
+use keyferry_platform::address_guard::{HubNetworkSource, HubNetworksUnread};
+use keyferry_platform::clock::Clock;
+use keyferry_platform::name_resolver::NameResolver;
 use kube::core::ObjectList;
 use tokio::sync::Mutex;
 
 use crate::client::HubClient;
-use crate::clock::Clock;
 use crate::endpoint_slice;
-use crate::name_resolver::NameResolver;
-use crate::ports::{HubError, HubNetworkSource};
+use crate::ports::HubError;
 
 const SERVICE_CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 const BEHIND_A_PROXY: &str = "the hub is reached through a proxy, so its address is unknown";
@@ -126,7 +127,7 @@ async fn own_addresses(
 }
 
 impl HubNetworkSource for KubeHubNetworks {
-    fn networks(&self) -> BoxFuture<'_, Result<HubNetworks, HubError>> {
+    fn networks(&self) -> BoxFuture<'_, Result<HubNetworks, HubNetworksUnread>> {
         Box::pin(async move {
             let mut last = self.last.lock().await;
             let now = self.clock.now().mono;
@@ -135,7 +136,7 @@ impl HubNetworkSource for KubeHubNetworks {
             {
                 return Ok(networks.clone());
             }
-            let networks = self.read().await?;
+            let networks = self.read().await.map_err(|_| HubNetworksUnread)?;
             *last = Some((now, networks.clone()));
             Ok(networks)
         })

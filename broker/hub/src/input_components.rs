@@ -1,7 +1,6 @@
 //! The inputs of the targets' platform components, kept current by a watch of the ConfigMaps of
 //! Keyferry's namespace.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -10,12 +9,11 @@ use keyferry_api::name::ObjectName;
 use keyferry_core::inputs::collection::Collection;
 use keyferry_core::inputs::components;
 use keyferry_core::inputs::error::InputsError;
-use kube::Resource;
-use kube::core::{NamespaceResourceScope, ObjectMeta};
 use parking_lot::{Mutex, RwLock};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
 
+use crate::collection_watch::WatchedItem;
 use crate::watch_health::{WatchHealth, WatchState};
 
 type Read = Result<Collection, InputsError>;
@@ -85,8 +83,7 @@ impl WatchHealth for InputComponents {
 /// A ConfigMap of Keyferry's namespace, reduced to the metadata that Keyferry reads.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct InputConfigMap {
-    #[serde(deserialize_with = "kept_metadata")]
-    metadata: ObjectMeta,
+    metadata: KeptMetadata,
     #[serde(default)]
     data: Option<BTreeMap<String, String>>,
     #[serde(default, rename = "binaryData")]
@@ -97,22 +94,11 @@ pub(crate) struct InputConfigMap {
 #[derive(Clone, Debug, Deserialize)]
 struct BinaryEntry(#[allow(dead_code, reason = "only its presence counts")] IgnoredAny);
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptMetadata {
     name: Option<String>,
-    namespace: Option<String>,
     resource_version: Option<String>,
-}
-
-fn kept_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let kept = KeptMetadata::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: kept.name,
-        namespace: kept.namespace,
-        resource_version: kept.resource_version,
-        ..ObjectMeta::default()
-    })
 }
 
 impl InputConfigMap {
@@ -149,32 +135,9 @@ pub(crate) fn report(target: &ObjectName, read: &Read) {
     }
 }
 
-impl Resource for InputConfigMap {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "ConfigMap".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "configmaps".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+impl WatchedItem for InputConfigMap {
+    fn version(&self) -> Option<&str> {
+        self.metadata.resource_version.as_deref()
     }
 }
 

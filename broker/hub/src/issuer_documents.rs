@@ -4,6 +4,8 @@
 use futures::future::{BoxFuture, join_all};
 use http::Uri;
 use keyferry_api::config::HubEndpoint;
+use keyferry_api::issuer::DISCOVERY_PATH;
+use keyferry_keys::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_TYPE};
 
 use super::client::{HubAccess, HubClient};
 use super::endpoint_slice;
@@ -100,13 +102,9 @@ async fn documents(config: kube::Config, caller: HubCaller) -> Result<UpstreamDo
     let client = HubClient::new(config)
         .map_err(|error| HubError::Unreachable(error.to_string()))?
         .called_by(caller);
-    let metadata = client
-        .get("/.well-known/openid-configuration", "application/json")
-        .await?;
+    let metadata = client.get(DISCOVERY_PATH, METADATA_TYPE).await?;
     // The apiserver answers 406 to a plain application/json here. Its own jwks_uri is never
     // followed.
-    let jwks = client
-        .get("/openid/v1/jwks", "application/jwk-set+json")
-        .await?;
+    let jwks = client.get(KEYS_PATH, KEYS_TYPE).await?;
     Ok(UpstreamDocuments { metadata, jwks })
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
 use keyferry_keys::key_journal::{JournalError, KeyJournal, SealKey};
+use keyferry_platform::random::Random;
 use zeroize::Zeroizing;
 
 use crate::ports::{HubError, SecretData, SecretStore};
-use crate::random::Random;
 
 /// The Secret that contains the key journal.
 const RECORD: &str = "keyferry-keys";

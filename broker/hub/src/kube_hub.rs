@@ -9,6 +9,7 @@ use keyferry_api::audience::Audience;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
 use keyferry_keys::bound_token::MintAnswer;
+use keyferry_platform::clock::Clock;
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
@@ -16,7 +17,6 @@ use super::client::HubClient;
 use super::token_request::TokenRequest;
 use super::{access_review, token_review};
 use crate::circuit::Circuit;
-use crate::clock::Clock;
 use crate::ports::{Hub, HubError};
 
 /// The most concurrent calls, for mints and reviews apart. It is well below the 200 mutating

@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use keyferry_api::config::{
-    Assembled, DrainingTarget, Policy, Record, ServerConfiguration, StoredAccess, StoredObjects,
-    StoredTarget,
+    Assembled, DrainingTarget, Policy, Record, ReducedObject, ServerConfiguration, StoredAccess,
+    StoredObjects, StoredTarget,
 };
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_core::access_status;
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
 use tokio::sync::watch;
 
 pub use self::listing::Listing;
@@ -72,17 +71,17 @@ impl ObjectStore {
     }
 
     /// Adds an object to a list that is not complete yet. The store does not change.
-    pub fn note(&self, listing: &mut Listing, object: &Value) {
+    pub fn note(&self, listing: &mut Listing, object: &ReducedObject) {
         match &mut listing.0 {
             Listed::Targets(listed) => {
-                let Some((name, target)) = StoredTarget::read(object, &self.server) else {
+                let Some((name, target)) = StoredTarget::read_reduced(object, &self.server) else {
                     return;
                 };
                 let seen = ListedObject::beside(self.objects().targets.get(&name), target);
                 listed.insert(name, seen);
             }
             Listed::Accesses(listed) => {
-                let Some((name, access)) = StoredAccess::read(object) else {
+                let Some((name, access)) = StoredAccess::read_reduced(object) else {
                     return;
                 };
                 let objects = self.objects();
@@ -109,14 +108,14 @@ impl ObjectStore {
     }
 
     /// Stores one object. A change of its status alone notifies no subscriber.
-    pub fn set(&self, collection: Collection, object: &Value) {
+    pub fn set(&self, collection: Collection, object: &ReducedObject) {
         let mut objects = self.objects();
         let same = |known: Option<&Record>, read: &Record| {
             known.is_some_and(|known| known.means_the_same_as(read))
         };
         let unchanged = match collection {
             Collection::TargetClusters => {
-                let Some((name, target)) = StoredTarget::read(object, &self.server) else {
+                let Some((name, target)) = StoredTarget::read_reduced(object, &self.server) else {
                     return;
                 };
                 let unchanged = same(
@@ -127,7 +126,7 @@ impl ObjectStore {
                 unchanged
             }
             Collection::TargetAccesses => {
-                let Some((name, access)) = StoredAccess::read(object) else {
+                let Some((name, access)) = StoredAccess::read_reduced(object) else {
                     return;
                 };
                 if self.is_older_than_written(&name, &access.record) {
@@ -146,16 +145,16 @@ impl ObjectStore {
     }
 
     /// Removes a deleted object.
-    pub fn remove(&self, collection: Collection, object: &Value) {
+    pub fn remove(&self, collection: Collection, object: &ReducedObject) {
         let mut objects = self.objects();
         match collection {
             Collection::TargetClusters => {
-                if let Some((name, _)) = StoredTarget::read(object, &self.server) {
+                if let Some((name, _)) = StoredTarget::read_reduced(object, &self.server) {
                     objects.targets.remove(&name);
                 }
             }
             Collection::TargetAccesses => {
-                if let Some((name, _)) = StoredAccess::read(object) {
+                if let Some((name, _)) = StoredAccess::read_reduced(object) {
                     objects.accesses.remove(&name);
                     self.unseen().remove(&name);
                 }
@@ -167,8 +166,8 @@ impl ObjectStore {
     /// Stores an access as the hub returned it after a write of this process, so that the next
     /// write does not use an old version. Returns the access; `None` if the object is not one. A
     /// later version that the watch has shown stays.
-    pub fn written(&self, object: &Value) -> Option<StoredAccess> {
-        let (name, access) = StoredAccess::read(object)?;
+    pub fn written(&self, object: &ReducedObject) -> Option<StoredAccess> {
+        let (name, access) = StoredAccess::read_reduced(object)?;
         let mut objects = self.objects();
         let known = objects
             .accesses
@@ -204,7 +203,7 @@ impl ObjectStore {
     }
 
     /// Applies `look` to each access, including those being deleted. The store is locked meanwhile,
-    /// so `look` must be quick.
+    /// so `look` must be quick and must not ask the store, which would wait for itself.
     pub fn each_access<T>(&self, mut look: impl FnMut(&AccessName, &StoredAccess) -> T) -> Vec<T> {
         self.objects()
             .accesses
@@ -228,6 +227,15 @@ impl ObjectStore {
             .targets
             .get(name)
             .map(|target| target.record.clone())
+    }
+
+    /// Returns when a check was last requested by annotation, for each target where one was.
+    pub fn requested_checks(&self) -> BTreeMap<ObjectName, String> {
+        self.objects()
+            .targets
+            .iter()
+            .filter_map(|(name, target)| Some((name.clone(), target.record.requested_at.clone()?)))
+            .collect()
     }
 
     /// Returns a target that is being deleted and drains.
@@ -306,10 +314,10 @@ fn version(record: &Record) -> Option<u64> {
 #[cfg(any(test, feature = "testing"))]
 impl ObjectStore {
     /// Replaces the collection by a list of these objects.
-    pub fn list(&self, collection: Collection, all: &[Value]) {
+    pub fn list(&self, collection: Collection, all: &[serde_json::Value]) {
         let mut listing = Listing::of(collection);
         all.iter()
-            .for_each(|object| self.note(&mut listing, object));
+            .for_each(|object| self.note(&mut listing, &ReducedObject::of(object)));
         self.replace_all(listing);
     }
 }

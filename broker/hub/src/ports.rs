@@ -1,27 +1,22 @@
-//! The interfaces to the hub, the targets and the audit log. `kube_hub.rs`, the probe of the
-//! controller and the server's audit log implement them; tests use their own implementations.
+//! The interfaces to the hub. `kube_hub.rs` and others implement them; tests use their own
+//! implementations.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use keyferry_api::audience::Audience;
-use keyferry_api::config::TargetCluster;
+use keyferry_api::config::ReducedObject;
 use keyferry_api::name::{ObjectName, TrustBundleName};
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
-use keyferry_core::access_status::TargetIdentity;
-use keyferry_core::audit::AuditRecord;
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
-use keyferry_core::delivery::{ObjectBody, ReadObject};
-use keyferry_core::target_address::{HubNetworks, RefusedDestination};
+use keyferry_core::client_certificate::CountedRequest;
+use keyferry_core::delivery::{FluxObject, ObjectBody, ReadObject};
 use keyferry_keys::bound_token::MintAnswer;
 use secrecy::{SecretSlice, SecretString};
 use serde_json::Value;
-use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 use crate::forbidden::Forbidden;
@@ -324,6 +319,25 @@ pub trait HubObjects: Send + Sync {
     /// Reads the object at a path; `None` if there is none, or if the hub does not have its kind.
     fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>>;
 
+    /// Whether one of Flux's objects in a collection may be one that `uses` accepts. It may also be
+    /// one of the objects beyond the first 500, which are not read.
+    fn is_used_by_flux<'a>(
+        &'a self,
+        path: &'a str,
+        uses: &'a (dyn Fn(&FluxObject) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<bool, HubError>>;
+
+    /// Lists CertificateSigningRequests one after another while they arrive, and returns the times
+    /// that `counted_time` gives for them, at least `most` if there are as many. Others than Keyferry
+    /// create such objects, of any size and number: a list that is too long is
+    /// [`HubError::Unreadable`].
+    fn certificate_request_times<'a>(
+        &'a self,
+        path: &'a str,
+        most: usize,
+        counted_time: &'a (dyn Fn(&CountedRequest) -> Option<Timestamp> + Send + Sync),
+    ) -> BoxFuture<'a, Result<Vec<Timestamp>, HubError>>;
+
     /// Creates an object in a collection and returns its resourceVersion.
     fn create<'a>(
         &'a self,
@@ -358,13 +372,13 @@ pub trait HubObjects: Send + Sync {
     /// Replaces an object that contains no secret, at the resourceVersion that it carries.
     fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
 
-    /// Changes an object that contains no secret, or its status, by a merge patch. Returns the
-    /// changed object.
+    /// Changes a TargetCluster or TargetAccess, or its status, by a merge patch. Returns the new
+    /// object.
     fn patch<'a>(
         &'a self,
         path: &'a str,
         change: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, HubError>>;
+    ) -> BoxFuture<'a, Result<ReducedObject, HubError>>;
 
     /// Applies a status by server-side apply, with the field manager that the controller uses for
     /// all its writes. `object` carries a resourceVersion, so the hub refuses the status for
@@ -375,111 +389,3 @@ pub trait HubObjects: Send + Sync {
         object: &'a Value,
     ) -> BoxFuture<'a, Result<(), HubError>>;
 }
-
-/// How to reach a target to test whether it accepts a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbedTarget {
-    /// The URL of the target's apiserver.
-    pub address: String,
-    /// The name in the apiserver's certificate, if it is not the host in the address.
-    pub tls_server_name: Option<String>,
-    /// The proxy through which the target is reached.
-    pub proxy_url: Option<String>,
-    /// The target's CA certificates as PEM; `None` means the system's roots.
-    pub ca_pem: Option<Arc<str>>,
-}
-
-impl ProbedTarget {
-    /// Returns how to reach the target of a TargetCluster with these CA certificates.
-    pub fn of(target: &TargetCluster, ca_pem: Option<Arc<str>>) -> Self {
-        Self {
-            address: target.address.clone(),
-            tls_server_name: target.tls_server_name.clone(),
-            proxy_url: target.proxy_url.clone(),
-            ca_pem,
-        }
-    }
-}
-
-/// Tells the hub's own networks.
-pub trait HubNetworkSource: Send + Sync {
-    /// Returns the hub's networks, as far as the hub names them.
-    fn networks(&self) -> BoxFuture<'_, Result<HubNetworks, HubError>>;
-}
-
-/// How a target answered a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProbeAnswer {
-    /// The target accepted the token as this identity.
-    Accepted(TargetIdentity),
-    /// The target rejected the token.
-    Refused,
-    /// The target did not answer, or not as an apiserver does.
-    Unanswered(&'static str),
-    /// Nothing was sent, because the address of the target or of its proxy is refused.
-    AddressRefused(RefusedDestination),
-}
-
-/// Tests whether targets accept a token.
-pub trait TargetProbe: Send + Sync {
-    /// Sends the token to the target and to no other host.
-    fn try_token<'a>(
-        &'a self,
-        target: &'a ProbedTarget,
-        token: &'a SecretString,
-    ) -> BoxFuture<'a, ProbeAnswer>;
-}
-
-/// Where audit records go.
-pub trait AuditSink: Send + Sync {
-    /// Submits a record. The returned [`Recording`] reports whether it was written; an issuance
-    /// waits for it.
-    fn record(&self, record: &AuditRecord) -> Recording;
-}
-
-/// A submitted record. It resolves within seconds, even if the log is blocked.
-#[must_use = "nothing may leave before its record is written"]
-pub struct Recording(Option<oneshot::Receiver<bool>>);
-
-impl Recording {
-    /// Tracks a record whose writer reports the result. A writer that is dropped without a report
-    /// did not write it.
-    pub fn told_by(writer: oneshot::Receiver<bool>) -> Self {
-        Self(Some(writer))
-    }
-
-    /// Creates the result of a record that is written already.
-    pub fn written() -> Self {
-        let (writer, told) = oneshot::channel();
-        // Cannot fail: the receiver lives on below.
-        let _ = writer.send(true);
-        Self(Some(told))
-    }
-
-    /// Creates the result of a record that will not be written.
-    pub fn failed() -> Self {
-        Self(None)
-    }
-}
-
-impl Future for Recording {
-    type Output = Result<(), AuditError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), AuditError>> {
-        match &mut self.0 {
-            Some(writer) => Pin::new(writer).poll(context).map(|told| {
-                if told == Ok(true) {
-                    Ok(())
-                } else {
-                    Err(AuditError)
-                }
-            }),
-            None => Poll::Ready(Err(AuditError)),
-        }
-    }
-}
-
-/// The record could not be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("writing the audit record")]
-pub struct AuditError;

@@ -13,6 +13,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1;
 use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_platform::random::Random;
 use kube::api::WatchParams;
 use kube::core::WatchEvent;
 use kube::{Api, Client, ResourceExt};
@@ -23,7 +24,6 @@ use super::client::HubClient;
 use super::secret::Secret;
 use super::watch_fault;
 use crate::ports::{HubError, HubObjects, ServingSecret, ServingSecrets};
-use crate::random::Random;
 
 /// How long the hub keeps a watch open, in seconds. It is shorter than the idle limit of common
 /// load balancers, which drop a watch silently.

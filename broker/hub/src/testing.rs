@@ -1,62 +1,19 @@
-//! Fakes that unit tests share: a clock, Secrets and objects in memory.
+//! Fakes that unit tests share: Secrets and objects in memory.
 
-mod address_forms;
-mod network;
 mod objects;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
-use jiff::Timestamp;
-use keyferry_api::moment::Moment;
 use keyferry_api::name::ObjectName;
 use keyferry_api::service_account::ServiceAccount;
 use parking_lot::Mutex;
 
-use crate::clock::Clock;
 use crate::input_components::InputComponents;
 use crate::ports::{HubError, SecretData, SecretStore, StoredSecret};
 use crate::watch_health::WatchHealth;
 
-pub use self::address_forms::REFUSED_ADDRESS_FORMS;
-pub use self::network::{
-    CountingListener, ScriptedResolver, hub_networks, loopback_guard, strict_guard,
-};
 pub use self::objects::{Failing, FakeObjects};
-
-/// A wall clock and a monotonic clock that a test advances.
-#[derive(Debug)]
-pub struct FakeClock(Mutex<Moment>);
-
-impl FakeClock {
-    /// Creates a clock that stands still.
-    pub fn start() -> Arc<Self> {
-        let wall = Timestamp::from_second(1_800_000_000).unwrap_or(Timestamp::UNIX_EPOCH);
-        Arc::new(Self(Mutex::new(Moment {
-            wall,
-            mono: Duration::from_secs(1000),
-        })))
-    }
-
-    /// Advances both clocks.
-    pub fn advance(&self, span: Duration) {
-        let mut now = self.0.lock();
-        now.wall = now.wall.saturating_add(span).unwrap_or(Timestamp::MAX);
-        now.mono += span;
-    }
-
-    /// Advances the monotonic clock alone, by which rates count.
-    pub fn advance_monotonic(&self, span: Duration) {
-        self.0.lock().mono += span;
-    }
-}
-
-impl Clock for FakeClock {
-    fn now(&self) -> Moment {
-        *self.0.lock()
-    }
-}
 
 /// Creates fleet inputs of targets, each by target, component and YAML.
 pub fn input_components(entries: &[(&str, &str, &str)]) -> Arc<InputComponents> {

@@ -8,10 +8,10 @@ use keyferry_api::audience::Audience;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
 use keyferry_keys::bound_token::MintAnswer;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
 use secrecy::SecretString;
 
-use crate::clock::Clock;
-use crate::metrics::Metrics;
 use crate::ports::{Hub, HubError};
 
 /// A [`Hub`] that reports how long its TokenRequests take.
@@ -77,9 +77,9 @@ impl Hub for TimedHub {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use keyferry_api::service_account::Uid;
+    use keyferry_platform::testing::FakeClock;
 
     use super::*;
-    use crate::testing::FakeClock;
 
     /// A hub that advances the test's clock and then refuses.
     struct SlowHub(Arc<FakeClock>, Duration);

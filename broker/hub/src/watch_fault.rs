@@ -5,29 +5,40 @@ use std::error::Error;
 use std::io;
 
 use kube::core::Status;
-use kube::runtime::watcher;
 
 /// The most characters of a hub message that are logged.
 const LONGEST: usize = 300;
 
+/// Why a watch ended.
+pub(super) enum WatchFault {
+    /// The list could not be read.
+    Listing(kube::Error),
+    /// The watch could not be started.
+    Starting(kube::Error),
+    /// The watch broke off, or sent something else than events.
+    Watching(kube::Error),
+    /// The hub ended the watch with this answer.
+    Ended(Box<Status>),
+    /// A list or an event has no resourceVersion.
+    NoVersion,
+}
+
 /// Describes what failed and why.
-pub(super) fn describe(error: &watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(error) => format!("listing: {}", cause(error)),
-        watcher::Error::WatchStartFailed(error) => format!("starting to watch: {}", cause(error)),
-        watcher::Error::WatchFailed(error) => format!("watching: {}", cause(error)),
-        watcher::Error::WatchError(status) => format!("watching: {}", answer(status)),
-        watcher::Error::NoResourceVersion => {
-            "listing: the hub's answer has no resourceVersion".to_owned()
-        }
+pub(super) fn describe(fault: &WatchFault) -> String {
+    match fault {
+        WatchFault::Listing(error) => format!("listing: {}", cause(error)),
+        WatchFault::Starting(error) => format!("starting to watch: {}", cause(error)),
+        WatchFault::Watching(error) => format!("watching: {}", cause(error)),
+        WatchFault::Ended(status) => format!("watching: {}", answer(status)),
+        WatchFault::NoVersion => "listing: the hub's answer has no resourceVersion".to_owned(),
     }
 }
 
 /// Whether the apiserver no longer has the changes since a version, for example after a changed
 /// definition or etcd's compaction. A client then lists again (Kubernetes API concepts, "410 Gone
 /// responses").
-pub(super) fn is_expired(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
+pub(super) fn is_expired(fault: &WatchFault) -> bool {
+    matches!(fault, WatchFault::Ended(status) if status.code == 410)
 }
 
 /// Describes why a call failed.
@@ -90,7 +101,7 @@ mod tests {
             "targetaccesses",
         );
         let api: Api<DynamicObject> = Api::all_with(Client::try_from(config).unwrap(), &resource);
-        describe(&watcher::Error::InitialListFailed(
+        describe(&WatchFault::Listing(
             api.list(&Default::default()).await.unwrap_err(),
         ))
     }
@@ -112,7 +123,7 @@ mod tests {
             code: 410,
             ..Status::default()
         };
-        let error = watcher::Error::WatchError(Box::new(status));
+        let error = WatchFault::Ended(Box::new(status));
         assert!(is_expired(&error));
         let text = describe(&error);
         assert!(
@@ -124,9 +135,7 @@ mod tests {
             quoting.to_string().contains("secret"),
             "the library quotes what it read"
         );
-        let text = describe(&watcher::Error::WatchFailed(kube::Error::SerdeError(
-            quoting,
-        )));
+        let text = describe(&WatchFault::Watching(kube::Error::SerdeError(quoting)));
         assert_eq!(text, "watching: the hub's answer could not be read");
     }
 }

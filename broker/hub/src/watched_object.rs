@@ -1,178 +1,260 @@
-//! A TargetCluster or TargetAccess from a watch, without the metadata that Keyferry does not read.
+//! ServiceAccounts and Namespaces from a watch, reduced to what decisions need of them.
 //!
-//! Labels, annotations, managedFields and ownerReferences can be as long as their writers like.
-//! They are skipped during parsing, so that a tenant cannot fill Keyferry's memory with them, not
-//! even during a list.
+//! Everything else of their metadata can be as long as its writers like. It is skipped during
+//! parsing, so that a tenant cannot fill Keyferry's memory with it, not even during a list.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
 
-use kube::Resource;
-use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
-use serde::de::Error as _;
+use keyferry_api::config::{ReducedObject, selects_by};
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::service_account::{ServiceAccount, Uid};
+use keyferry_core::delivery::OtherFluxCredential;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value, json};
 
-/// The only annotation of Keyferry's objects that has a meaning.
-const REQUESTED_AT: &str = "keyferry.dev/requestedAt";
+use crate::collection_watch::WatchedItem;
 
-/// A watched object with the metadata that Keyferry reads.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct WatchedObject {
-    #[serde(rename = "apiVersion", default)]
-    api_version: Option<String>,
-    #[serde(default)]
-    kind: Option<String>,
-    #[serde(deserialize_with = "kept_metadata")]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Option<Value>,
-    #[serde(default)]
-    status: Option<Value>,
+/// The most bytes of a namespace's guarded labels that are kept. Each has some 130.
+const MAX_LABEL_BYTES: usize = 64 * 1024;
+/// The most bytes of annotations that are kept. An apiserver takes 256 KiB of all together.
+const MAX_ANNOTATION_BYTES: usize = 512 * 1024;
+
+impl WatchedItem for ReducedObject {
+    fn version(&self) -> Option<&str> {
+        Self::version(self)
+    }
 }
 
-/// The metadata that Keyferry reads. Everything else is skipped without being stored.
+/// A ServiceAccount.
+#[derive(Debug, Deserialize)]
+#[serde(from = "ParsedServiceAccount")]
+pub(super) struct WatchedServiceAccount {
+    version: Option<String>,
+    /// `None` if its name is none that Keyferry uses.
+    pub(super) account: Option<ServiceAccount>,
+    /// `None` if it is being deleted, which counts as gone.
+    pub(super) uid: Option<Uid>,
+    /// The annotation by which Flux gets another credential.
+    pub(super) flux_credential: Option<OtherFluxCredential>,
+}
+
+impl WatchedItem for WatchedServiceAccount {
+    fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+}
+
+/// A Namespace.
+#[derive(Debug, Deserialize)]
+#[serde(from = "ParsedNamespace")]
+pub struct WatchedNamespace {
+    version: Option<String>,
+    /// `None` if it is none that Keyferry uses.
+    pub name: Option<Namespace>,
+    /// The labels that a TargetCluster may select by; `None` if it is being deleted, which counts
+    /// as gone. Empty if they are too large: no selector selects a namespace without labels.
+    pub labels: Option<BTreeMap<String, String>>,
+}
+
+impl WatchedItem for WatchedNamespace {
+    fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+}
+
+#[derive(Deserialize)]
+struct ParsedServiceAccount {
+    metadata: ServiceAccountMetadata,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct KeptMetadata {
+struct ServiceAccountMetadata {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
-    generation: Option<i64>,
-    creation_timestamp: Option<Value>,
-    deletion_timestamp: Option<Value>,
-    finalizers: Option<Vec<String>>,
-    annotations: Option<KeptAnnotations>,
+    deletion_timestamp: Option<IgnoredAny>,
+    #[serde(default, deserialize_with = "flux_annotations")]
+    annotations: BTreeMap<String, String>,
+}
+
+impl From<ParsedServiceAccount> for WatchedServiceAccount {
+    fn from(parsed: ParsedServiceAccount) -> Self {
+        let metadata = parsed.metadata;
+        let namespace = metadata
+            .namespace
+            .and_then(|name| Namespace::new(name).ok());
+        let name = metadata.name.and_then(|name| ObjectName::new(name).ok());
+        let is_live = metadata.deletion_timestamp.is_none();
+        Self {
+            version: metadata.resource_version,
+            account: namespace
+                .zip(name)
+                .map(|(namespace, name)| ServiceAccount { namespace, name }),
+            uid: metadata
+                .uid
+                .and_then(|uid| Uid::new(uid).ok())
+                .filter(|_| is_live),
+            flux_credential: OtherFluxCredential::of(|key| {
+                metadata.annotations.get(key).map(String::as_str)
+            }),
+        }
+    }
 }
 
 #[derive(Deserialize)]
-struct KeptAnnotations {
-    #[serde(rename = "keyferry.dev/requestedAt")]
-    requested_at: Option<String>,
+struct ParsedNamespace {
+    metadata: NamespaceMetadata,
 }
 
-fn kept_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let kept = KeptMetadata::deserialize(deserializer)?;
-    let time = |value: Option<Value>| {
-        serde_json::from_value(value.unwrap_or_default()).map_err(D::Error::custom)
-    };
-    let requested_at = kept
-        .annotations
-        .and_then(|annotations| annotations.requested_at);
-    Ok(ObjectMeta {
-        name: kept.name,
-        namespace: kept.namespace,
-        uid: kept.uid,
-        resource_version: kept.resource_version,
-        generation: kept.generation,
-        creation_timestamp: time(kept.creation_timestamp)?,
-        deletion_timestamp: time(kept.deletion_timestamp)?,
-        finalizers: kept.finalizers,
-        annotations: requested_at.map(|at| [(REQUESTED_AT.to_owned(), at)].into()),
-        ..ObjectMeta::default()
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NamespaceMetadata {
+    name: Option<String>,
+    resource_version: Option<String>,
+    deletion_timestamp: Option<IgnoredAny>,
+    #[serde(default, deserialize_with = "guarded_labels")]
+    labels: BTreeMap<String, String>,
+}
+
+impl From<ParsedNamespace> for WatchedNamespace {
+    fn from(parsed: ParsedNamespace) -> Self {
+        let metadata = parsed.metadata;
+        Self {
+            version: metadata.resource_version,
+            name: metadata.name.and_then(|name| Namespace::new(name).ok()),
+            labels: metadata
+                .deletion_timestamp
+                .is_none()
+                .then_some(metadata.labels),
+        }
+    }
+}
+
+/// Keeps the annotations by which Flux chooses a credential.
+fn flux_annotations<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    deserializer.deserialize_any(KeptTexts {
+        keeps: OtherFluxCredential::is_read_from,
+        max_bytes: MAX_ANNOTATION_BYTES,
     })
 }
 
-impl WatchedObject {
-    /// Converts the object to JSON, moving its parts instead of copying them.
-    pub(super) fn into_value(self) -> Value {
-        let metadata = serde_json::to_value(self.metadata).unwrap_or_default();
-        let text = |text: Option<String>| text.map(Value::String);
-        let members = [
-            ("apiVersion", text(self.api_version)),
-            ("kind", text(self.kind)),
-            ("metadata", Some(metadata)),
-            ("spec", self.spec),
-            ("status", self.status),
-        ];
-        let members: Map<String, Value> = members
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect();
-        json!(members)
-    }
+/// Keeps the labels that a TargetCluster may select by. The namespace's owner may add any number of
+/// others.
+fn guarded_labels<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    deserializer.deserialize_any(KeptTexts {
+        keeps: selects_by,
+        max_bytes: MAX_LABEL_BYTES,
+    })
 }
 
-impl Resource for WatchedObject {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
+/// Labels or annotations of which some are kept; none if those together are too large.
+struct KeptTexts {
+    keeps: fn(&str) -> bool,
+    max_bytes: usize,
+}
 
-    fn kind(of: &ApiResource) -> Cow<'_, str> {
-        of.kind.as_str().into()
+impl<'de> Visitor<'de> for KeptTexts {
+    type Value = BTreeMap<String, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("labels or annotations")
     }
 
-    fn group(of: &ApiResource) -> Cow<'_, str> {
-        of.group.as_str().into()
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(BTreeMap::new())
     }
 
-    fn version(of: &ApiResource) -> Cow<'_, str> {
-        of.version.as_str().into()
-    }
-
-    fn plural(of: &ApiResource) -> Cow<'_, str> {
-        of.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+        let (mut texts, mut bytes) = (BTreeMap::new(), 0_usize);
+        while let Some(key) = all.next_key::<String>()? {
+            if !(self.keeps)(&key) || bytes > self.max_bytes {
+                all.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value: String = all.next_value()?;
+            bytes = bytes.saturating_add(key.len()).saturating_add(value.len());
+            texts.insert(key, value);
+        }
+        if bytes > self.max_bytes {
+            texts.clear();
+        }
+        Ok(texts)
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_api::config::StoredAccess;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    #[test]
-    fn what_nobody_reads_is_dropped_and_the_rest_means_the_same() {
+    fn stuffed(metadata: &Value) -> Value {
         let long = "x".repeat(100_000);
-        let written = json!({
-            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
-            "metadata": {
-                "name": "apps", "namespace": "tenant-a", "uid": "u", "resourceVersion": "7", "generation": 2,
-                "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z", "finalizers": ["keyferry.dev/drain"],
-                "labels": { "a": long.get(..60) }, "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o" }],
-                "annotations": { "kubectl.kubernetes.io/last-applied-configuration": long, "keyferry.dev/requestedAt": "now" },
-                "managedFields": [{ "manager": "kubectl", "operation": "Apply", "apiVersion": "keyferry.dev/v1alpha1", "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": {} } }],
-            },
-            "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler" },
-            "status": { "exposureUntil": "2026-01-02T00:00:00Z" },
-        });
-        let watched: WatchedObject = serde_json::from_value(written.clone()).unwrap();
-        assert!(
-            format!("{watched:?}").len() < 2500,
-            "nothing long was stored: {watched:?}"
-        );
-        let value = watched.into_value();
-        let text = value.to_string();
-        assert!(text.len() < 1000, "{value}");
-        for dropped in ["managedFields", "labels", "ownerReferences", "last-applied"] {
-            assert!(!text.contains(dropped), "{dropped} in {text}");
+        let mut metadata = metadata.clone();
+        for (field, value) in [
+            ("finalizers", json!([long])),
+            (
+                "managedFields",
+                json!([{ "fieldsV1": { long.as_str(): {} } }]),
+            ),
+            ("ownerReferences", json!([{ "name": long }])),
+        ] {
+            metadata[field] = value;
         }
-        assert_eq!(StoredAccess::read(&value), StoredAccess::read(&written));
-        let (_, stored) = StoredAccess::read(&value).unwrap();
-        assert!(
-            stored.read.is_ok()
-                && stored.record.requested_at.as_deref() == Some("now")
-                && stored.record.deleting.is_some()
-        );
-        assert_eq!(stored.record.status, written["status"].clone());
+        json!({ "kind": "x", "metadata": metadata, "secrets": [{ "name": long }] })
     }
 
     #[test]
-    fn what_is_not_there_is_not_made_up() {
-        let written =
-            json!({ "metadata": { "name": "apps", "annotations": null, "finalizers": null } });
-        let watched: WatchedObject = serde_json::from_value(written).unwrap();
-        assert_eq!(
-            watched.into_value(),
-            json!({ "metadata": { "name": "apps" } })
-        );
+    fn of_a_service_account_only_what_decisions_need_is_kept() {
+        let long = "x".repeat(100_000);
+        let mut metadata = json!({
+            "name": "apps", "namespace": "tenant-a", "uid": "u", "resourceVersion": "7",
+            "labels": { "a": "b" },
+            "annotations": { "note": long, "credential.auth.fluxcd.io/type": long },
+        });
+        let read = |metadata: &Value| -> WatchedServiceAccount {
+            serde_json::from_value(stuffed(metadata)).unwrap()
+        };
+        let object = read(&metadata);
+        assert!(format!("{object:?}").len() < 500, "{object:?}");
+        let account = object.account.as_ref().unwrap();
+        assert_eq!(account.to_string(), "tenant-a/apps");
+        assert_eq!((object.uid.is_some(), object.version()), (true, Some("7")));
+        assert!(object.flux_credential.is_some());
+        metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        metadata["annotations"] = Value::Null;
+        let object = read(&metadata);
+        assert!(object.account.is_some() && object.uid.is_none());
+        assert!(object.flux_credential.is_none());
+    }
+
+    #[test]
+    fn of_a_namespace_only_the_guarded_labels_are_kept() {
+        let mut metadata = json!({
+            "name": "tenant-a", "resourceVersion": "7",
+            "labels": { "a": "b", "access.keyferry.dev/team": "x" },
+        });
+        let read = |metadata: &Value| -> WatchedNamespace {
+            serde_json::from_value(stuffed(metadata)).unwrap()
+        };
+        let labels = read(&metadata).labels.unwrap();
+        assert_eq!(labels.len(), 1);
+        assert!(labels.contains_key("access.keyferry.dev/team"));
+        // Half of them could be selected by a term that asks what is not there.
+        for index in 0..2000 {
+            let key = format!("access.keyferry.dev/label-{index}");
+            metadata["labels"][key] = json!("y".repeat(50));
+        }
+        assert_eq!(read(&metadata).labels, Some(BTreeMap::new()));
+        metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(read(&metadata).labels, None);
     }
 }

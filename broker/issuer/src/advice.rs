@@ -3,8 +3,7 @@
 use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Pair;
-
-use crate::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
+use keyferry_core::readiness::{ISSUER_COLLISION_FIX, NotReady};
 
 /// Returns advice on a reason; `None` if its name says it all.
 pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
@@ -23,7 +22,7 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
              after a restart this lasts up to 30 s, so try again then; if it lasts longer, install \
              the missing CustomResourceDefinition".to_owned()
         }
-        Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {MANAGED_ISSUER_FIX}"),
+        Reason::IssuerCollision => ISSUER_COLLISION_FIX.to_owned(),
         Reason::IssuerKeysForbidden => {
             let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);
             let secret = format!("keyferry-issuer-{}", pair.target());
@@ -51,44 +50,27 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
         }
         Reason::MintForbidden => {
             let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);
-            format!("Keyferry may not mint for ServiceAccount {account}; apply this on the hub:\n{}", minter_role(pair, own_namespace))
+            format!(
+                "Keyferry may not mint for ServiceAccount {account}; fix, on the hub: {}",
+                minter_role(pair, own_namespace)
+            )
         }
-        Reason::TargetSuspended => "the TargetCluster or the TargetAccess is suspended".to_owned(),
+        Reason::TargetSuspended => NotReady::Suspended.to_string(),
         Reason::TenantLimitReached => format!("namespace {} has reached its limit of \
             tokens", account.namespace),
         _ => return None,
     })
 }
 
-/// Renders the least RBAC that lets Keyferry mint for the pair's ServiceAccount.
+/// The commands for the least RBAC that lets Keyferry mint for the pair's ServiceAccount. They are
+/// one line, because a client prints what a server answers on one line.
 fn minter_role(pair: &Pair, own_namespace: &str) -> String {
     let account = &pair.service_account().account;
     let (namespace, name) = (&account.namespace, &account.name);
     format!(
-        "apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  name: keyferry-minter-{name}
-  namespace: {namespace}
-rules:
-  - apiGroups: [\"\"]
-    resources: [serviceaccounts/token]
-    resourceNames: [{name}]
-    verbs: [create]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: keyferry-minter-{name}
-  namespace: {namespace}
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: keyferry-minter-{name}
-subjects:
-  - kind: ServiceAccount
-    name: keyferry
-    namespace: {own_namespace}
-"
+        "kubectl create role keyferry-minter-{name} -n {namespace} --verb=create \
+         --resource=serviceaccounts/token --resource-name={name} && kubectl create rolebinding \
+         keyferry-minter-{name} -n {namespace} --role=keyferry-minter-{name} \
+         --serviceaccount={own_namespace}:keyferry"
     )
 }

@@ -10,31 +10,33 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use keyferry_api::audience::Audience;
-use keyferry_api::moment::Deadline;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::authorise::HubView;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::ports::Hub;
-use keyferry_hub::single_flight::SingleFlight;
 use keyferry_keys::bound_token::BoundToken;
-use moka::sync::Cache;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::stale_cache::{FetchError, Lifetimes, StaleCache};
 
 use crate::bound_request::{self, TokenPurpose};
 use crate::publication::Publisher;
 
-/// How long a verdict is cached: the hub's flags change only with a restart of its apiserver.
-const FINDING_LIFETIME: Duration = Duration::from_secs(3600);
+/// How long a verdict is cached: the hub's flags change only with a restart of its apiserver. A
+/// verdict stays in memory for longer, for [`AudienceGuard::is_known_as_hubs`].
+const VERDICT_LIFETIMES: Lifetimes = Lifetimes {
+    fresh: Duration::from_secs(3600),
+    stale: Duration::from_secs(2 * 3600),
+    refused: Duration::from_secs(3600),
+};
+/// The maximum number of cached verdicts.
+const CAPACITY: u64 = 20_000;
 
 /// An audience that no cluster trusts.
 const INERT: &str = "keyferry.dev/inert";
 
-#[derive(Clone, Copy)]
-struct Finding {
-    verdict: Result<(), Reason>,
-    until: Deadline,
-}
+/// Refused is an audience of the hub's own; a trial that failed gives no verdict.
+type TrialError = FetchError<Reason, Reason>;
 
 /// Tests whether the hub itself accepts an audience.
 pub trait AudienceTrial: Send + Sync {
@@ -56,11 +58,10 @@ pub struct AudienceGuard {
     live: Arc<LiveObjects>,
     publisher: Publisher,
     canary: ServiceAccount,
-    findings: Cache<Audience, Finding>,
+    verdicts: StaleCache<Audience, (), Reason, Reason>,
     /// Whether any audience was ever found to be the hub's. Almost everywhere none is, and then
     /// requests skip the lookup.
     any_hubs: Arc<AtomicBool>,
-    calls: SingleFlight<Audience, Result<(), Reason>>,
 }
 
 impl AudienceGuard {
@@ -72,19 +73,14 @@ impl AudienceGuard {
         publisher: Publisher,
         canary: ServiceAccount,
     ) -> Self {
-        let findings = Cache::builder()
-            .max_capacity(20_000)
-            .time_to_live(FINDING_LIFETIME * 2)
-            .build();
         Self {
+            verdicts: StaleCache::new(VERDICT_LIFETIMES, CAPACITY, Arc::clone(&clock)),
             hub,
             clock,
             live,
             publisher,
             canary,
-            findings,
             any_hubs: Arc::default(),
-            calls: SingleFlight::default(),
         }
     }
 
@@ -94,26 +90,17 @@ impl AudienceGuard {
     /// [`Reason::AudienceIsHubs`]; [`Reason::AudienceUnchecked`] when the canary cannot try;
     /// [`Reason::HubUnreachable`].
     pub async fn check(&self, audience: &Audience) -> Result<(), Reason> {
-        if let Some(finding) = self
-            .findings
-            .get(audience)
-            .filter(|finding| !finding.until.passed(self.clock.now()))
-        {
-            return finding.verdict;
-        }
-        self.calls
-            .join(audience.clone(), || self.find_out(audience.clone()))
-            .await
-            .unwrap_or(Err(Reason::HubUnreachable))
+        let trial = || self.run_trial(audience.clone());
+        let verdict = self.verdicts.fetch(audience, trial).await;
+        verdict.map_err(|error| match error {
+            FetchError::Refused(reason) | FetchError::Failed(reason) => reason,
+            FetchError::Lost => Reason::HubUnreachable,
+        })
     }
 
     /// Whether the last verdict, however old, is that the hub accepts the audience.
     pub fn is_known_as_hubs(&self, audience: &Audience) -> bool {
-        self.any_hubs.load(Ordering::Acquire)
-            && self
-                .findings
-                .get(audience)
-                .is_some_and(|finding| finding.verdict == Err(Reason::AudienceIsHubs))
+        self.any_hubs.load(Ordering::Acquire) && self.verdicts.last_refusal(audience).is_some()
     }
 
     /// Makes the hub sign a token that is then dropped. If the hub signs with a new key, that key
@@ -163,11 +150,14 @@ impl AudienceGuard {
         })
     }
 
-    fn find_out(&self, audience: Audience) -> impl Future<Output = Result<(), Reason>> + use<> {
-        let (hub, clock, findings) = (
+    fn run_trial(
+        &self,
+        audience: Audience,
+    ) -> impl Future<Output = Result<(), TrialError>> + use<> {
+        let (hub, clock, verdicts) = (
             Arc::clone(&self.hub),
             Arc::clone(&self.clock),
-            self.findings.clone(),
+            self.verdicts.clone(),
         );
         let uid = self.live.service_account(&self.canary);
         let (canary, publisher, any_hubs) = (
@@ -176,44 +166,39 @@ impl AudienceGuard {
             Arc::clone(&self.any_hubs),
         );
         async move {
-            // Another test may have ended between the cache lookup and the start of this one.
-            if let Some(known) = findings
-                .get(&audience)
-                .filter(|known| !known.until.passed(clock.now()))
-            {
-                return known.verdict;
-            }
             let Some(uid) = uid else {
                 tracing::error!(reason = %Reason::AudienceUnchecked, canary = %canary, "the canary \
                     ServiceAccount does not exist; create it");
-                return Err(Reason::AudienceUnchecked);
+                return Err(FetchError::Failed(Reason::AudienceUnchecked));
             };
             let canary = ServiceAccountIdentity {
                 account: canary,
                 uid,
             };
-            let verdict = try_audience(&*hub, &publisher, &*clock, &canary, &audience).await?;
-            let until = Deadline::after(FINDING_LIFETIME, clock.now());
-            findings.insert(audience.clone(), Finding { verdict, until });
-            if verdict.is_err() {
-                any_hubs.store(true, Ordering::Release);
-                tracing::error!(reason = %Reason::AudienceIsHubs, %audience, "the hub's own \
-                    apiserver accepts this audience; nothing is minted for it");
+            let verdict = try_audience(&*hub, &publisher, &*clock, &canary, &audience).await;
+            match verdict {
+                Ok(()) => verdicts.accept(audience, (), clock.now(), None),
+                Err(FetchError::Refused(reason)) => {
+                    verdicts.refuse(audience.clone(), reason, clock.now());
+                    any_hubs.store(true, Ordering::Release);
+                    tracing::error!(%reason, %audience, "the hub's own apiserver accepts this \
+                        audience; nothing is minted for it");
+                }
+                Err(FetchError::Failed(_) | FetchError::Lost) => {}
             }
             verdict
         }
     }
 }
 
-/// Tests an audience. The outer result says whether the test was possible, the inner one is the
-/// verdict.
+/// Tests an audience.
 async fn try_audience(
     hub: &dyn Hub,
     publisher: &Publisher,
     clock: &dyn Clock,
     canary: &ServiceAccountIdentity,
     audience: &Audience,
-) -> Result<Result<(), Reason>, Reason> {
+) -> Result<(), TrialError> {
     let token = bound_request::send(
         hub,
         publisher,
@@ -226,8 +211,8 @@ async fn try_audience(
         Reason::HubUnreachable
         | Reason::KeyNotPublished
         | Reason::KeyRevoked
-        | Reason::ClockSkew => reason,
-        _ => Reason::AudienceUnchecked,
+        | Reason::ClockSkew => TrialError::Failed(reason),
+        _ => TrialError::Failed(Reason::AudienceUnchecked),
     })?;
     let review = hub
         .token_review(token.secret(), None)
@@ -239,11 +224,11 @@ async fn try_audience(
                 Reason::AudienceUnchecked
             };
             tracing::warn!(%reason, %error, "the TokenReview of the canary's token failed");
-            reason
+            TrialError::Failed(reason)
         })?;
-    Ok(if review.authenticated {
-        Err(Reason::AudienceIsHubs)
+    if review.authenticated {
+        Err(FetchError::Refused(Reason::AudienceIsHubs))
     } else {
         Ok(())
-    })
+    }
 }

@@ -7,10 +7,10 @@ use keyferry_api::lifetime;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccountIdentity;
 use keyferry_core::authorise::Grant;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::Hub;
 use keyferry_keys::bound_token::{self, BoundToken, MintExpectation};
 use keyferry_keys::tracked_keys::KeyActivation;
+use keyferry_platform::clock::Clock;
 
 use crate::publication::Publisher;
 
@@ -53,9 +53,9 @@ pub async fn send(
     hub: &dyn Hub,
     publisher: &Publisher,
     clock: &dyn Clock,
-    order: TokenPurpose<'_>,
+    purpose: TokenPurpose<'_>,
 ) -> Result<BoundToken, Reason> {
-    let (service_account, audience, lifetime) = order.parts();
+    let (service_account, audience, lifetime) = purpose.parts();
     let account = &service_account.account;
     let answer = hub.token_request(service_account, audience, lifetime).await.map_err(|error| {
         let reason = error.mint_reason();
@@ -64,7 +64,7 @@ pub async fn send(
     })?;
     if let Some(kid) = bound_token::kid_of(&answer) {
         // A new key often appears here first: publish it at once, not at the next poll.
-        publisher.vouch(&kid).await;
+        publisher.publish_signing_key(&kid).await;
         if publisher.activation(&kid) == KeyActivation::Revoked {
             tracing::error!(reason = %Reason::KeyRevoked, ?kid, service_account = %account, "the \
                 hub still signs with a revoked key; the token was dropped");

@@ -17,11 +17,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::issuer::DISCOVERY_PATH;
 use keyferry_api::issuer::{Issuer, PublicUrl};
 use keyferry_api::name::ObjectName;
-use keyferry_keys::discovery::{
-    KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control, render,
-};
+use keyferry_keys::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_TYPE, cache_control, render};
 use serde::{Deserialize, Serialize};
 
 use self::folder::Folder;
@@ -170,7 +169,7 @@ impl Export {
                 published.jwks.clone(),
                 None,
             ),
-            (METADATA_PATH.to_owned(), METADATA_TYPE, metadata, None),
+            (DISCOVERY_PATH.to_owned(), METADATA_TYPE, metadata, None),
         ];
         for ManagedIssuerFiles {
             target,
@@ -181,7 +180,7 @@ impl Export {
             let below = |path: &str| format!("/issuers/{target}{path}");
             for (path, kind, document) in [
                 (KEYS_PATH, KEYS_TYPE, &documents.jwks),
-                (METADATA_PATH, METADATA_TYPE, &documents.metadata),
+                (DISCOVERY_PATH, METADATA_TYPE, &documents.metadata),
             ] {
                 let issuer = Some(issuer.to_string());
                 files.push((below(path), kind, document.clone(), issuer));

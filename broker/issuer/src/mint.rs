@@ -3,6 +3,7 @@
 
 mod cached_token;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,18 +11,18 @@ use keyferry_api::audience::Audience;
 use keyferry_api::config::TokenIssuer;
 use keyferry_api::issuer::Issuer;
 use keyferry_api::lifetime;
-use keyferry_api::moment::{Deadline, Moment};
+use keyferry_api::moment::Moment;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccountIdentity, Uid};
 use keyferry_core::authorise::{Grant, Requester};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::Hub;
-use keyferry_hub::random::Random;
-use keyferry_hub::single_flight::SingleFlight;
 use keyferry_keys::bound_token::BoundToken;
 use keyferry_keys::tracked_keys::KeyActivation;
-use moka::sync::Cache;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::random::Random;
+use keyferry_platform::single_flight::SingleFlight;
+use keyferry_platform::stale_cache::{Lifetimes, Lookup, StaleCache};
 
 use self::cached_token::{CachedToken, CachedTokens};
 use crate::audience_guard::AudienceGuard;
@@ -31,6 +32,8 @@ use crate::publication::{Published, Publisher};
 
 /// How long a failed mint is cached for the caller that met it.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
+/// The maximum number of cached failures.
+const FAILURE_CAPACITY: u64 = 10_000;
 
 /// How long a caller waits for a key's activation delay before it is refused with a time to retry.
 const ACTIVATION_PATIENCE: Duration = Duration::from_secs(20);
@@ -70,7 +73,7 @@ enum Gate<'a> {
 }
 
 impl Gate<'_> {
-    fn lets_out(&self, token: &BoundToken, now: Moment) -> bool {
+    fn may_issue(&self, token: &BoundToken, now: Moment) -> bool {
         match self {
             Gate::Published(published) => published.is_active(token.kid(), now),
             Gate::Own => true,
@@ -121,22 +124,22 @@ pub struct MintParts {
 #[derive(Clone)]
 pub struct Mint {
     parts: Arc<MintParts>,
-    held: CachedTokens,
-    failures: Cache<(MintKey, Option<Uid>), (Reason, Deadline)>,
+    cache: CachedTokens,
+    failures: StaleCache<(MintKey, Option<Uid>), Infallible, Reason>,
     calls: Arc<SingleFlight<MintKey, Result<Arc<BoundToken>, Reason>>>,
 }
 
 impl Mint {
     /// Creates a mint with an empty cache.
     pub fn new(parts: MintParts) -> Self {
-        let failures = Cache::builder()
-            .max_capacity(10_000)
-            .time_to_live(FAILURE_LIFETIME * 2)
-            .build();
         Self {
+            failures: StaleCache::new(
+                Lifetimes::of_refusals(FAILURE_LIFETIME),
+                FAILURE_CAPACITY,
+                Arc::clone(&parts.clock),
+            ),
             parts: Arc::new(parts),
-            held: CachedTokens::default(),
-            failures,
+            cache: CachedTokens::default(),
             calls: Arc::default(),
         }
     }
@@ -148,25 +151,25 @@ impl Mint {
     /// A `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check says.
     pub async fn token(&self, grant: &Grant, min_ttl: Duration) -> Result<Minted, Reason> {
         let now = self.parts.clock.now();
-        let (key, held) = self.held(grant, min_ttl, now)?;
-        match held {
+        let (key, cached) = self.cached_token(grant, min_ttl, now)?;
+        match cached {
             Some(token) => Ok(Minted {
                 token,
                 from_cache: FromCache::Hit,
             }),
-            None => self.missed(grant, key, min_ttl, now).await,
+            None => self.mint_shared(grant, key, min_ttl).await,
         }
     }
 
     /// Returns the grant's cache key, and the cached token if it may be issued.
-    fn held(
+    fn cached_token(
         &self,
         grant: &Grant,
         min_ttl: Duration,
         now: Moment,
     ) -> Result<(MintKey, Option<Arc<BoundToken>>), Reason> {
         let pair = grant.pair();
-        let published = self.parts.publisher.look();
+        let published = self.parts.publisher.borrow();
         let (key, gate) = match pair.issuer() {
             TokenIssuer::Hub => {
                 let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
@@ -183,29 +186,26 @@ impl Mint {
         if self.parts.guard.is_known_as_hubs(pair.audience()) {
             return Err(Reason::AudienceIsHubs);
         }
-        let held = self.held.get(&key, min_ttl, now, &gate);
-        Ok((key, held))
+        let cached = self.cache.get(&key, min_ttl, now, &gate);
+        Ok((key, cached))
     }
 
     /// Mints a token that is not cached, once for all concurrent callers.
-    async fn missed(
+    async fn mint_shared(
         &self,
         grant: &Grant,
         key: MintKey,
         min_ttl: Duration,
-        now: Moment,
     ) -> Result<Minted, Reason> {
-        let asker = match grant.requester() {
+        let caller = match grant.requester() {
             Requester::Caller(caller) => Some(caller.identity().uid.clone()),
-            Requester::Operator | Requester::Delivery(_) => None,
+            Requester::Operator | Requester::Delivery(_) | Requester::Probe => None,
         };
-        let failure = (key.clone(), asker);
-        if let Some((reason, until)) = self.failures.get(&failure)
-            && !until.passed(now)
-        {
+        let failure = (key.clone(), caller);
+        if let Lookup::Refused(reason) = self.failures.lookup(&failure) {
             return Err(reason);
         }
-        let call = || self.clone().mint_unless_landed(key.clone(), grant.clone());
+        let call = || self.clone().mint_or_reuse(key.clone(), grant.clone());
         match self
             .calls
             .join(key.clone(), call)
@@ -216,7 +216,7 @@ impl Mint {
                 token,
                 from_cache: FromCache::Miss,
             }),
-            Err(Reason::KeySettling) => self.when_active(&key, min_ttl).await,
+            Err(Reason::KeySettling) => self.wait_until_active(&key, min_ttl).await,
             Err(reason) => {
                 // A missing right or a changed ServiceAccount may be fixed at any moment, so it is
                 // not cached. Other failures are, so that retries do not load the hub.
@@ -224,13 +224,8 @@ impl Mint {
                     reason,
                     Reason::MintForbidden | Reason::ServiceAccountChanged | Reason::KeyRecordUnread
                 ) {
-                    self.failures.insert(
-                        failure,
-                        (
-                            reason,
-                            Deadline::after(FAILURE_LIFETIME, self.parts.clock.now()),
-                        ),
-                    );
+                    self.failures
+                        .refuse(failure, reason, self.parts.clock.now());
                 }
                 Err(reason)
             }
@@ -238,7 +233,7 @@ impl Mint {
     }
 
     /// Waits up to `ACTIVATION_PATIENCE` for the key of a minted token to become active.
-    async fn when_active(&self, key: &MintKey, min_ttl: Duration) -> Result<Minted, Reason> {
+    async fn wait_until_active(&self, key: &MintKey, min_ttl: Duration) -> Result<Minted, Reason> {
         let from = self.parts.clock.now();
         loop {
             let (now, published) = (
@@ -249,19 +244,19 @@ impl Mint {
                     .current()
                     .ok_or(Reason::HubUnreachable)?,
             );
-            self.held.promote(now, &published);
+            self.cache.promote(now, &published);
             let gate = Gate::Published(&published);
-            if let Some(token) = self.held.get(key, min_ttl, now, &gate) {
+            if let Some(token) = self.cache.get(key, min_ttl, now, &gate) {
                 return Ok(Minted {
                     token,
                     from_cache: FromCache::Miss,
                 });
             }
-            let Some(left) = self.active_in(key) else {
+            let Some(left) = self.time_until_active(key) else {
                 // The token no longer waits: another caller has just promoted it, or its key is
                 // gone.
                 let token = self
-                    .held
+                    .cache
                     .get(key, min_ttl, now, &gate)
                     .ok_or(Reason::KeyNotPublished)?;
                 return Ok(Minted {
@@ -278,8 +273,8 @@ impl Mint {
 
     /// Returns how long the token under `key` still waits for its key's activation; `None` if none
     /// waits.
-    fn active_in(&self, key: &MintKey) -> Option<Duration> {
-        let kid = self.held.waiting_kid(key)?;
+    fn time_until_active(&self, key: &MintKey) -> Option<Duration> {
+        let kid = self.cache.waiting_kid(key)?;
         match self.parts.publisher.activation(&kid) {
             KeyActivation::Active => Some(Duration::ZERO),
             KeyActivation::After(left) => Some(left),
@@ -291,30 +286,26 @@ impl Mint {
     /// waits.
     pub fn retry_after(&self, grant: &Grant) -> Option<Duration> {
         let issuer = self.parts.publisher.reader().current()?.issuer.clone();
-        self.active_in(&MintKey::of(grant, issuer, None))
+        self.time_until_active(&MintKey::of(grant, issuer, None))
     }
 
     /// Mints unless a token is cached by now: another mint for the key may have ended between the
     /// cache lookup and the start of this one.
-    async fn mint_unless_landed(
-        self,
-        key: MintKey,
-        grant: Grant,
-    ) -> Result<Arc<BoundToken>, Reason> {
-        let most = lifetime::greatest_min_ttl(grant.pair().lifetime());
-        let outcome = {
-            let published = self.parts.publisher.look();
+    async fn mint_or_reuse(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
+        let min_ttl = lifetime::greatest_min_ttl(grant.pair().lifetime());
+        let cached = {
+            let published = self.parts.publisher.borrow();
             let gate = match grant.pair().issuer() {
                 TokenIssuer::Hub => {
                     Gate::Published(published.as_ref().ok_or(Reason::HubUnreachable)?)
                 }
                 TokenIssuer::Keyferry => Gate::Own,
             };
-            self.held.get(&key, most, self.parts.clock.now(), &gate)
+            self.cache.get(&key, min_ttl, self.parts.clock.now(), &gate)
         };
-        match outcome {
+        match cached {
             Some(token) => Ok(token),
-            None if self.active_in(&key).is_some() => Err(Reason::KeySettling),
+            None if self.time_until_active(&key).is_some() => Err(Reason::KeySettling),
             None => self.mint(key, grant).await,
         }
     }
@@ -322,7 +313,7 @@ impl Mint {
     /// The one place that asks the hub for a token to issue. It takes a [`Grant`], the proof that
     /// only the authoriser can make.
     async fn mint(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
-        self.held.check_room(&key)?;
+        self.cache.check_room(&key)?;
         // Without the other replicas' publications and revocations, Keyferry might issue a token of
         // a revoked key.
         if grant.pair().issuer() == TokenIssuer::Hub && !self.parts.publisher.is_current() {
@@ -337,7 +328,7 @@ impl Mint {
         self.parts.metrics.hub_clock_skew(skew);
         let (now, publisher) = (self.parts.clock.now(), &self.parts.publisher);
         let own = grant.pair().issuer() == TokenIssuer::Keyferry;
-        let held = CachedToken::new(
+        let entry = CachedToken::new(
             Arc::clone(&token),
             grant,
             self.parts.activation_delay,
@@ -349,12 +340,12 @@ impl Mint {
         }
         // A managed issuer signs with active keys only.
         if own || publisher.activation(token.kid()) == KeyActivation::Active {
-            self.held.insert(key, held);
-            self.parts.metrics.cached_tokens(self.held.len());
+            self.cache.insert(key, entry);
+            self.parts.metrics.cached_tokens(self.cache.len());
             return Ok(token);
         }
         // An older cached token is still issued meanwhile; without one, callers must wait.
-        self.held.let_wait(key, held);
+        self.cache.hold_until_active(key, entry);
         Err(Reason::KeySettling)
     }
 
@@ -381,21 +372,21 @@ impl Mint {
     pub fn renew_due(&self, allowed: impl Fn(&Grant) -> bool) {
         let now = self.parts.clock.now();
         if let Some(published) = self.parts.publisher.reader().current() {
-            self.held.promote(now, &published);
+            self.cache.promote(now, &published);
         }
-        for (key, grant) in self.held.due(now) {
+        for (key, grant) in self.cache.due_renewals(now) {
             if !allowed(&grant) {
-                self.held.remove(&key);
+                self.cache.remove(&key);
                 continue;
             }
             let this = self.clone();
             tokio::spawn(async move {
-                let again = this.clone();
+                let renewal = this.clone();
                 // A failure leaves the cached token: it is valid until it expires, and the next run
                 // tries again.
                 let renewed = this
                     .calls
-                    .join(key.clone(), || again.mint(key, grant))
+                    .join(key.clone(), || renewal.mint(key, grant))
                     .await;
                 if let Ok(Err(reason)) = renewed
                     && reason != Reason::KeySettling
@@ -404,7 +395,7 @@ impl Mint {
                 }
             });
         }
-        self.parts.metrics.cached_tokens(self.held.len());
+        self.parts.metrics.cached_tokens(self.cache.len());
     }
 }
 

@@ -16,14 +16,14 @@ use arc_swap::Guard;
 use keyferry_api::issuer::{Issuer, PublicUrl};
 use keyferry_api::moment::Moment;
 use keyferry_api::reason::Reason;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
-use keyferry_hub::single_flight::SingleFlight;
 use keyferry_keys::discovery::{self, ProviderMetadata};
 use keyferry_keys::json::{self, JsonLimits};
 use keyferry_keys::jwks::{KeySetLimits, PublicKeySet};
 use keyferry_keys::tracked_keys::{KeyActivation, KeyEvent, Reading, TrackedKeys};
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::single_flight::SingleFlight;
 use parking_lot::{Mutex, MutexGuard};
 
 pub use document::Document;
@@ -97,8 +97,8 @@ impl Publisher {
     }
 
     /// Borrows what is published now; drop the guard soon.
-    pub fn look(&self) -> Guard<Option<Arc<Published>>> {
-        self.published.look()
+    pub fn borrow(&self) -> Guard<Option<Arc<Published>>> {
+        self.published.borrow()
     }
 
     /// Sets whether this replica may withdraw keys.
@@ -115,7 +115,7 @@ impl Publisher {
         let this = self.clone();
         let read = self.readings.join((), || async move {
             let answers = this.parts.source.fetch().await;
-            let outcome = this.take_in(answers);
+            let outcome = this.apply_readings(answers);
             let cut_off = outcome
                 .as_ref()
                 .is_err_and(|error| error.reason() == Reason::HubUnreachable);
@@ -132,12 +132,12 @@ impl Publisher {
     /// [`Reason::HubUnreachable`] when the hub did not answer: the key may be good.
     pub async fn refresh_for_unknown_key(&self, now: Moment) -> Result<(), Reason> {
         {
-            let mut again_from = self.unknown_key.lock();
+            let mut next_reload = self.unknown_key.lock();
             // A reading in progress is joined.
-            if again_from.is_some_and(|from| now.mono < from) && self.readings.is_empty() {
+            if next_reload.is_some_and(|from| now.mono < from) && self.readings.is_empty() {
                 return Ok(());
             }
-            *again_from = Some(now.mono.saturating_add(UNKNOWN_KEY_PAUSE));
+            *next_reload = Some(now.mono.saturating_add(UNKNOWN_KEY_PAUSE));
         }
         match self.refresh().await {
             Err(error) if error.reason() == Reason::HubUnreachable => Err(Reason::HubUnreachable),
@@ -147,7 +147,7 @@ impl Publisher {
 
     /// Publishes the key `kid`, with which the hub has just signed a token: if it is new, the
     /// documents are reloaded first.
-    pub async fn vouch(&self, kid: &str) {
+    pub async fn publish_signing_key(&self, kid: &str) {
         if self
             .reader()
             .current()
@@ -192,7 +192,7 @@ impl Publisher {
             .map_or(0, |tracked| tracked.unconfirmed(self.parts.clock.now()))
     }
 
-    fn take_in(&self, answers: Vec<EndpointAnswer>) -> Result<(), PublishError> {
+    fn apply_readings(&self, answers: Vec<EndpointAnswer>) -> Result<(), PublishError> {
         let (mut reading, mut fault) = (Reading::default(), None);
         for EndpointAnswer {
             endpoint,
@@ -201,7 +201,7 @@ impl Publisher {
         {
             match documents
                 .map_err(PublishError::Hub)
-                .and_then(|documents| self.judge(&documents))
+                .and_then(|documents| self.check_documents(&documents))
             {
                 Ok(keys) => reading.answered.push((endpoint, keys)),
                 Err(error) => {
@@ -223,7 +223,7 @@ impl Publisher {
     }
 
     /// Checks one endpoint's documents. The first issuer stated is kept for ever.
-    fn judge(&self, documents: &UpstreamDocuments) -> Result<PublicKeySet, PublishError> {
+    fn check_documents(&self, documents: &UpstreamDocuments) -> Result<PublicKeySet, PublishError> {
         let known = self
             .lock()
             .as_ref()
@@ -238,11 +238,11 @@ impl Publisher {
         for key in &rejected {
             tracing::warn!(why = %key.why.code(), "a key of the hub is not published");
         }
-        self.open_book(issuer);
+        self.start_tracking(issuer);
         Ok(keys)
     }
 
-    fn open_book(&self, issuer: Issuer) {
+    fn start_tracking(&self, issuer: Issuer) {
         let mut tracked = self.lock();
         if tracked.is_none() {
             *tracked = Some(TrackedKeys::new(
@@ -254,7 +254,7 @@ impl Publisher {
     }
 
     /// Publishes again, because keys can expire even while the hub does not answer.
-    fn publish_again(&self) {
+    fn republish(&self) {
         let now = self.parts.clock.now();
         let tracked = self.lock();
         let Some(tracked) = tracked.as_ref() else {
@@ -269,7 +269,7 @@ impl Publisher {
     /// Changes the tracked keys, reports the events and publishes the result.
     fn change(
         &self,
-        place: EventSource,
+        source: EventSource,
         change: impl FnOnce(&mut TrackedKeys, Moment) -> Vec<KeyEvent>,
     ) {
         let now = self.parts.clock.now();
@@ -277,7 +277,7 @@ impl Publisher {
         let Some(tracked) = tracked.as_mut() else {
             return;
         };
-        self.report(place, change(tracked, now));
+        self.report(source, change(tracked, now));
         self.publish(tracked, now);
     }
 
@@ -328,9 +328,9 @@ impl Publisher {
     }
 
     /// Reports each event once for as long as it lasts.
-    fn report(&self, place: EventSource, events: Vec<KeyEvent>) {
+    fn report(&self, source: EventSource, events: Vec<KeyEvent>) {
         let mut reported = self.reported.lock();
-        let before = reported.insert(place, events.clone()).unwrap_or_default();
+        let before = reported.insert(source, events.clone()).unwrap_or_default();
         for event in events.iter().filter(|event| !before.contains(event)) {
             events::to_log(event);
             if let Some(reason) = events::alarm(event) {

@@ -17,11 +17,3 @@ pub struct CallerSettings {
     /// The rate limits for unknown callers.
     pub new_callers: NewCallerLimits,
 }
-
-/// How to give a hub an issuer that no target uses itself.
-pub const SECOND_ISSUER_FIX: &str = "give the hub's kube-apiserver a new https --service-account-issuer first and keep the old one second: \
-                                      new tokens carry the new issuer, and old ones stay valid on the hub";
-
-/// The other fix for an issuer that a target must refuse.
-pub const MANAGED_ISSUER_FIX: &str = "or start Keyferry with --enable-keyferry-issuer and set issuer: Keyferry on the TargetCluster: then the target \
-                                   trusts <publicURL>/issuers/<its name>, with keys of its own, and the hub stays as it is";

@@ -12,14 +12,14 @@ use keyferry_api::name::{AccessName, Namespace};
 use keyferry_api::service_account::Uid;
 use keyferry_core::authorise::{self, Grant, Requester, Review};
 use keyferry_hub::client::{HubAccess, HubClient};
-use keyferry_hub::clock::Clock;
 use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::kube_hub::KubeHub;
 use keyferry_hub::live::{LiveObjects, Watched};
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::Hub;
-use keyferry_hub::random::SystemRandomness;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::random::SystemRandomness;
 use keyferry_testing::{EmbeddedHub, HubOptions};
 use tempfile::TempDir;
 
@@ -29,7 +29,8 @@ use crate::mint::{Mint, MintParts};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::settings::CallerSettings;
 
-pub use keyferry_hub::testing::{Failing, FakeClock, FakeObjects, MemorySecrets, account_of};
+pub use keyferry_hub::testing::{Failing, FakeObjects, MemorySecrets, account_of};
+pub use keyferry_platform::testing::FakeClock;
 
 /// The issuer of every test hub.
 pub const ISSUER: &str = "https://hub.example.test";

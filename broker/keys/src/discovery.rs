@@ -13,8 +13,6 @@ use crate::json::{JsonError, JsonLimits, MAX_JSON_DEPTH, read_object};
 use crate::jwks::PublicKeySet;
 use crate::jwt::SigningAlgorithm;
 
-/// The path of the provider metadata.
-pub const METADATA_PATH: &str = "/.well-known/openid-configuration";
 /// The media type of the provider metadata.
 pub const METADATA_TYPE: &str = "application/json";
 /// The path of the key set.

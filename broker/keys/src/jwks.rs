@@ -58,14 +58,52 @@ pub enum JwksError {
     },
     /// A key has a private member, so the server has published a private key. The whole set is
     /// refused.
-    #[error("key set holds a private key")]
-    PrivateKeyInSet,
+    #[error("key set publishes {kind}: keys[{index}]")]
+    PrivateKeyInSet {
+        /// The position of the first such key in `keys`, from 0.
+        index: usize,
+        /// What it is, by its `kty`, with an article.
+        kind: &'static str,
+    },
     /// Two different usable keys have the same `kid`.
     #[error("key set has two different keys under one kid")]
     KidClash,
     /// No key remains that a target could verify with.
-    #[error("key set has no usable key among its {0}")]
-    NoUsableKey(usize),
+    #[error("key set has no usable key among its {found}{}", first_problem(*first))]
+    NoUsableKey {
+        /// The number of entries in `keys`.
+        found: usize,
+        /// Why the first of them is left out.
+        first: Option<RejectReason>,
+    },
+}
+
+fn first_problem(first: Option<RejectReason>) -> String {
+    first.map_or_else(String::new, |why| format!(": keys[0] {why}"))
+}
+
+impl JwksError {
+    /// What the issuer has to do, in one sentence without a full stop.
+    #[must_use]
+    pub fn fix(&self) -> &'static str {
+        match self {
+            Self::Json(_) | Self::NoKeysArray => {
+                "serve a JSON object with the array `keys`, as in RFC 7517"
+            }
+            Self::TooManyKeys { .. } => {
+                "publish only the keys that sign, and those that signed lately"
+            }
+            Self::PrivateKeyInSet { .. } => {
+                "replace that key, because everyone who read the set can sign with it, and publish \
+                 public keys only"
+            }
+            Self::KidClash => "give each key a kid of its own",
+            Self::NoUsableKey { .. } => {
+                "publish the public key that signs, RSA of 2048 bits or more or EC on P-256, P-384 \
+                 or P-521, with its kid and without a use other than sig"
+            }
+        }
+    }
 }
 
 /// Public keys, each under its own `kid`. Only [`PublicKeySet::revoked_whole`] makes an empty set.
@@ -96,8 +134,10 @@ impl PublicKeySet {
             .get("keys")
             .and_then(Value::as_array)
             .ok_or(JwksError::NoKeysArray)?;
-        if entries.iter().any(holds_private_member) {
-            return Err(JwksError::PrivateKeyInSet);
+        let private = entries.iter().position(holds_private_member);
+        if let Some(index) = private {
+            let kind = entries.get(index).map_or(ANY_PRIVATE_KEY, private_kind);
+            return Err(JwksError::PrivateKeyInSet { index, kind });
         }
         if entries.len() > limits.keys {
             return Err(JwksError::TooManyKeys {
@@ -113,8 +153,11 @@ impl PublicKeySet {
                 Err(why) => rejected.push(RejectedKey::new(entry, why)),
             }
         }
-        let set = collect(usable, entries.len())?;
-        Ok((set, rejected))
+        let none = JwksError::NoUsableKey {
+            found: entries.len(),
+            first: rejected.first().map(|key| key.why),
+        };
+        Ok((collect(usable, none)?, rejected))
     }
 
     /// Makes a set of keys that were read before. Equal keys are merged.
@@ -122,7 +165,11 @@ impl PublicKeySet {
     /// # Errors
     /// [`JwksError::KidClash`] or [`JwksError::NoUsableKey`].
     pub fn from_keys(keys: impl IntoIterator<Item = PublicKey>) -> Result<Self, JwksError> {
-        collect(keys, 0)
+        let none = JwksError::NoUsableKey {
+            found: 0,
+            first: None,
+        };
+        collect(keys, none)
     }
 
     /// The empty set, for when every key was revoked by hand. Nothing else makes an empty set.
@@ -178,9 +225,24 @@ fn holds_private_member(entry: &Value) -> bool {
         .any(|member| entry.get(member).is_some())
 }
 
+const ANY_PRIVATE_KEY: &str = "a private key";
+
+/// Names the kind of a key with a private member. Nothing else of such a key is repeated.
+fn private_kind(entry: &Value) -> &'static str {
+    match entry.get("kty").and_then(Value::as_str) {
+        Some("RSA") => "a private RSA key",
+        Some("EC") => "a private EC key",
+        Some("OKP") => "a private OKP key",
+        Some("AKP") => "a private AKP key",
+        Some("oct") => "a symmetric key",
+        _ => ANY_PRIVATE_KEY,
+    }
+}
+
+/// Puts keys under their kids. `none` is the error if there is no key.
 fn collect(
     keys: impl IntoIterator<Item = PublicKey>,
-    seen: usize,
+    none: JwksError,
 ) -> Result<PublicKeySet, JwksError> {
     let mut by_kid: BTreeMap<String, PublicKey> = BTreeMap::new();
     for key in keys {
@@ -193,7 +255,7 @@ fn collect(
         }
     }
     if by_kid.is_empty() {
-        Err(JwksError::NoUsableKey(seen))
+        Err(none)
     } else {
         Ok(PublicKeySet { keys: by_kid })
     }

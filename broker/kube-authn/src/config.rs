@@ -3,6 +3,7 @@
 mod document;
 mod fault;
 mod field_names;
+mod other_kind;
 mod schema;
 mod typed;
 mod version;
@@ -19,6 +20,7 @@ pub use version::ApiVersion;
 use std::collections::BTreeMap;
 
 use crate::Minor;
+use version::FileKind;
 
 /// The longest file that is read, in bytes. A ConfigMap or Secret cannot be longer either.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -42,7 +44,16 @@ pub struct Loaded {
 /// [`LoadFault::Refused`] in the apiserver's words, or [`LoadFault::Undetermined`].
 pub fn load(bytes: &[u8], minor: Minor) -> Result<Loaded, LoadFault> {
     let document = document::read(bytes, minor)?;
-    let version = version::find(&document.value, bytes, minor)?;
+    let version = match version::find(&document.value, bytes, minor)? {
+        FileKind::Authentication(version) => version,
+        FileKind::Other(kind) => {
+            let duplicates = document
+                .duplicates
+                .as_ref()
+                .map(|fault| fault.message.as_str());
+            return Err(other_kind::refuse(kind, &document.value, duplicates, minor).into());
+        }
+    };
     let typed = typed::read(&document.value, version, minor)?;
     let mut fields: Vec<FieldFault> = document
         .duplicates

@@ -6,8 +6,8 @@
 //!
 //! [`config::load`] reads the file as one [`Minor`] release does, [`validate::validate`] compiles
 //! it, and [`verify::verify`] judges a [`token::Token`]. [`lint`] warns about a file that loads but
-//! does not mean what its author thinks, and [`doctor`] finds the first broken step between a
-//! workload and a target. Every failure has a [`Code`] with its cause and its fix.
+//! does not mean what its author thinks, and [`prediction`] says in one call what a target does.
+//! Every failure has a [`Code`] with its cause and its fix.
 //!
 //! ```
 //! use keyferry_kube_authn::token::{ServiceAccountToken, Token};
@@ -47,11 +47,13 @@
 pub mod batch;
 mod certificate;
 mod code;
+pub mod code_text;
 pub mod config;
-pub mod doctor;
+pub mod fetched;
 pub mod impersonation;
-mod keys;
+pub mod keys;
 pub mod lint;
+pub mod prediction;
 mod release;
 pub mod report;
 pub mod rights;
@@ -59,6 +61,7 @@ pub mod token;
 pub mod validate;
 pub mod verify;
 
+pub use certificate::go_releases;
 pub use code::Code;
 pub use keyferry_cel_kubernetes::{Minor, UnknownMinor};
 pub use release::Release;

@@ -2,12 +2,15 @@
 //! that it does not report.
 
 mod expressions;
+mod literals;
+mod prefixes;
+mod public_issuers;
 mod published;
 mod sarif;
+mod template;
 mod traps;
 
-pub(crate) use published::not_read;
-pub use published::{Published, PublishedDocuments, jwks_uri, places};
+pub use published::{Published, PublishedDocuments, jwks_uri, not_read, places};
 pub use sarif::sarif;
 
 use std::borrow::Cow;
@@ -108,14 +111,22 @@ fn findings(
 ) -> Vec<Finding> {
     let loaded = match config::load(bytes, minor) {
         Ok(loaded) => loaded,
-        Err(LoadFault::Refused(refused)) => return of_refusal(refused, refusal),
+        Err(LoadFault::Refused(refused)) => {
+            let placeholder = template::in_text(&String::from_utf8_lossy(bytes));
+            return placeholder
+                .into_iter()
+                .chain(of_refusal(refused, refusal))
+                .collect();
+        }
         Err(LoadFault::Undetermined(undetermined)) => {
-            return vec![finding(
+            let whole = finding(
                 undetermined.code,
                 Severity::Warning,
                 "",
                 undetermined.to_string(),
-            )];
+            );
+            let placeholder = template::in_text(&String::from_utf8_lossy(bytes));
+            return placeholder.into_iter().chain([whole]).collect();
         }
     };
     let mut findings = Vec::new();
@@ -143,12 +154,12 @@ fn findings(
         }));
     }
     for (index, jwt) in loaded.configuration.jwt.iter().enumerate() {
-        if is_placeholder(&jwt.issuer.certificate_authority) {
+        if let Some(fix) = fix_of_authority(&jwt.issuer.certificate_authority) {
             let path = format!("jwt[{index}].issuer.certificateAuthority");
             findings
                 .iter_mut()
                 .filter(|finding| finding.path == path)
-                .for_each(|finding| finding.fix = PLACEHOLDER.into());
+                .for_each(|finding| finding.fix = fix.clone());
         }
     }
     if loaded.second_document {
@@ -159,14 +170,18 @@ fn findings(
             Code::SecondDocument.cause(),
         ));
     }
-    traps::find(&loaded.configuration, &mut findings);
+    traps::find(&loaded.configuration, compiled.as_ref().ok(), &mut findings);
+    literals::find(&loaded.configuration, own_issuers, &mut findings);
+    template::in_values(&loaded.configuration, &mut findings);
     if let Ok(compiled) = &compiled {
         traps::find_constants(compiled, &mut findings);
+        public_issuers::find(compiled, &mut findings);
     }
     for ((index, jwt), published) in loaded.configuration.jwt.iter().enumerate().zip(published) {
         published::find(
             &jwt.issuer,
             published,
+            minor,
             &format!("jwt[{index}]"),
             &mut findings,
         );
@@ -176,8 +191,15 @@ fn findings(
         finding.line = position.map(|position| position.line);
         finding.column = position.map(|position| position.column);
     }
+    // A note about the file as a whole comes last.
+    let order = |one: &Finding| {
+        (
+            one.line.is_none() && one.severity == Severity::Note,
+            one.line,
+        )
+    };
     findings.sort_by(|a, b| {
-        (a.line, a.severity, &a.path, a.code).cmp(&(b.line, b.severity, &b.path, b.code))
+        (order(a), a.severity, &a.path, a.code).cmp(&(order(b), b.severity, &b.path, b.code))
     });
     findings
 }
@@ -208,8 +230,37 @@ fn of_refusal(refusal: Refusal, severity: Severity) -> Vec<Finding> {
     fields.collect()
 }
 
-/// The fix for a certificate that still contains the example's placeholder.
-const PLACEHOLDER: &str = "replace the placeholder with the PEM of the CA";
+/// Returns what to do about CA certificates that are none: a placeholder of an example, a path, or
+/// PEM in base64 once more.
+fn fix_of_authority(authority: &str) -> Option<Cow<'static, str>> {
+    let text = authority.trim();
+    if is_placeholder(text) {
+        return Some("replace the placeholder with the PEM of the CA".into());
+    }
+    let is_path = !text.is_empty()
+        && text.lines().count() == 1
+        && text.len() <= 256
+        && (text.starts_with(['/', '~', '.']) || text.starts_with("file:") || has_suffix(text));
+    if is_path {
+        return Some(
+            format!(
+                "this is the path {text:?}; write the certificates themselves: \
+                 certificateAuthority: | and below it the content of that file"
+            )
+            .into(),
+        );
+    }
+    // base64 of "-----BEGIN".
+    text.starts_with("LS0tLS1CRUdJTi")
+        .then(|| "this is base64 of PEM, as in a kubeconfig; write the decoded PEM".into())
+}
+
+/// Whether a text ends like the name of a file with certificates.
+fn has_suffix(text: &str) -> bool {
+    [".pem", ".crt", ".cer", ".ca"]
+        .iter()
+        .any(|suffix| text.to_ascii_lowercase().ends_with(suffix))
+}
 
 /// Whether a line of the PEM is text in parentheses or angle brackets, as examples have it.
 fn is_placeholder(pem: &str) -> bool {

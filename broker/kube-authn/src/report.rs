@@ -1,9 +1,10 @@
 //! A verdict as JSON in a stable format, as `-o json` and the batch print it.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::config::{LoadFault, Refusal, Undetermined};
-use crate::doctor::Cause;
 use crate::validate::{Compiled, FieldError, Invalid};
 use crate::verify::{Outcome, SignatureCheck, Stage, Union, User, Verdict};
 use crate::{Code, Minor, Release};
@@ -47,7 +48,7 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Danger {
     /// The stable name of the reason.
-    pub code: Cause,
+    pub code: &'static str,
     /// What was found, and where.
     pub message: String,
     /// What to do.
@@ -86,7 +87,7 @@ pub struct Reason {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
     /// What to do.
-    pub fix: &'static str,
+    pub fix: Cow<'static, str>,
 }
 
 /// Another message that the apiserver may give.
@@ -137,7 +138,7 @@ impl Reason {
             message: message.into(),
             exact: false,
             alternatives: Vec::new(),
-            fix: code.fix(),
+            fix: code.fix().into(),
         }
     }
 }
@@ -324,11 +325,13 @@ fn split(outcome: &Outcome) -> (Answer, Option<Reason>, Option<User>) {
                     message: message.clone(),
                 })
                 .collect();
+            let own = Reason::own(rejection.code, &rejection.message);
             let reason = Reason {
                 stage: Some(rejection.stage),
                 exact: rejection.exact,
                 alternatives,
-                ..Reason::own(rejection.code, &rejection.message)
+                fix: rejection.fix.clone().map_or(own.fix, Cow::Owned),
+                ..own
             };
             (Answer::Rejected, Some(reason), None)
         }

@@ -8,9 +8,9 @@ mod service_account;
 
 pub use service_account::ServiceAccountToken;
 
-pub(crate) use header::Signed;
+pub use header::Signed;
 pub(crate) use number::{ClaimFault, Numbers, to_claim};
-pub(crate) use registered::Registered;
+pub use registered::Registered;
 
 use keyferry_go_formats::base64::decode_raw_url;
 use keyferry_go_formats::json::{Json, JsonFault, folds_to};
@@ -24,16 +24,17 @@ pub const MAX_BYTES: usize = 1 << 20;
 /// A token, parsed once for all authenticators.
 #[derive(Debug)]
 pub struct Token {
-    pub(crate) form: Form,
+    /// Whether it has a signature, and which.
+    pub form: Form,
     /// The unverified `iss`, or the reason why every authenticator skips the token.
-    pub(crate) issuer: Result<String, Code>,
+    pub issuer: Result<String, Code>,
     /// The payload; always an object if `issuer` is `Ok`.
-    pub(crate) payload: Json,
+    pub payload: Json,
 }
 
 /// Where the claims come from: a signed token, or an imagined one.
 #[derive(Debug)]
-pub(crate) enum Form {
+pub enum Form {
     /// A signed token, or the reason why go-jose does not parse it.
     Signed(Result<Signed, TokenFault>),
     /// The claims of a token that does not exist yet: nothing to parse, nothing to verify.
@@ -42,7 +43,7 @@ pub(crate) enum Form {
 
 /// Why go-jose does not parse a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TokenFault {
+pub enum TokenFault {
     /// go-jose's message, and whether it is exact.
     Malformed(String, bool),
     /// The result of go-jose's parser cannot be decided here.
@@ -115,6 +116,15 @@ impl Token {
             form: Form::Imagined,
             issuer: Ok(token.issuer.clone()),
             payload: token.claims(),
+        }
+    }
+
+    /// Builds a token with these claims, without a signature. `iss` is that of the claims.
+    pub(crate) fn imagine_claims(claims: Json) -> Self {
+        Self {
+            form: Form::Imagined,
+            issuer: issuer(&claims).ok_or(Code::PayloadNotJson),
+            payload: claims,
         }
     }
 

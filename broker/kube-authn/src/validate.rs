@@ -202,6 +202,19 @@ impl Check {
             path: path.to_owned(),
             value,
             detail: detail.to_owned(),
+            exact: true,
+        });
+    }
+
+    /// As [`Self::invalid`], with a value that the apiserver does not print.
+    fn invalid_omitted(&mut self, code: Code, path: &str, detail: String, exact: bool) {
+        self.found.errors.push(FieldError {
+            code,
+            kind: ErrorType::Invalid,
+            path: path.to_owned(),
+            value: Some(keyferry_go_formats::quote::quote("<omitted>")),
+            detail,
+            exact,
         });
     }
 
@@ -223,6 +236,17 @@ impl Check {
             Some(keyferry_go_formats::quote::quote(value)),
             detail,
         );
+    }
+
+    /// As [`Self::invalid`], for a value whose Go type is not `string` itself. From 1.34 on,
+    /// such a value is printed as JSON.
+    fn invalid_named(&mut self, code: Code, path: &str, value: &str, detail: &str) {
+        let shown = if self.new_wording() {
+            keyferry_go_formats::quote::quote_json(value)
+        } else {
+            keyferry_go_formats::quote::quote(value)
+        };
+        self.push(code, ErrorType::Invalid, path, Some(shown), detail);
     }
 
     fn duplicate(&mut self, code: Code, path: &str, value: &str) {

@@ -1,5 +1,6 @@
 //! Verifies a token with each authenticator, step by step in the apiserver's order.
 
+mod advice;
 mod claims;
 mod distributed;
 mod mapping;
@@ -10,9 +11,12 @@ mod text_list;
 pub use outcome::{Outcome, Rejection, SignatureCheck, Stage, Union, User, Verdict};
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use jiff::Timestamp;
+use keyferry_go_formats::GoRelease;
 
+use crate::certificate::go_releases;
 use crate::config::Undetermined;
 use crate::keys::{Algorithm, KeySet, KeySetFault};
 use crate::token::{Form, Registered, Signed, Token, TokenFault};
@@ -26,8 +30,8 @@ pub(crate) use text_list::read as text_list;
 /// The key sets that the target would use, by issuer URL.
 #[derive(Debug, Default)]
 pub struct Keys {
-    by_issuer: BTreeMap<String, Result<KeySet, KeySetFault>>,
-    fallback: Option<Result<KeySet, KeySetFault>>,
+    by_issuer: BTreeMap<String, PublishedKeys>,
+    fallback: Option<PublishedKeys>,
 }
 
 impl Keys {
@@ -42,19 +46,76 @@ impl Keys {
     pub fn for_all(body: &[u8]) -> Self {
         Self {
             by_issuer: BTreeMap::new(),
-            fallback: Some(KeySet::read(body)),
+            fallback: Some(PublishedKeys::new(body)),
         }
     }
 
     /// Adds the key set of one issuer.
     #[must_use]
     pub fn with(mut self, issuer: impl Into<String>, body: &[u8]) -> Self {
-        self.by_issuer.insert(issuer.into(), KeySet::read(body));
+        self.by_issuer
+            .insert(issuer.into(), PublishedKeys::new(body));
         self
     }
 
-    fn get(&self, issuer: &str) -> Option<&Result<KeySet, KeySetFault>> {
+    /// Says how many keys the target reads in the set for every issuer, and what a document without
+    /// keys is. `None` if there is no such set, or if it cannot be decoded.
+    #[must_use]
+    pub fn summary(&self, minor: Minor) -> Option<String> {
+        let keys = self.fallback.as_ref()?.read(minor).as_ref().ok()?;
+        let count = match (keys.len(), keys.instead()) {
+            (0, Some(instead)) => format!("no keys in it, {}", instead.advice()),
+            (0, None) => "no keys in it".to_owned(),
+            (1, _) => "1 key".to_owned(),
+            (count, _) => format!("{count} keys"),
+        };
+        Some(match keys.published_secret() {
+            Some(secret) => format!(
+                "{count}, but keys[{}] is {}: {}",
+                secret.index,
+                secret.kind,
+                Code::PrivateKeyPublished.fix()
+            ),
+            None => count,
+        })
+    }
+
+    fn published(&self, issuer: &str) -> Option<&PublishedKeys> {
         self.by_issuer.get(issuer).or(self.fallback.as_ref())
+    }
+
+    fn get(&self, issuer: &str, minor: Minor) -> Option<&Result<KeySet, KeySetFault>> {
+        Some(self.published(issuer)?.read(minor))
+    }
+}
+
+/// The body of one `jwks_uri`. How it is read depends on the releases of Go that the target's minor
+/// is built with.
+#[derive(Debug)]
+struct PublishedKeys {
+    body: Vec<u8>,
+    /// The reading, by the oldest of these releases.
+    readings: [OnceLock<Result<KeySet, KeySetFault>>; GoRelease::ALL.len()],
+}
+
+impl PublishedKeys {
+    fn new(body: &[u8]) -> Self {
+        Self {
+            body: body.to_vec(),
+            readings: Default::default(),
+        }
+    }
+
+    fn read(&self, minor: Minor) -> &Result<KeySet, KeySetFault> {
+        let releases = go_releases(minor);
+        let [readings @ .., newest] = &self.readings;
+        // As many releases remain as there are newer ones.
+        let reading = GoRelease::ALL
+            .len()
+            .checked_sub(releases.len())
+            .and_then(|index| readings.get(index))
+            .unwrap_or(newest);
+        reading.get_or_init(|| KeySet::read(&self.body, releases))
     }
 }
 
@@ -87,7 +148,7 @@ pub fn verify(compiled: &Compiled, token: &Token, keys: &Keys, now: Timestamp) -
         .collect();
     let checked = compiled.authenticators.iter().any(|authenticator| {
         token.issuer.as_ref() == Ok(&authenticator.config.issuer.url)
-            && keys.get(&authenticator.config.issuer.url).is_some()
+            && keys.published(&authenticator.config.issuer.url).is_some()
     });
     let signature = if checked && token.is_signed() {
         SignatureCheck::Checked
@@ -119,8 +180,21 @@ impl Steps<'_> {
         }
         match self.user() {
             Ok(user) => Outcome::Accepted(user),
-            Err(End::Rejected(rejection)) => Outcome::Rejected(rejection),
+            Err(End::Rejected(rejection)) => Outcome::Rejected(self.advise(rejection)),
             Err(End::Undetermined(undetermined)) => Outcome::Undetermined(undetermined),
+        }
+    }
+
+    /// Adds what to do, where the token shows more than the reason code.
+    fn advise(&self, rejection: Rejection) -> Rejection {
+        let keys = self
+            .keys
+            .get(&self.authenticator.config.issuer.url, self.minor);
+        let keys = keys.and_then(|keys| keys.as_ref().ok());
+        let audiences = &self.authenticator.audiences;
+        Rejection {
+            fix: advice::for_rejection(&rejection, self.token, keys, audiences),
+            ..rejection
         }
     }
 
@@ -220,7 +294,8 @@ impl Steps<'_> {
                 message,
             )));
         };
-        let keys = match self.keys.get(&self.authenticator.config.issuer.url) {
+        let issuer = &self.authenticator.config.issuer.url;
+        let keys = match self.keys.get(issuer, self.minor) {
             None => return Ok(()),
             Some(Ok(keys)) => keys,
             Some(Err(KeySetFault::Undetermined(undetermined))) => {

@@ -16,6 +16,19 @@ const CONFIG: &str = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: Authent
 const PAYLOAD: &str = r#"{"iss":"https://hub","aud":["a"],"exp":1790000000,"sub":"s","g":["x"],"nbf":1,"_claim_names":{"g":"s"}}"#;
 const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ","kid":"k"},{"kty":"RSA","n":"AQAB","e":"AQAB","x5c":["YWI="]}]}"#;
 
+/// A certificate with extensions.
+static CERTIFICATE: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| {
+    let mut parameters = rcgen::CertificateParams::new(["a.example".to_owned()]).unwrap();
+    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Constrained(1));
+    parameters.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+    parameters.name_constraints = Some(rcgen::NameConstraints {
+        permitted_subtrees: vec![rcgen::GeneralSubtree::DnsName(".example".to_owned())],
+        excluded_subtrees: Vec::new(),
+    });
+    let key = rcgen::KeyPair::generate().unwrap();
+    parameters.self_signed(&key).unwrap().der().to_vec()
+});
+
 /// What means something in YAML, to the scanner most of all.
 const PIECES: &[&str] = &[
     "a",
@@ -106,6 +119,28 @@ proptest! {
             let _ = validate(&loaded.configuration, minor, &["https://hub".to_owned()]);
         }
         let _ = lint(&bytes, minor, &[]);
+    }
+
+    #[test]
+    fn any_certificate(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4), cut in any::<prop::sample::Index>(), number in 0..8_usize) {
+        use base64::Engine;
+        let mut der = CERTIFICATE.clone();
+        for (at, byte) in changes {
+            let at = at.index(der.len());
+            der[at] = byte;
+        }
+        // Half of them keep their end.
+        der.truncate(cut.index(2 * der.len()).max(1));
+        let body = base64::engine::general_purpose::STANDARD.encode(&der);
+        let config = CONFIG.replace("audiences", &format!("certificateAuthority: \"-----BEGIN CERTIFICATE-----\\n{body}\\n-----END CERTIFICATE-----\", audiences"));
+        let minor = Minor::ALL[number];
+        let loaded = load(config.as_bytes(), minor).unwrap();
+        let _ = validate(&loaded.configuration, minor, &[]);
+        let keys = Keys::for_all(KEYS.replace("YWI=", &body).as_bytes());
+        let loaded = load(CONFIG.as_bytes(), minor).unwrap();
+        let compiled = validate(&loaded.configuration, minor, &[]).unwrap();
+        let token = Token::read(format!("{}.{}.AA", encode(br#"{"alg":"ES256"}"#), encode(PAYLOAD.as_bytes())).as_bytes()).unwrap();
+        let _ = verify(&compiled, &token, &keys, Timestamp::UNIX_EPOCH);
     }
 
     #[test]

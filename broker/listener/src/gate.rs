@@ -2,16 +2,24 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::metrics::ListenerMetrics;
+use crate::rate::Rates;
 use crate::shares::{Limits, Pool, PoolUsage, Sources};
 use crate::source::Source;
 
 /// Sources with at most this many connections may use the places that are reserved for small
 /// sources.
 const FEW: u32 = 8;
+/// How many handshakes one source may begin in a second, after a burst of three times as many: each
+/// costs a signature, and with a client certificate up to four verifications. A node whose Pods
+/// share an address needs a few a second, because clients keep their connections.
+const MAX_HANDSHAKES_PER_SECOND: NonZeroU32 = NonZeroU32::new(100).unwrap();
+/// All addresses of one /64 together may begin this many times as many, as with connections.
+const NETWORK_FACTOR: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
 /// Why a connection is not served. It is closed without a response, because a response would need
 /// the handshake.
@@ -19,6 +27,8 @@ const FEW: u32 = 8;
 pub(crate) enum Refused {
     /// The source has reached its connection limit.
     Source,
+    /// The source begins too many handshakes a second.
+    HandshakeRate,
     /// The limit of concurrent handshakes is reached.
     Handshakes,
     /// The limit of open connections is reached.
@@ -32,6 +42,7 @@ impl Refused {
     fn as_str(self) -> &'static str {
         match self {
             Self::Source => "address_limit",
+            Self::HandshakeRate => "handshake_rate",
             Self::Handshakes => "handshakes_full",
             Self::Connections => "connections_full",
             Self::Handshake => "handshake_failed",
@@ -49,7 +60,7 @@ pub(crate) struct ConnectionLimits {
     pub(crate) handshakes: u32,
     /// Connections of one source, open or in their handshake. The /64 of an IPv6 address has a
     /// limit too. A quarter of each of the two pools is reserved for sources with few connections.
-    /// With `None`, sources are not counted and nothing is reserved.
+    /// With `None`, sources are not counted, nothing is reserved, and handshakes have no rate.
     pub(crate) per_source: Option<NonZeroU32>,
 }
 
@@ -58,6 +69,14 @@ pub(crate) struct Gate {
     listener: &'static str,
     metrics: Arc<dyn ListenerMetrics>,
     places: Mutex<ConnectionCounts>,
+    handshakes: Option<HandshakeRates>,
+    started: tokio::time::Instant,
+}
+
+/// How often sources begin handshakes.
+struct HandshakeRates {
+    sources: Rates<Source>,
+    networks: Rates<Source>,
 }
 
 struct ConnectionCounts {
@@ -102,6 +121,8 @@ impl Gate {
                 connections,
                 handshakes,
             }),
+            handshakes: room.per_source.map(|_| HandshakeRates::default()),
+            started: tokio::time::Instant::now(),
         })
     }
 
@@ -111,12 +132,19 @@ impl Gate {
             .places()
             .enter(source)
             .map_err(|refused| self.refuse(refused))?;
-        Ok(Handshake(Admitted {
+        let admitted = Admitted {
             gate: Arc::clone(self),
             source,
             open: false,
             taken,
-        }))
+        };
+        // Counted last, so that a connection that is refused anyway uses up nothing.
+        if let Some(rates) = &self.handshakes
+            && !rates.take(source, self.started.elapsed())
+        {
+            return Err(self.refuse(Refused::HandshakeRate));
+        }
+        Ok(Handshake(admitted))
     }
 
     /// Counts a refusal in the metrics.
@@ -128,6 +156,28 @@ impl Gate {
 
     fn places(&self) -> MutexGuard<'_, ConnectionCounts> {
         self.places.lock()
+    }
+}
+
+impl Default for HandshakeRates {
+    fn default() -> Self {
+        let network = MAX_HANDSHAKES_PER_SECOND.saturating_mul(NETWORK_FACTOR);
+        Self {
+            sources: Rates::new(MAX_HANDSHAKES_PER_SECOND),
+            networks: Rates::new(network),
+        }
+    }
+}
+
+impl HandshakeRates {
+    /// Counts a handshake of a source, and of its /64 for a single IPv6 address. Returns whether
+    /// both may begin one. `now` is the monotonic time.
+    fn take(&self, source: Source, now: Duration) -> bool {
+        let network = Some(source.network()).filter(|network| *network != source);
+        // Checked first, so that a host with a whole /64 cannot fill memory with addresses.
+        network.is_none_or(|network| self.networks.has(&network, now))
+            && self.sources.take(source, now).is_ok()
+            && network.is_none_or(|network| self.networks.take(network, now).is_ok())
     }
 }
 
@@ -200,6 +250,7 @@ impl Drop for Admitted {
 mod tests {
     use std::num::NonZeroU32;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::{ConnectionLimits, Gate, Refused};
     use crate::listener::tests::CountedMetrics;
@@ -276,6 +327,33 @@ mod tests {
             );
         }
         assert_eq!(metrics.count("api open"), 0);
+    }
+
+    /// A client that connects, finishes the handshake and closes occupies nothing, but costs a
+    /// signature each time.
+    #[tokio::test(start_paused = true)]
+    async fn a_source_begins_a_bounded_number_of_handshakes_a_second() {
+        let metrics = Arc::<CountedMetrics>::default();
+        let gate = counted_gate(4096, 1024, 256, Arc::clone(&metrics));
+        let begin = |last| gate.enter(source(last)).map(drop);
+        let begun = |last| (0..1000).filter(|_| begin(last).is_ok()).count();
+        assert_eq!(begun(1), 300, "the burst");
+        assert_eq!(begin(1), Err(Refused::HandshakeRate));
+        assert_eq!(begin(2), Ok(()), "another address is served");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(begun(1), 100);
+        assert_eq!(metrics.count("api refused: handshake_rate"), 1601);
+        assert_eq!(gate.places().sources.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_whole_ipv6_network_begins_a_bounded_number_of_handshakes() {
+        let gate = gate(4096, 1024, 256);
+        let of = |host: u16| {
+            Source::of(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
+        };
+        let begun = (0..10_000).filter(|host| gate.enter(of(*host)).is_ok());
+        assert_eq!(begun.count(), 2400);
     }
 
     #[test]

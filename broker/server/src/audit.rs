@@ -5,12 +5,12 @@ mod file;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::config::AuditFile;
 use keyferry_core::audit::AuditRecord;
-use keyferry_hub::ports::{AuditSink, Recording};
+use keyferry_platform::audit_sink::{AuditSink, Recording};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -21,9 +21,9 @@ use self::file::LogFile;
 /// The maximum number of waiting lines, some 12 MB; a longer queue means that the log is blocked.
 /// Even many callers that waited for one mint submit their lines within a tenth of a second.
 const QUEUE: usize = 16_384;
-/// How many of those lines may be refusals of unknown callers. Further refusals are only counted,
-/// because an issuance waits for its line and must not wait behind unknown callers.
-const STRANGERS: usize = QUEUE / 2;
+/// How many of those lines may be refusals. Further refusals are only counted: the rest of the queue
+/// is reserved for issuances, which wait for their lines and must not fail for want of a place.
+const MAX_QUEUED_REFUSALS: usize = QUEUE / 2;
 /// How long one write may take. After that, the callers that wait for it or behind it are refused.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -45,10 +45,10 @@ struct AuditQueue {
 struct PendingLines {
     text: Vec<u8>,
     lines: usize,
-    /// How many of `lines` are refusals of unknown callers.
-    strangers: usize,
-    /// Refusals of unknown callers that get no line of their own, by reason. There are only a few
-    /// reasons, so the map stays small.
+    /// How many of `lines` are refusals.
+    refusals: usize,
+    /// Refusals that get no line of their own, by reason. There are only a few reasons, so the map
+    /// stays small.
     left_out: BTreeMap<&'static str, LeftOut>,
     waiting: Vec<oneshot::Sender<bool>>,
     /// The writer task has ended.
@@ -69,13 +69,13 @@ struct AuditBatch {
 }
 
 impl AuditLog {
-    /// Opens a log that appends to the file at `path`. Like the other constructors, it needs a
-    /// running Tokio runtime.
+    /// Opens a log that appends to a file, and rotates it if the configuration says so. Like the
+    /// other constructors, it needs a running Tokio runtime.
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub fn file(path: &Path) -> std::io::Result<Self> {
-        Ok(Self::to(LogFile::open(path)?))
+    pub fn file(file: &AuditFile) -> std::io::Result<Self> {
+        Ok(Self::to(LogFile::open(file.clone())?))
     }
 
     /// Opens a log on standard output.
@@ -115,13 +115,13 @@ impl AuditQueue {
     /// Queues a line. Returns `None` if there is no line, the queue is full or the writer task has
     /// ended.
     fn lay_down(&self, record: &AuditRecord) -> Option<oneshot::Receiver<bool>> {
-        let (line, stranger) = (record.line().ok()?, is_of_stranger(record));
+        let (line, is_refusal) = (record.line().ok()?, is_refusal(record));
         let (written, waiting) = oneshot::channel();
         let mut pending = self.pending();
         if pending.closed {
             return None;
         }
-        if stranger && pending.strangers >= STRANGERS {
+        if is_refusal && pending.refusals >= MAX_QUEUED_REFUSALS {
             pending.leave_out(record);
             return None;
         }
@@ -130,7 +130,7 @@ impl AuditQueue {
         }
         pending.text.extend_from_slice(&line);
         pending.lines += 1;
-        pending.strangers += usize::from(stranger);
+        pending.refusals += usize::from(is_refusal);
         pending.waiting.push(written);
         let first = pending.lines == 1;
         drop(pending);
@@ -151,10 +151,10 @@ impl AuditQueue {
     }
 }
 
-/// Whether a record is a refusal of an unknown caller. Any client that reaches the listener can
-/// cause such records. A summary covers many of them, and always gets its line.
-fn is_of_stranger(record: &AuditRecord) -> bool {
-    record.caller.is_none() && record.count.is_none() && record.decision != "granted"
+/// Whether a record is a refusal of one request. A summary covers many of them, and always gets its
+/// line.
+fn is_refusal(record: &AuditRecord) -> bool {
+    record.count.is_none() && record.decision != "granted"
 }
 
 impl PendingLines {

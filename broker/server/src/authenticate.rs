@@ -12,20 +12,20 @@ use keyferry_api::config::InputCredential;
 use keyferry_api::issuer::Issuer;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccountIdentity;
-use keyferry_controller::caller_trust::TrustReader;
 use keyferry_core::caller::{CallerRules, PresentedToken, VerifiedCaller};
 use keyferry_core::inputs::credential::InputCaller;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::ports::Hub;
-use keyferry_hub::single_flight::SingleFlight;
+use keyferry_hub::ports::{Hub, HubError};
 use keyferry_issuer::publication::Publisher;
 use keyferry_issuer::settings::CallerSettings;
 use keyferry_keys::caller_certificate::PresentedChain;
 use keyferry_listener::Source;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::stale_cache::{FetchError, Lookup};
 
 use self::certificate::CertificateChecks;
-use self::review::{CachedReview, Failure, Reviewer};
+use self::review::Reviewer;
+use crate::caller_trust::TrustReader;
 use crate::external_callers::ExternalCallers;
 use crate::new_callers::NewCallers;
 
@@ -54,7 +54,6 @@ pub struct Authenticator {
     certificates: CertificateChecks<ServiceAccountIdentity>,
     input_certificates: CertificateChecks<Arc<InputCredential>>,
     external: Option<Arc<ExternalCallers>>,
-    calls: SingleFlight<TokenKey, Result<VerifiedCaller, Failure>>,
 }
 
 impl Authenticator {
@@ -68,34 +67,32 @@ impl Authenticator {
         callers: CallerSettings,
     ) -> Self {
         let new_callers = NewCallers::new(callers.new_callers);
-        let reviewer = Arc::new(Reviewer::new(
-            hub,
-            publisher.clone(),
-            clock,
-            metrics,
-            callers.max_stale,
-            new_callers,
-        ));
-        let hash_key = hmac::Key::new(hmac::HMAC_SHA256, &hash_key);
-        let callers_max_stale = callers.max_stale;
+        let (no_trust, max_stale) = (TrustReader::default(), callers.max_stale);
         Self {
-            reviewer,
+            certificates: CertificateChecks::new(no_trust.clone(), max_stale, Arc::clone(&clock)),
+            input_certificates: CertificateChecks::new(no_trust, max_stale, Arc::clone(&clock)),
+            reviewer: Arc::new(Reviewer::new(
+                hub,
+                publisher.clone(),
+                clock,
+                metrics,
+                max_stale,
+                new_callers,
+            )),
             publisher,
             callers,
-            hash_key,
-            certificates: CertificateChecks::new(TrustReader::default(), callers_max_stale),
-            input_certificates: CertificateChecks::new(TrustReader::default(), callers_max_stale),
+            hash_key: hmac::Key::new(hmac::HMAC_SHA256, &hash_key),
             external: None,
-            calls: SingleFlight::default(),
         }
     }
 
     /// Also identifies callers and readers of fleet inputs by client certificates, by these rules.
     #[must_use]
     pub fn with_certificates(self, trust: TrustReader) -> Self {
+        let (clock, max_stale) = (&self.reviewer.clock, self.callers.max_stale);
         Self {
-            certificates: CertificateChecks::new(trust.clone(), self.callers.max_stale),
-            input_certificates: CertificateChecks::new(trust, self.callers.max_stale),
+            certificates: CertificateChecks::new(trust.clone(), max_stale, Arc::clone(clock)),
+            input_certificates: CertificateChecks::new(trust, max_stale, Arc::clone(clock)),
             ..self
         }
     }
@@ -121,11 +118,7 @@ impl Authenticator {
             .certificates
             .identify(chain, source, hash, &self.reviewer)
             .await?;
-        Ok(Authentication {
-            caller,
-            key,
-            stale: false,
-        })
+        Ok(fresh_authentication(caller, key))
     }
 
     /// Identifies the reader of fleet inputs whose certificate the connection from `source` has, by
@@ -156,41 +149,32 @@ impl Authenticator {
         token: &PresentedToken<'_>,
         source: Source,
     ) -> Result<Authentication, Reason> {
-        let now = self.reviewer.now();
-        let published = self.publisher.look();
+        let published = self.publisher.borrow();
         let issuer = &published.as_ref().ok_or(Reason::HubUnreachable)?.issuer;
         let key = self.key(token, issuer);
         if let Some(known) = self.external.as_ref().and_then(|it| it.known(&key)) {
-            return known.map(|caller| of_external(caller, key));
+            return known.map(|caller| fresh_authentication(caller, key));
         }
-        let known = self.reviewer.known(&key);
-        match &known {
-            Some(CachedReview::Accepted { caller, fresh, .. }) if !fresh.passed(now) => {
-                return Ok(Authentication {
-                    caller: caller.clone(),
-                    key,
-                    stale: false,
-                });
-            }
+        let is_known = match self.reviewer.reviews.lookup(&key) {
+            Lookup::Fresh(caller) => return Ok(fresh_authentication(caller, key)),
             // The hub accepted this token recently: its review is due again.
-            Some(CachedReview::Accepted { stale, .. }) if !stale.passed(now) => {}
-            known => {
-                self.reviewer.new_callers.of_source(source, now.mono)?;
-                match known {
-                    Some(CachedReview::Rejected { reason, until }) if !until.passed(now) => {
-                        return Err(*reason);
-                    }
-                    _ => {}
-                }
+            Lookup::Stale(_) => true,
+            Lookup::Refused(reason) => {
+                self.count(source)?;
+                return Err(reason);
             }
-        }
+            Lookup::Unknown => {
+                self.count(source)?;
+                false
+            }
+        };
         if let Some(external) = &self.external
             && external.covers(token, issuer)
         {
             drop(published);
             let new_callers = &self.reviewer.new_callers;
             let caller = external.authenticate(token, key, new_callers).await?;
-            return Ok(of_external(caller, key));
+            return Ok(fresh_authentication(caller, key));
         }
         let CallerSettings {
             audience,
@@ -203,7 +187,7 @@ impl Authenticator {
             require_pod_bound,
         };
         drop(published);
-        self.ask(token, rules, key, known).await
+        self.review(token, rules, key, is_known).await
     }
 
     /// Counts a request without a readable token towards the limit of its source.
@@ -217,53 +201,39 @@ impl Authenticator {
     }
 
     /// Delays a refusal for [`Reason::RateLimited`] for a moment.
-    pub async fn hold_back(&self) {
-        self.reviewer.new_callers.hold_back().await;
+    pub async fn delay_refusal(&self) {
+        self.reviewer.new_callers.delay_refusal().await;
     }
 
-    async fn ask(
+    /// Reviews a token, or falls back to an earlier review while the hub is proven unreachable.
+    async fn review(
         &self,
         token: &PresentedToken<'_>,
         rules: CallerRules,
         key: TokenKey,
-        known: Option<CachedReview>,
+        is_known: bool,
     ) -> Result<Authentication, Reason> {
-        match self
-            .calls
-            .join(key, || {
-                Arc::clone(&self.reviewer).review(key, token.keep(), rules)
-            })
-            .await
-        {
-            Ok(Ok(caller)) => Ok(Authentication {
-                caller,
+        let review = || Arc::clone(&self.reviewer).review(key, token.keep(), rules, is_known);
+        let served = self
+            .reviewer
+            .reviews
+            .fetch_or_stale(&key, HubError::proves_unreachable, review)
+            .await;
+        match served {
+            Ok(served) => Ok(Authentication {
+                caller: served.value,
                 key,
-                stale: false,
+                stale: served.is_stale,
             }),
-            Ok(Err(Failure::Rejected(reason))) => Err(reason),
-            Ok(Err(Failure::Hub(error))) if error.proves_unreachable() => self.stale(key, known),
-            Ok(Err(Failure::Hub(error))) => {
+            Err(FetchError::Refused(reason)) => Err(reason),
+            Err(FetchError::Failed(error)) => {
                 let reason = error.review_reason();
-                tracing::error!(%reason, %error, "the TokenReview failed");
+                if !error.proves_unreachable() {
+                    tracing::error!(%reason, %error, "the TokenReview failed");
+                }
                 Err(reason)
             }
-            Err(_) => Err(Reason::HubUnreachable),
-        }
-    }
-
-    /// Falls back to an earlier review while the hub is proven unreachable.
-    fn stale(&self, key: TokenKey, known: Option<CachedReview>) -> Result<Authentication, Reason> {
-        match known {
-            Some(CachedReview::Accepted { caller, stale, .. })
-                if !stale.passed(self.reviewer.now()) =>
-            {
-                Ok(Authentication {
-                    caller,
-                    key,
-                    stale: true,
-                })
-            }
-            _ => Err(Reason::HubUnreachable),
+            Err(FetchError::Lost) => Err(Reason::HubUnreachable),
         }
     }
 
@@ -299,8 +269,9 @@ fn digest_of(context: hmac::Context) -> TokenKey {
     key
 }
 
-/// The hub does not authenticate external callers, so their results are never stale.
-fn of_external(caller: VerifiedCaller, key: TokenKey) -> Authentication {
+/// The authentication of a caller by a current answer. The hub does not authenticate external callers,
+/// so theirs is never stale.
+fn fresh_authentication(caller: VerifiedCaller, key: TokenKey) -> Authentication {
     Authentication {
         caller,
         key,

@@ -11,33 +11,34 @@ use std::time::Duration;
 use keyferry_api::config::{DeliveryType, Policy, TargetCluster};
 use keyferry_api::lifetime;
 use keyferry_api::moment::Moment;
-use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_core::audit::{AuditRecord, RefusedCertificate, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review, Via};
-use keyferry_core::caller::PresentedToken;
+use keyferry_core::caller::{PresentedToken, VerifiedCaller};
 use keyferry_core::inputs::credential::InputCaller;
 use keyferry_core::request_id::RequestId;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::live::LiveObjects;
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::policy_store::PolicyReader;
-use keyferry_hub::ports::{AuditSink, Recording};
-use keyferry_hub::random::Random;
-use keyferry_hub::targets::{Readiness, TargetReader};
+use keyferry_hub::targets::TargetReader;
 use keyferry_issuer::advice;
 use keyferry_issuer::mint::{FromCache, Mint, Minted};
 use keyferry_issuer::publication::PublicationReader;
-use keyferry_issuer::settings::{CallerSettings, MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
+use keyferry_issuer::settings::CallerSettings;
 use keyferry_keys::bound_token::BoundToken;
 use keyferry_keys::caller_certificate::PresentedChain;
 use keyferry_listener::Source;
+use keyferry_platform::audit_sink::{AuditSink, Recording};
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::policy_store::PolicyReader;
+use keyferry_platform::random::Random;
 use tokio::time::timeout;
 
 use crate::authenticate::{Authentication, Authenticator, CertificateRefusal};
 use crate::delegate::Delegations;
 use crate::external_callers::ExternalCallers;
-use crate::refusal_summary::RefusalSummary;
+use crate::refusal_budget::RefusalBudget;
+use crate::refusal_summary::{RefusalSummary, SummarisedRefusal};
 
 /// The deadline of a decision. Each call that it waits for has a shorter limit of its own, but
 /// several in sequence may exceed this one.
@@ -141,29 +142,49 @@ pub struct BrokerParts {
 /// A request that has no decision yet. If it is dropped, because its caller hung up, it is still
 /// audited.
 struct Pending<'a> {
-    parts: &'a BrokerParts,
+    broker: &'a Broker,
+    source: Source,
     record: Option<AuditRecord>,
+}
+
+impl Pending<'_> {
+    /// The caller, if it is known.
+    fn caller(&self) -> Option<VerifiedCaller> {
+        self.record.as_ref()?.caller.clone()
+    }
 }
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
+        let caller = self.caller();
         let Some(mut record) = self.record.take() else {
             return;
         };
-        record.time = self.parts.clock.now().wall;
-        record.ended(decision(Reason::CallerGone), Reason::CallerGone);
-        self.parts
-            .metrics
-            .request(decision(Reason::CallerGone), Reason::CallerGone);
+        let (parts, reason) = (&self.broker.parts, Reason::CallerGone);
+        parts.metrics.request(decision(reason), reason);
+        if let Some(caller) = &caller
+            && !self.broker.is_within_budget(caller)
+        {
+            self.broker.summary.count(SummarisedRefusal {
+                decision: decision(reason),
+                reason,
+                source: self.source,
+                namespace: Some(&caller.identity().account.namespace),
+            });
+            return;
+        }
+        record.time = parts.clock.now().wall;
+        record.ended(decision(reason), reason);
         // A failed write needs no reaction here: nothing was issued.
-        drop(self.parts.audit.record(&record));
+        drop(parts.audit.record(&record));
     }
 }
 
 /// Decides on token requests, audits each decision and issues tokens.
 pub struct Broker {
     parts: BrokerParts,
-    rate_limited: RefusalSummary,
+    refusal_budget: RefusalBudget,
+    summary: RefusalSummary,
 }
 
 /// A client certificate that identified no reader of fleet inputs.
@@ -184,14 +205,15 @@ struct Granted {
 impl Broker {
     /// Creates a broker from its dependencies.
     pub fn new(parts: BrokerParts) -> Self {
-        let rate_limited = RefusalSummary::new(
+        let summary = RefusalSummary::new(
             Arc::clone(&parts.audit),
             Arc::clone(&parts.clock),
             Arc::clone(&parts.random),
         );
         Self {
             parts,
-            rate_limited,
+            refusal_budget: RefusalBudget::default(),
+            summary,
         }
     }
 
@@ -203,8 +225,9 @@ impl Broker {
     /// Decides on a request, records the decision, and only then issues.
     ///
     /// # Errors
-    /// [`Refusal`]. Every request gets one audit record, except those refused by the rate limit:
-    /// one summary record a second covers them. If a record cannot be written, nothing is issued.
+    /// [`Refusal`]. Every request gets one audit record, except those refused by the rate limit and
+    /// refusals beyond the budget of their namespace: summary records cover them. If a record cannot
+    /// be written, nothing is issued.
     pub async fn issue(&self, request: &Request<'_>) -> Result<Issuance, Refusal> {
         let Request {
             request_id,
@@ -219,7 +242,8 @@ impl Broker {
             ..AuditRecord::default()
         };
         let mut pending = Pending {
-            parts: &self.parts,
+            broker: self,
+            source: request.source,
             record: Some(record),
         };
         let outcome = match &mut pending.record {
@@ -231,9 +255,21 @@ impl Broker {
         };
         if let Err(refusal) = &outcome
             && refusal.reason == Reason::RateLimited
+            && pending.caller().is_none()
         {
             pending.record = None;
             return Err(self.rate_limited(request.source).await);
+        }
+        if let Err(refusal) = &outcome
+            && let Some(caller) = pending.caller()
+            && !self.is_within_budget(&caller)
+        {
+            pending.record = None;
+            let refusal = refusal.clone();
+            let namespace = &caller.identity().account.namespace;
+            return Err(self
+                .refuse_beyond_budget(refusal, namespace, request.source)
+                .await);
         }
         let (outcome, recording) = self.ended(pending, outcome);
         let outcome = match recording.await {
@@ -292,9 +328,44 @@ impl Broker {
         self.parts
             .metrics
             .request(decision(Reason::RateLimited), Reason::RateLimited);
-        self.rate_limited.count(source);
-        self.parts.authenticator.hold_back().await;
+        self.summary.count(SummarisedRefusal {
+            decision: decision(Reason::RateLimited),
+            reason: Reason::RateLimited,
+            source,
+            namespace: None,
+        });
+        self.parts.authenticator.delay_refusal().await;
         Reason::RateLimited.into()
+    }
+
+    fn is_within_budget(&self, caller: &VerifiedCaller) -> bool {
+        let now = self.parts.clock.now().mono;
+        self.refusal_budget.count(caller.identity(), now)
+    }
+
+    /// Refuses a known caller whose namespace was refused too often in the last seconds: without a
+    /// record of its own, and after a moment. A request that policy denies gets 429. One
+    /// that failed keeps its reason, because its caller does nothing wrong.
+    async fn refuse_beyond_budget(
+        &self,
+        refusal: Refusal,
+        namespace: &Namespace,
+        source: Source,
+    ) -> Refusal {
+        let refusal = match decision(refusal.reason) {
+            "denied" => Reason::RateLimited.into(),
+            _ => refusal,
+        };
+        let decision = decision(refusal.reason);
+        self.parts.metrics.request(decision, refusal.reason);
+        self.summary.count(SummarisedRefusal {
+            decision,
+            reason: refusal.reason,
+            source,
+            namespace: Some(namespace),
+        });
+        self.refusal_budget.delay().await;
+        refusal
     }
 
     /// Audits a request without a decision: it is malformed or carries no caller token.
@@ -382,6 +453,13 @@ impl Broker {
         let caller = self.authenticate(request, record).await?;
         record.caller = Some(caller.caller.clone());
         record.stale = caller.stale;
+        let now = self.parts.clock.now().mono;
+        if self
+            .refusal_budget
+            .is_overrun(caller.caller.identity(), now)
+        {
+            return Err(Reason::RateLimited.into());
+        }
         // Tries once more if the configuration changed to another grant meanwhile: the minted token
         // belongs to the earlier grant.
         match self.attempt(&caller, request, record).await {
@@ -439,7 +517,7 @@ impl Broker {
                     .to_owned(),
             ));
         }
-        let ca_pem = self.ready(target)?;
+        let ca_pem = self.ready_ca(target)?;
         let min_ttl = request.min_ttl.unwrap_or_default();
         if min_ttl > lifetime::greatest_min_ttl(grant.pair().lifetime()) {
             let most = lifetime::greatest_min_ttl(grant.pair().lifetime()).as_secs();
@@ -560,21 +638,18 @@ impl Broker {
         }
     }
 
-    fn ready(&self, target: &TargetCluster) -> Result<Option<Arc<str>>, Refusal> {
-        let published = self.parts.published.look();
-        let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
-        if authorise::issuer_collides(&published.issuer, target) {
-            let detail = format!(
-                "a target whose own issuer is {} refuses it; {SECOND_ISSUER_FIX}; \
-                 {MANAGED_ISSUER_FIX}",
-                published.issuer
-            );
-            return Err(detailed(Reason::IssuerCollision, detail));
-        }
-        match self.parts.targets.readiness(target) {
-            Readiness::Ready(ca_pem) => Ok(ca_pem),
-            Readiness::NotReady { reason, message } => Err(detailed(reason, message)),
-        }
+    /// Returns the target's CA certificates, if tokens can be issued for it.
+    fn ready_ca(&self, target: &TargetCluster) -> Result<Option<Arc<str>>, Refusal> {
+        let published = self.parts.published.borrow();
+        let issuer = published.as_ref().map(|published| &published.issuer);
+        let ready = self.parts.targets.ready_ca(target, issuer);
+        ready.map_err(|error| {
+            let detail = match error.fix() {
+                Some(fix) => format!("{error}; {fix}"),
+                None => error.to_string(),
+            };
+            detailed(error.reason(), detail)
+        })
     }
 }
 

@@ -11,15 +11,15 @@ use jiff::Timestamp;
 use keyferry_api::condition::Finding;
 use keyferry_api::config::{TlsFiles, TlsSource};
 use keyferry_api::name::{Namespace, ObjectName};
-use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::event;
 use keyferry_hub::ports::{HubError, HubObjects, ServingSecret};
-use keyferry_hub::random::Random;
-use keyferry_hub::regular_file::{self, FileError};
 use keyferry_hub::serving_secret::CertificateSecrets;
 use keyferry_listener::{
     CertificateContent, CertificateRead, CertificateSource, ReadSecret, ServingCertificateError,
 };
+use keyferry_platform::clock::{Clock, SystemClock};
+use keyferry_platform::random::Random;
+use keyferry_platform::regular_file::{self, FileError};
 use secrecy::{ExposeSecret, SecretSlice};
 
 /// The largest file that is read. A certificate chain takes a few kilobytes.

@@ -16,13 +16,13 @@ use keyferry_api::reason::Reason;
 use keyferry_core::authorise::HubView;
 use keyferry_core::caller::external::{self, ExternalIdentity};
 use keyferry_core::caller::{PresentedToken, VerifiedCaller};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::external_issuer_documents::ExternalIssuerKeys;
 use keyferry_hub::live::LiveObjects;
 use keyferry_keys::id_token::claimed_issuer;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_keys::verify;
-use moka::sync::Cache;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::external_issuer_documents::ExternalIssuerKeys;
+use keyferry_platform::stale_cache::{Lifetimes, Lookup, StaleCache};
 use secrecy::ExposeSecret;
 
 use self::issuer_keys::IssuerKeys;
@@ -32,6 +32,7 @@ use crate::new_callers::NewCallers;
 
 /// How long a verified token is cached. A key that its issuer withdrew is accepted this much longer.
 const VERIFIED_LIFETIME: Duration = Duration::from_secs(10);
+/// The maximum number of cached tokens.
 const CAPACITY: u64 = 20_000;
 
 /// The dependencies of [`ExternalCallers`].
@@ -54,34 +55,34 @@ pub struct ExternalCallers {
     keys: IssuerKeys,
     live: Arc<LiveObjects>,
     clock: Arc<dyn Clock>,
-    verified: Cache<TokenKey, (ExternalIdentity, Deadline)>,
+    verified: StaleCache<TokenKey, ExternalIdentity>,
     used: UsedTokens,
 }
 
 impl ExternalCallers {
     /// Creates it without keys. The first token of an issuer causes a fetch of that issuer's keys.
     pub fn new(parts: ExternalCallersParts) -> Self {
-        let verified = Cache::builder()
-            .max_capacity(CAPACITY)
-            .time_to_live(VERIFIED_LIFETIME)
-            .build();
+        let lifetimes = Lifetimes {
+            fresh: VERIFIED_LIFETIME,
+            stale: Duration::ZERO,
+            refused: Duration::ZERO,
+        };
         Self {
+            verified: StaleCache::new(lifetimes, CAPACITY, Arc::clone(&parts.clock)),
             keys: IssuerKeys::new(&parts.issuers, parts.source, Arc::clone(&parts.clock)),
             used: UsedTokens::new(parts.issuers.len(), &parts.hash_key),
             issuers: parts.issuers.into(),
             live: parts.live,
             clock: parts.clock,
-            verified,
         }
     }
 
     /// Returns the caller of a token that was verified recently.
     pub(crate) fn known(&self, key: &TokenKey) -> Option<Result<VerifiedCaller, Reason>> {
-        let (identity, fresh) = self.verified.get(key)?;
-        if fresh.passed(self.clock.now()) {
-            return None;
+        match self.verified.lookup(key) {
+            Lookup::Fresh(identity) => Some(self.caller(&identity)),
+            _ => None,
         }
-        Some(self.caller(&identity))
     }
 
     /// Whether a token claims to be of one of these issuers. A token that claims the hub's issuer
@@ -119,7 +120,7 @@ impl ExternalCallers {
             let kid = jwt.kid().ok_or(Reason::CallerMalformed)?;
             (issuer.to_owned(), kid.to_owned())
         };
-        let keys = self.keys.of(&issuer, &kid).await?;
+        let keys = self.keys.key_set(&issuer, &kid).await?;
         let (token, issuers) = (token.keep(), Arc::clone(&self.issuers));
         let now = self.clock.now();
         let identity = new_callers
@@ -133,13 +134,8 @@ impl ExternalCallers {
         // The signature is verified, so the configuration names this namespace, not the caller.
         new_callers.of_namespace(&identity.account().namespace, now.mono)?;
         let expiry = Deadline::at(identity.expires_at(), now);
-        let fresh = Deadline::after(VERIFIED_LIFETIME, now);
-        let fresh = if expiry.left(now) < fresh.left(now) {
-            expiry
-        } else {
-            fresh
-        };
-        self.verified.insert(key, (identity.clone(), fresh));
+        self.verified
+            .accept(key, identity.clone(), now, Some(expiry));
         self.caller(&identity)
     }
 

@@ -21,16 +21,16 @@ use keyferry_core::inputs::documents;
 use keyferry_core::inputs::error::InputsError;
 use keyferry_core::inputs::presented::PresentedCredential;
 use keyferry_core::request_id::RequestId;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::fleet_index::{FleetIndexReader, IndexedPolicy};
 use keyferry_hub::input_components::InputComponents;
 use keyferry_hub::input_credentials::CredentialReader;
 use keyferry_hub::live::LiveObjects;
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::ports::AuditSink;
+use keyferry_platform::audit_sink::AuditSink;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::fleet_index::{FleetIndexReader, IndexedPolicy};
+use keyferry_platform::metrics::Metrics;
+use turn::Turns;
 
 use crate::broker::{Refusal, RefusedInputCertificate};
-use turn::Turns;
 
 pub(crate) use turn::Turn;
 

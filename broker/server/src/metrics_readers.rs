@@ -13,14 +13,13 @@ use keyferry_api::config::NewCallerLimits;
 use keyferry_api::moment::{Deadline, Moment};
 use keyferry_api::reason::Reason;
 use keyferry_core::caller::PresentedToken;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{Hub, HubError};
-use keyferry_hub::single_flight::SingleFlight;
 use keyferry_keys::claims::ServiceAccountClaims;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_listener::Source;
-use moka::sync::Cache;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::stale_cache::{FetchError, Lifetimes, Lookup, StaleCache};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{AcquireError, Semaphore};
 
@@ -45,35 +44,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests a second of one address with tokens that the hub has not accepted recently.
 const UNKNOWN_PER_ADDRESS: u32 = 5;
 
-/// The cached result of both reviews.
-#[derive(Clone, Copy, Debug)]
-enum CachedReview {
-    Allowed { fresh: Deadline, stale: Deadline },
-    Refused { reason: Reason, until: Deadline },
-}
-
 /// Decides who may read metrics.
 pub struct MetricsReaders {
     reviewer: Arc<Reviewer>,
     hash_key: hmac::Key,
     unknown: NewCallers,
-    calls: SingleFlight<TokenKey, Result<(), ReviewFailure>>,
 }
+
+type ReviewError = FetchError<Reason, HubError>;
 
 struct Reviewer {
     hub: Arc<dyn Hub>,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
-    max_stale: Duration,
-    known: Cache<TokenKey, CachedReview>,
+    permissions: StaleCache<TokenKey, (), Reason, HubError>,
     reviews: Semaphore,
     reviews_of_unknown: Semaphore,
-}
-
-#[derive(Clone, Debug)]
-enum ReviewFailure {
-    Refused(Reason),
-    Hub(HubError),
 }
 
 impl MetricsReaders {
@@ -86,18 +72,17 @@ impl MetricsReaders {
         hash_key: [u8; 32],
         max_stale: Duration,
     ) -> Self {
-        let life = max_stale.max(PERMISSION_LIFETIME);
-        let known = Cache::builder()
-            .max_capacity(CAPACITY)
-            .time_to_live(life)
-            .build();
+        let lifetimes = Lifetimes {
+            fresh: PERMISSION_LIFETIME,
+            stale: max_stale,
+            refused: REFUSAL_LIFETIME,
+        };
         Self {
             reviewer: Arc::new(Reviewer {
+                permissions: StaleCache::new(lifetimes, CAPACITY, Arc::clone(&clock)),
                 hub,
                 clock,
                 metrics,
-                max_stale,
-                known,
                 reviews: Semaphore::new(REVIEWS),
                 reviews_of_unknown: Semaphore::new(REVIEWS_OF_UNKNOWN),
             }),
@@ -106,7 +91,6 @@ impl MetricsReaders {
                 per_address: NonZeroU32::new(UNKNOWN_PER_ADDRESS),
                 per_namespace: None,
             }),
-            calls: SingleFlight::default(),
         }
     }
 
@@ -117,47 +101,32 @@ impl MetricsReaders {
     /// [`Reason::HubUnreachable`] without an earlier permission that is still valid;
     /// [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
     pub async fn check(&self, token: &PresentedToken<'_>, source: Source) -> Result<(), Reason> {
-        let now = self.reviewer.clock.now();
-        let key = self.key(token);
-        let known = self.reviewer.known.get(&key);
-        let is_known = match known {
-            Some(CachedReview::Allowed { fresh, .. }) if !fresh.passed(now) => return Ok(()),
+        let (key, permissions) = (self.key(token), &self.reviewer.permissions);
+        let is_known = match permissions.lookup(&key) {
+            Lookup::Fresh(()) => return Ok(()),
             // The hub accepted this token recently: its review is due again.
-            Some(CachedReview::Allowed { stale, .. }) if !stale.passed(now) => true,
-            known => {
-                self.unknown.of_source(source, now.mono)?;
-                if let Some(CachedReview::Refused { reason, until }) = known
-                    && !until.passed(now)
-                {
-                    return Err(reason);
-                }
+            Lookup::Stale(()) => true,
+            Lookup::Refused(reason) => {
+                self.count(source)?;
+                return Err(reason);
+            }
+            Lookup::Unknown => {
+                self.count(source)?;
                 false
             }
         };
-        let call = || Arc::clone(&self.reviewer).review(key, token.keep(), is_known);
-        match self.calls.join(key, call).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(ReviewFailure::Refused(reason))) => Err(reason),
-            // If all reviews are busy, the earlier permission counts too: otherwise a flood of
-            // forged tokens would block a known reader.
-            Ok(Err(ReviewFailure::Hub(error)))
-                if error.proves_unreachable() || error == HubError::Busy =>
-            {
-                match known {
-                    Some(CachedReview::Allowed { stale, .. })
-                        if !stale.passed(self.reviewer.clock.now()) =>
-                    {
-                        Ok(())
-                    }
-                    _ => Err(Reason::HubUnreachable),
-                }
-            }
-            Ok(Err(ReviewFailure::Hub(error))) => {
+        let review = || Arc::clone(&self.reviewer).review(key, token.keep(), is_known);
+        match permissions.fetch_or_stale(&key, allows_stale, review).await {
+            Ok(_) => Ok(()),
+            Err(FetchError::Refused(reason)) => Err(reason),
+            Err(FetchError::Failed(error)) => {
                 let reason = error.review_reason();
-                tracing::error!(%reason, %error, "the review of a reader of metrics failed");
+                if !allows_stale(&error) {
+                    tracing::error!(%reason, %error, "the review of a reader of metrics failed");
+                }
                 Err(reason)
             }
-            Err(_) => Err(Reason::HubUnreachable),
+            Err(FetchError::Lost) => Err(Reason::HubUnreachable),
         }
     }
 
@@ -177,6 +146,12 @@ impl MetricsReaders {
     }
 }
 
+/// Whether an earlier permission counts after a failed review. It does if all reviews are busy:
+/// otherwise a flood of forged tokens would block a known reader.
+fn allows_stale(error: &HubError) -> bool {
+    error.proves_unreachable() || *error == HubError::Busy
+}
+
 impl Reviewer {
     /// Sends both reviews, in a task of their own, so that a reader that hangs up does not stop
     /// them.
@@ -185,18 +160,7 @@ impl Reviewer {
         key: TokenKey,
         token: SecretString,
         is_known: bool,
-    ) -> Result<(), ReviewFailure> {
-        // Another review of the token may have ended between the cache lookup and the start of this
-        // one.
-        match self.known.get(&key) {
-            Some(CachedReview::Allowed { fresh, .. }) if !fresh.passed(self.clock.now()) => {
-                return Ok(());
-            }
-            Some(CachedReview::Refused { reason, until }) if !until.passed(self.clock.now()) => {
-                return Err(ReviewFailure::Refused(reason));
-            }
-            _ => {}
-        }
+    ) -> Result<(), ReviewError> {
         let permits = async {
             let unknown = if is_known {
                 None
@@ -206,56 +170,43 @@ impl Reviewer {
             Ok::<_, AcquireError>((unknown, self.reviews.acquire().await?))
         };
         let Ok(Ok(_permits)) = tokio::time::timeout(PATIENCE, permits).await else {
-            return Err(ReviewFailure::Hub(HubError::Busy));
+            return Err(FetchError::Failed(HubError::Busy));
         };
         // Without an audience the hub checks for its own: a token that a caller may send to
         // Keyferry's token API is none of the hub's, and opens nothing here.
         let answer = self.hub.token_review(&token, None).await;
         self.metrics.token_review(answer.is_ok());
-        let answer = answer.map_err(ReviewFailure::Hub)?;
+        let answer = answer.map_err(ReviewError::Failed)?;
         if !answer.authenticated {
-            return Err(self.refused(key, Reason::CallerRejected));
+            return Err(self.refuse(key, Reason::CallerRejected));
         }
         let allowed = self.hub.path_review(&answer.user, PATH).await;
         self.metrics.access_review(allowed.is_ok());
-        if !allowed.map_err(ReviewFailure::Hub)? {
-            return Err(self.refused(key, Reason::MetricsForbidden));
+        if !allowed.map_err(ReviewError::Failed)? {
+            return Err(self.refuse(key, Reason::MetricsForbidden));
         }
         let now = self.clock.now();
-        self.known.insert(
-            key,
-            CachedReview::Allowed {
-                fresh: Deadline::after(PERMISSION_LIFETIME, now),
-                stale: self.stale(&token, now),
-            },
-        );
+        self.permissions
+            .accept(key, (), now, Some(permission_expiry(&token, now)));
         Ok(())
     }
 
-    fn refused(&self, key: TokenKey, reason: Reason) -> ReviewFailure {
-        let until = Deadline::after(REFUSAL_LIFETIME, self.clock.now());
-        self.known
-            .insert(key, CachedReview::Refused { reason, until });
-        ReviewFailure::Refused(reason)
+    fn refuse(&self, key: TokenKey, reason: Reason) -> ReviewError {
+        self.permissions.refuse(key, reason, self.clock.now());
+        FetchError::Refused(reason)
     }
+}
 
-    /// Until when the permission stays valid while the hub does not answer: at most until the token
-    /// expires. The hub has just accepted the token, so what it says of itself is true. Of a token
-    /// that is not a ServiceAccount's, no expiry is known.
-    fn stale(&self, token: &SecretString, now: Moment) -> Deadline {
-        let limit = Deadline::after(self.max_stale, now);
-        let claims = UnverifiedJwt::parse(token.expose_secret())
-            .ok()
-            .and_then(|jwt| ServiceAccountClaims::read(&jwt).ok());
-        let expiry = claims.map_or(Deadline::after(PERMISSION_LIFETIME, now), |claims| {
+/// The end of the token, after which no permission is valid. The hub has just accepted the token, so
+/// what it says of itself is true. Of a token that is not a ServiceAccount's, no expiry is known, so
+/// its permission is never stale.
+fn permission_expiry(token: &SecretString, now: Moment) -> Deadline {
+    UnverifiedJwt::parse(token.expose_secret())
+        .ok()
+        .and_then(|jwt| ServiceAccountClaims::read(&jwt).ok())
+        .map_or(Deadline::after(PERMISSION_LIFETIME, now), |claims| {
             Deadline::at(claims.registered.expires_at, now)
-        });
-        if expiry.left(now) < limit.left(now) {
-            expiry
-        } else {
-            limit
-        }
-    }
+        })
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ use keyferry_listener::{Rates, Source};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 
+use crate::refusal_delay::RefusalDelay;
+
 /// How many signature checks may wait per checking thread. Each takes 30 to 230 us, so a full queue
 /// is empty within 60 ms.
 const WAITING: usize = 256;
@@ -23,12 +25,6 @@ const WAITING: usize = 256;
 const REVIEWS: usize = 12;
 /// How long a new caller waits for its TokenReview.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a rate-limit refusal is delayed: a client that retries at once then asks only twice a
-/// second on each connection.
-const HELD_BACK: Duration = Duration::from_millis(500);
-/// How many refusals may be delayed at once, each with a request's body; further ones are sent at
-/// once, so that they cost no memory.
-const MOST_HELD_BACK: usize = 256;
 
 /// All addresses of one /64 together may try this many times as often as a single one: the Pods of
 /// a node often share a /64, but a host on the internet has a whole one.
@@ -44,7 +40,7 @@ pub(crate) struct NewCallers {
     checking: Semaphore,
     waiting: Semaphore,
     reviews: Semaphore,
-    held_back: Semaphore,
+    delay: RefusalDelay,
 }
 
 impl NewCallers {
@@ -59,7 +55,7 @@ impl NewCallers {
             checking: Semaphore::new(threads),
             waiting: Semaphore::new(threads * WAITING),
             reviews: Semaphore::new(REVIEWS),
-            held_back: Semaphore::new(MOST_HELD_BACK),
+            delay: RefusalDelay::default(),
         }
     }
 
@@ -129,10 +125,8 @@ impl NewCallers {
     }
 
     /// Delays a refusal for a moment, if not too many are delayed already.
-    pub(crate) async fn hold_back(&self) {
-        if let Ok(_place) = self.held_back.try_acquire() {
-            tokio::time::sleep(HELD_BACK).await;
-        }
+    pub(crate) async fn delay_refusal(&self) {
+        self.delay.wait().await;
     }
 }
 
@@ -150,7 +144,7 @@ mod tests {
     use keyferry_api::reason::Reason;
     use keyferry_listener::Source;
 
-    use super::{HELD_BACK, MOST_HELD_BACK, NewCallers};
+    use super::NewCallers;
 
     const NOW: Duration = Duration::from_secs(1);
 
@@ -267,24 +261,5 @@ mod tests {
             callers.check(|| Err::<(), _>(Reason::CallerRejected)).await,
             Err(Reason::CallerRejected)
         );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn refusals_are_held_back_while_there_is_room() {
-        let callers = limited(1);
-        let begun = tokio::time::Instant::now();
-        join_all((0..MOST_HELD_BACK).map(|_| callers.hold_back())).await;
-        assert_eq!(begun.elapsed(), HELD_BACK);
-        let all = callers
-            .held_back
-            .acquire_many(u32::try_from(MOST_HELD_BACK).unwrap())
-            .await;
-        callers.hold_back().await;
-        assert_eq!(
-            begun.elapsed(),
-            HELD_BACK,
-            "without room a refusal leaves at once"
-        );
-        drop(all);
     }
 }

@@ -1,36 +1,50 @@
-//! Summarises rate-limited requests in one audit record a second: a flood must not fill the log,
-//! for which every issuance waits.
+//! Summarises refusals beyond a limit in one audit record a second and reason: a flood must not fill
+//! the log, for which every issuance waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
 use keyferry_core::audit::AuditRecord;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::ports::AuditSink;
-use keyferry_hub::random::Random;
 use keyferry_listener::Source;
+use keyferry_platform::audit_sink::AuditSink;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::random::Random;
 use parking_lot::Mutex;
 
-const EVERY: Duration = Duration::from_secs(1);
-/// How many sources are counted individually in a second.
-const COUNTED: usize = 1024;
-const NAMED: usize = 4;
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(1);
+/// How many sources, and how many namespaces, are counted individually in a second.
+const MAX_COUNTED: usize = 1024;
+const MAX_NAMED: usize = 4;
 
-/// Counts rate-limited requests and writes a summary record each second.
+/// One refused request that gets no record of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SummarisedRefusal<'a> {
+    pub(crate) decision: &'static str,
+    pub(crate) reason: Reason,
+    pub(crate) source: Source,
+    /// Of a known caller.
+    pub(crate) namespace: Option<&'a Namespace>,
+}
+
+/// Counts such refusals, and writes a summary record for each reason each second.
 #[derive(Clone)]
 pub(crate) struct RefusalSummary {
     audit: Arc<dyn AuditSink>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    counted: Arc<Mutex<Counted>>,
+    /// There are only a few reasons, so the map stays small.
+    counts: Arc<Mutex<BTreeMap<&'static str, RefusalCount>>>,
 }
 
-#[derive(Default)]
-struct Counted {
+struct RefusalCount {
+    decision: &'static str,
+    reason: Reason,
     all: usize,
     by_source: BTreeMap<Source, usize>,
+    by_namespace: BTreeMap<Namespace, usize>,
 }
 
 impl RefusalSummary {
@@ -43,49 +57,83 @@ impl RefusalSummary {
             audit,
             clock,
             random,
-            counted: Arc::default(),
+            counts: Arc::default(),
         }
     }
 
-    /// Counts a refusal. The first one of a second schedules the summary record for the end of that
-    /// second.
-    pub(crate) fn count(&self, source: Source) {
-        let mut counted = self.counted.lock();
-        counted.all += 1;
-        if counted.by_source.len() < COUNTED || counted.by_source.contains_key(&source) {
-            *counted.by_source.entry(source).or_insert(0) += 1;
+    /// Counts a refusal. The first one of a second schedules the summary records for the end of
+    /// that second.
+    pub(crate) fn count(&self, refusal: SummarisedRefusal<'_>) {
+        let SummarisedRefusal {
+            decision,
+            reason,
+            source,
+            namespace,
+        } = refusal;
+        let mut counts = self.counts.lock();
+        let is_first = counts.is_empty();
+        let count = counts
+            .entry(reason.as_str())
+            .or_insert_with(|| RefusalCount {
+                decision,
+                reason,
+                all: 0,
+                by_source: BTreeMap::new(),
+                by_namespace: BTreeMap::new(),
+            });
+        count.all += 1;
+        add_one(&mut count.by_source, &source);
+        if let Some(namespace) = namespace {
+            add_one(&mut count.by_namespace, namespace);
         }
-        if counted.all == 1 {
+        drop(counts);
+        if is_first {
             let summary = self.clone();
             tokio::spawn(async move {
-                tokio::time::sleep(EVERY).await;
+                tokio::time::sleep(SUMMARY_INTERVAL).await;
                 summary.write();
             });
         }
     }
 
     fn write(&self) {
-        let Counted { all, by_source } = std::mem::take(&mut *self.counted.lock());
-        let mut sources: Vec<(Source, usize)> = by_source.into_iter().collect();
-        sources.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let named: Vec<String> = sources
-            .iter()
-            .take(NAMED)
-            .map(|(source, count)| format!("{source} ({count})"))
-            .collect();
-        let sources = named.join(", ");
-        let mut record = AuditRecord {
-            time: self.clock.now().wall,
-            request_id: self.random.request_id(),
-            route: "summary",
-            count: Some(all),
-            sources: Some(sources.clone()),
-            ..AuditRecord::default()
-        };
-        record.ended("denied", Reason::RateLimited);
-        tracing::warn!(reason = %Reason::RateLimited, count = all, sources,
-            "requests above a limit were refused");
-        // The requests are refused even if the record cannot be written.
-        drop(self.audit.record(&record));
+        // Unlocked before the records are written.
+        let counts = std::mem::take(&mut *self.counts.lock());
+        for (_, count) in counts {
+            let sources = largest(count.by_source);
+            let namespaces = Some(largest(count.by_namespace)).filter(|text| !text.is_empty());
+            tracing::warn!(reason = %count.reason, count = count.all, sources, namespaces,
+                "requests above a limit were refused");
+            let mut record = AuditRecord {
+                time: self.clock.now().wall,
+                request_id: self.random.request_id(),
+                route: "summary",
+                count: Some(count.all),
+                sources: Some(sources),
+                namespaces,
+                ..AuditRecord::default()
+            };
+            record.ended(count.decision, count.reason);
+            // The requests are refused even if the record cannot be written.
+            drop(self.audit.record(&record));
+        }
     }
+}
+
+fn add_one<K: Clone + Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
+    if counts.len() < MAX_COUNTED || counts.contains_key(key) {
+        *counts.entry(key.clone()).or_insert(0) += 1;
+    }
+}
+
+/// Names the keys with the largest counts.
+fn largest<K: std::fmt::Display>(counts: BTreeMap<K, usize>) -> String {
+    let mut counts: Vec<(K, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let named: Vec<String> = counts
+        .iter()
+        .take(MAX_NAMED)
+        .map(|(key, count)| format!("{key} ({count})"))
+        .collect();
+    named.join(", ")
 }

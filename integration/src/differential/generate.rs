@@ -22,25 +22,45 @@ use super::random::Random;
 use config::{AUDIENCE, HUB, OTHER_ISSUER, Wealth};
 use token::Aim;
 
-/// The range of draws that make a case hostile.
-const HOSTILE_FIRST: usize = 50;
-const HOSTILE_END: usize = 75;
+/// A kind of cases, whose results are counted apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Family {
+    Configurations,
+    Expressions,
+    HostileExpressions,
+    Tokens,
+    KeySets,
+    Texts,
+}
 
-/// Whether the case with that number is one of [`hostile_expressions`].
-pub(crate) fn is_hostile(seed: u64, number: u64) -> bool {
-    (HOSTILE_FIRST..HOSTILE_END).contains(&Random::of(seed, number).below(110))
+impl Family {
+    /// Returns the family of the case with that number.
+    pub(crate) fn of(seed: u64, number: u64) -> Self {
+        Self::drawn(&mut Random::of(seed, number))
+    }
+
+    fn drawn(random: &mut Random) -> Self {
+        match random.below(110) {
+            0..25 => Self::Configurations,
+            25..50 => Self::Expressions,
+            50..75 => Self::HostileExpressions,
+            75..90 => Self::Tokens,
+            90..100 => Self::KeySets,
+            _ => Self::Texts,
+        }
+    }
 }
 
 /// Generates a case. The same seed and number give the same case, except for the keys.
 pub(crate) fn case(seed: u64, number: u64, keys: &SigningKeys) -> Case {
     let mut random = Random::of(seed, number);
-    match random.below(110) {
-        0..25 => configuration(&mut random, keys),
-        25..50 => expressions(&mut random, keys),
-        HOSTILE_FIRST..HOSTILE_END => hostile_expressions(&mut random, keys),
-        75..90 => tokens(&mut random, keys),
-        90..100 => key_sets(&mut random, keys),
-        _ => texts(&mut random, keys),
+    match Family::drawn(&mut random) {
+        Family::Configurations => configuration(&mut random, keys),
+        Family::Expressions => expressions(&mut random, keys),
+        Family::HostileExpressions => hostile_expressions(&mut random, keys),
+        Family::Tokens => tokens(&mut random, keys),
+        Family::KeySets => key_sets(&mut random, keys),
+        Family::Texts => texts(&mut random, keys),
     }
 }
 

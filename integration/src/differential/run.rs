@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::case::Case;
 use super::class;
 use super::compare::{Comparison, Difference, Tally, compare};
-use super::generate;
+use super::generate::{self, Family};
 use super::judge;
 use super::keys::SigningKeys;
 use super::minimise::minimise;
@@ -16,7 +16,7 @@ use crate::parts::OracleRelease;
 use crate::runner::{TestError, TestResult};
 
 const CHUNK: u64 = 200;
-/// The run fails if fewer judgements of a thousand are decided.
+/// The run fails if fewer judgements of a thousand are decided in one of the families.
 const DECIDED_PER_MILLE: usize = 980;
 /// With at least this many cases, a run must meet every class of refusals.
 const ENOUGH_FOR_ALL: u64 = 5000;
@@ -68,8 +68,11 @@ impl Settings {
         }
     }
 
-    fn is_hostile(self, number: u64) -> bool {
-        self.kind == Cases::All && generate::is_hostile(self.seed, number)
+    fn family(self, number: u64) -> Family {
+        match self.kind {
+            Cases::All => Family::of(self.seed, number),
+            Cases::Yaml => Family::Texts,
+        }
     }
 
     fn case(self, number: u64, keys: &SigningKeys) -> Case {
@@ -98,8 +101,8 @@ struct Report {
     found: Vec<Found>,
     /// The classes of refusals that the oracles gave.
     classes: BTreeSet<&'static str>,
-    /// The tallies of the hostile cases alone, by release.
-    hostile: Vec<Tally>,
+    /// The tallies of each family of cases, by release.
+    families: BTreeMap<(Family, usize), Tally>,
 }
 
 /// Asks both sides about every case. Fails on any disagreement, or when too few judgements are
@@ -124,7 +127,6 @@ pub async fn differ(oracles: &Oracles, settings: Settings) -> TestResult {
     let keys = Arc::new(SigningKeys::generate().map_err(|_| "no signing keys")?);
     let mut report = Report {
         tallies: vec![Tally::default(); oracles.all().len()],
-        hostile: vec![Tally::default(); oracles.all().len()],
         ..Report::default()
     };
     let mut first = settings.first;
@@ -151,16 +153,16 @@ pub async fn differ(oracles: &Oracles, settings: Settings) -> TestResult {
             format!("no case was refused as {unmet:?}: the generator misses something").into(),
         );
     }
-    let judged = report.tallies.iter().chain(
-        report
-            .hostile
-            .iter()
-            .filter(|_| settings.kind == Cases::All),
-    );
-    match judged.map(Tally::decided_per_mille).min() {
-        Some(least) if least < DECIDED_PER_MILLE => {
-            Err(format!("only {least} of 1000 judgements are decided").into())
-        }
+    match report
+        .families
+        .iter()
+        .map(|((family, _), tally)| (tally.decided_per_mille(), family))
+        .min()
+    {
+        Some((least, family)) if least < DECIDED_PER_MILLE => Err(format!(
+            "only {least} of 1000 judgements of the family {family:?} are decided"
+        )
+        .into()),
         _ => Ok(()),
     }
 }
@@ -200,13 +202,9 @@ async fn chunk(
     for (release, (rulings, answers)) in ours.iter().zip(&theirs).enumerate() {
         for (question, (ruling, answer)) in questions.iter().zip(rulings.iter().zip(answers)) {
             let comparison = compare(ruling, answer);
-            if let Some(tally) = report
-                .hostile
-                .get_mut(release)
-                .filter(|_| settings.is_hostile(question.id))
-            {
-                tally.add(comparison.tally);
-            }
+            let family = settings.family(question.id);
+            let tally = report.families.entry((family, release)).or_default();
+            tally.add(comparison.tally);
             report.add(release, question.id, comparison);
             let refusals = answer
                 .tokens
@@ -273,17 +271,14 @@ fn print(oracles: &Oracles, report: &Report) {
             tally.decided_per_mille()
         );
     }
-    for (oracle, tally) in oracles
-        .all()
-        .iter()
-        .zip(&report.hostile)
-        .filter(|(_, tally)| **tally != Tally::default())
-    {
-        eprintln!(
-            "{:?}, hostile cases: {tally}; decided {} of 1000",
-            oracle.release(),
-            tally.decided_per_mille()
-        );
+    for ((family, release), tally) in &report.families {
+        if let Some(oracle) = oracles.all().get(*release) {
+            eprintln!(
+                "{:?}, {family:?}: {tally}; decided {} of 1000",
+                oracle.release(),
+                tally.decided_per_mille()
+            );
+        }
     }
     for ((kind, release), count) in &report.kinds {
         eprintln!(

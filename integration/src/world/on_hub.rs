@@ -18,7 +18,7 @@ use crate::wait::until_object;
 /// The name of each tenant's ServiceAccount.
 pub const RECONCILER: &str = "reconciler";
 /// The issuer of test hubs.
-const ISSUER: &str = "https://hub.keyferry.test";
+pub const ISSUER: &str = "https://hub.keyferry.test";
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
 /// How long the controller may take for what it does by itself.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -40,6 +40,9 @@ impl Fixture for OnHub {
         self.ground.log_tails()
     }
 }
+
+/// Objects on the hub, and managed issuers for the targets that have one.
+const LINES: &str = "objects: CustomResources\nmanagedIssuers:\n  enabled: true\n";
 
 impl OnHub {
     /// Starts the ground, the hub, the targets and Keyferry.
@@ -72,7 +75,7 @@ impl OnHub {
         };
         let hub = Arc::new(ground.control_plane(spec).await?);
         install_for_objects(&hub).await?;
-        let spec = BrokerSpec::of_hub("main", &hub).with_server_lines("objects: CustomResources\n");
+        let spec = BrokerSpec::of_hub("main", &hub).with_server_lines(LINES);
         let spec = spec.with_times(BrokerTimes {
             max_stale: 300,
             max_age,
@@ -322,31 +325,35 @@ pub async fn install_for_objects(hub: &ControlPlane) -> Result<(), TestError> {
     until_protected(hub).await
 }
 
-/// Waits until the hub knows the kind of the policy's parameter. Until then it refuses every
-/// TokenRequest, which is safe but would fail the tests.
+/// Waits until `keyferry-pairing` has its parameter's kind: until then the hub refuses every
+/// TokenRequest, which is safe but would fail the tests. Only a closed namespace shows it, because
+/// a request elsewhere passes as well before the hub has seen the policy.
 async fn until_protected(hub: &ControlPlane) -> Result<(), TestError> {
+    const CLOSED: &str = "closed-for-the-set-up";
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": CLOSED, "labels": { "access.keyferry.dev/closed": "true" } },
+    });
+    hub.admin().create("/api/v1/namespaces", &namespace).await?;
+    hub.create_service_account(CLOSED, "nobody").await?;
     let limit = Instant::now() + PATIENCE;
-    while let Err(error) = hub
-        .token_request(
-            "keyferry-system",
-            "keyferry",
-            &["https://nobody.keyferry.test"],
-            600,
-        )
-        .await
-    {
-        if !error.to_string().contains("not yet synced") {
-            break;
+    loop {
+        let refused = hub.token_request(CLOSED, "nobody", &[], 600).await;
+        let refused = refused.err().map(|error| error.to_string());
+        if refused
+            .as_deref()
+            .is_some_and(|text| text.contains("no params found"))
+        {
+            return Ok(());
         }
         if Instant::now() > limit {
             return Err(format!(
-                "the admission policies are not active after {PATIENCE:?}: {error}"
+                "the admission policies are not active after {PATIENCE:?}: {refused:?}"
             )
             .into());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    Ok(())
 }
 
 /// Creates a tenant's namespace with ServiceAccounts, and Keyferry's right to mint and deliver in

@@ -74,6 +74,27 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         )?;
         // The right is needed only for taking an audience.
         let there = format!("{path}/edge");
+        // A target that lost its audience takes it with its next change, once it is free.
+        let change = json!({ "spec": { "allow": [] } });
+        let lost = |status: &str| {
+            json!({ "status": { "conditions": [{
+                "type": "AudienceConflict", "status": status, "reason": "AudienceConflict",
+                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "observedGeneration": 1,
+            }] } })
+        };
+        let status = format!("{there}/status");
+        hub.admin().patch(&status, &lost("True")).await?;
+        must_be_denied("a promotion", editor.patch(&there, &change).await, POLICY)?;
+        let annotated = json!({ "metadata": { "annotations": { "x": "y" } } });
+        must_pass("its metadata", editor.patch(&there, &annotated).await)?;
+        let dry_change = format!("{there}?dryRun=All");
+        must_pass(
+            "a promotion with the verb",
+            claimer.patch(&dry_change, &change).await,
+        )?;
+        hub.admin().patch(&status, &lost("False")).await?;
+        must_pass("no promotion", editor.patch(&dry_change, &change).await)?;
         must_pass(
             "a change",
             editor

@@ -50,6 +50,9 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             json!({ "certSecretRef": null }),
             json!({ "certSecretRef": null, "clusterTrustBundleRef": { "name": "evil" } }),
             json!({ "certSecretRef": null, "caBundle": "-----BEGIN CERTIFICATE-----" }),
+            json!({ "probe": "Off" }),
+            json!({ "tokenLifetime": { "max": "24h" } }),
+            json!({ "tokenLifetime": { "default": "10m" } }),
         ];
         for change in moves {
             let change = json!({ "spec": change });
@@ -108,7 +111,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         for change in [
             json!({ "suspend": true }),
             json!({ "allow": [] }),
-            json!({ "tokenLifetime": { "max": "2h" } }),
+            json!({ "deletionPolicy": "Immediate" }),
             // Without it false, as it is.
             json!({ "hub": null }),
         ] {
@@ -119,6 +122,28 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
                     .await,
             )?;
         }
+        // Who stopped a target decides when it goes on.
+        let suspended = |suspend: bool| json!({ "spec": { "suspend": suspend } });
+        must_pass("a stop", editor.patch(&there, &suspended(true)).await)?;
+        let resumed = editor.patch(&there, &suspended(false)).await;
+        must_be_denied("going on", resumed, POLICY)?;
+        let removed = json!({ "spec": { "suspend": null } });
+        must_be_denied("going on", editor.patch(&there, &removed).await, POLICY)?;
+        let allowed = json!({ "spec": { "allow": [] } });
+        let changed = editor.patch(&format!("{there}?dryRun=All"), &allowed).await;
+        must_pass("another change meanwhile", changed)?;
+        must_pass(
+            "the platform",
+            platform.patch(&there, &suspended(false)).await,
+        )?;
+        // An account of that name elsewhere is no account of Keyferry.
+        let namesake = people::account(hub, "tenant-b", "keyferry").await?;
+        hub.bind_user_to_cluster_role("system:serviceaccount:tenant-b:keyferry", "target-editor")
+            .await?;
+        let changed = namesake
+            .patch(&format!("{there}?dryRun=All"), &allowed)
+            .await;
+        must_pass("an account of the same name", changed)?;
         // Keyferry's own account needs the right to patch the object for its finalizer. RBAC cannot
         // limit the right to that field.
         let rbac = "/apis/rbac.authorization.k8s.io/v1";

@@ -105,10 +105,6 @@ async fn install(hub: &ControlPlane) -> Result<(), TestError> {
     apply_manifests(hub, &files.iter().map(PathBuf::as_path).collect::<Vec<_>>()).await?;
     // The test does not wait for a minute between the two, so tokens may be refused at first: see
     // the binding's comment.
-    until("tokens are minted", || async {
-        mint(hub.admin(), "tenant-a", "other", &[]).await.is_ok()
-    })
-    .await?;
     until_in_force(hub).await
 }
 
@@ -192,7 +188,21 @@ pub(super) async fn write_pairing(hub: &ControlPlane, more: &[String]) -> Result
 }
 
 /// Waits until the policies are active, because an apiserver sees a new policy only after a moment.
+/// After a restart of the apiserver, `keyferry-pairing` first refuses every token for up to 30 s.
 pub(super) async fn until_in_force(hub: &ControlPlane) -> Result<(), TestError> {
+    let admin = hub.admin();
+    until(
+        "the pairing refuses what is not listed, and nothing else",
+        || async {
+            denied_by(
+                mint(admin, "tenant-a", "other", &[AUDIENCE]).await,
+                "keyferry-pairing",
+            ) && mint(admin, "tenant-a", "reconciler", &[AUDIENCE])
+                .await
+                .is_ok()
+        },
+    )
+    .await?;
     let nobody = people::account(hub, "tenant-a", "nobody-in-particular").await?;
     hub.bind_user_to_cluster_role(
         "system:serviceaccount:tenant-a:nobody-in-particular",
@@ -301,10 +311,12 @@ pub(super) async fn type_checks(stage: Arc<Stage>) -> TestResult {
         .iter()
         .find(|hub| hub.minor() == Minor::newest())
         .ok_or("there is no hub of the newest minor")?;
-    for admission_policy in ADMISSION_POLICIES
-        .into_iter()
-        .chain(["self-secrets", "self-certificates"])
-    {
+    for admission_policy in ADMISSION_POLICIES.into_iter().chain([
+        "self-secrets",
+        "self-certificates",
+        "self-deliveries",
+        "self-targets",
+    ]) {
         let path = format!("{ADMISSION}/validatingadmissionpolicies/keyferry-{admission_policy}");
         until(&format!("{admission_policy} is checked"), || async {
             hub.admin().get(&path).await.is_ok_and(|found| {

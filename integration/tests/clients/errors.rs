@@ -131,7 +131,7 @@ pub(crate) async fn errors_name_the_fix_and_nothing_secret(world: Arc<World>) ->
             &[
                 "400 invalid_target",
                 "(request id ",
-                "fix: ask the server's admin for the audit record",
+                "ask the server's admin for the audit record",
             ],
         ),
         (

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use keyferry_integration::runner::TestResult;
+use keyferry_integration::user_home::printed_client_file;
 use keyferry_integration::world::{ACCOUNT, World};
 
 use super::command::{failed, is_for_target_a, keyferry, server, succeeded, token_file};
@@ -38,7 +39,7 @@ pub(crate) async fn kubeconfig_is_honoured_as_kubectl_does(world: Arc<World>) ->
         said.contains("KUBECONFIG names /no/such/file, and no such file is there"),
         "{said}"
     );
-    // The caller token is found too, and the stanza names the file that was found.
+    // The caller token is found too, and the client file to write names the file that was found.
     let [_, url, _, ca] = &server(&world);
     let through = [
         "--server",
@@ -56,11 +57,14 @@ pub(crate) async fn kubeconfig_is_honoured_as_kubectl_does(world: Arc<World>) ->
     let printed = keyferry(&world, &stanza, &[("KUBECONFIG", &list)]).await?;
     assert_eq!(printed.code, Some(0), "{}", printed.stderr);
     assert!(printed.stderr.contains("kuberc"), "{}", printed.stderr);
-    let stanza = printed.stdout;
+    let (stanza, own) = (printed.stdout, printed_client_file(&printed.stderr));
+    let own = own.unwrap_or_default();
     assert!(
-        stanza.contains(&file) && stanza.contains("--context"),
-        "{stanza}"
+        own.contains(&format!("kubeconfig: {file:?}")) && own.contains("context: "),
+        "{}",
+        printed.stderr
     );
+    assert!(!stanza.contains("--"), "{stanza}");
     Ok(())
 }
 

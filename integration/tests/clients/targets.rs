@@ -24,10 +24,29 @@ pub(crate) async fn targets_lists_what_the_file_allows(world: Arc<World>) -> Tes
             "TARGET",
             "ADDRESS",
             "AUDIENCE",
+            "DELIVERIES",
             "ALLOWED",
         ],
-        vec![TENANT, "a", ACCOUNT, "target-a", &a, AUDIENCE_A, "yes"],
-        vec![TENANT, "b", ACCOUNT, "target-b", &b, AUDIENCE_B, "no"],
+        vec![
+            TENANT,
+            "a",
+            ACCOUNT,
+            "target-a",
+            &a,
+            AUDIENCE_A,
+            "Exec,HTTP",
+            "yes",
+        ],
+        vec![
+            TENANT,
+            "b",
+            ACCOUNT,
+            "target-b",
+            &b,
+            AUDIENCE_B,
+            "Exec,HTTP",
+            "no",
+        ],
     ];
     assert_eq!(rows, expected);
     let list = succeeded(
@@ -41,7 +60,7 @@ pub(crate) async fn targets_lists_what_the_file_allows(world: Arc<World>) -> Tes
     let list: Value = serde_json::from_str(&list)?;
     let first = json!({
         "namespace": TENANT, "access": "a", "serviceAccount": ACCOUNT, "target": "target-a",
-        "address": a, "audience": AUDIENCE_A, "allowed": "yes",
+        "address": a, "audience": AUDIENCE_A, "deliveries": ["Exec", "HTTP"], "allowed": "yes",
     });
     assert_eq!((list.as_array().map(Vec::len), &list[0]), (Some(2), &first));
     let none = succeeded(

@@ -102,7 +102,7 @@ pub(crate) async fn without_a_server_the_users_own_rights_count(world: Arc<World
     )
     .await?;
     assert!(
-        said.contains("TargetNotGranted") && said.contains("`keyferry targets`"),
+        said.contains("TargetNotGranted") && said.contains("no rule of allow[]"),
         "{said}"
     );
     Ok(())

@@ -9,6 +9,7 @@ use keyferry_integration::fleet::FleetError;
 use keyferry_integration::parts::{Minor, Part};
 use keyferry_integration::rendered::Delivered;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
+use keyferry_integration::user_home::program_at_home;
 use keyferry_integration::world::{
     ACCOUNT, AUDIENCE_A, Access, Broker, BrokerSpec, Ground, TENANT, Target, TrustingTarget,
     caller_token, until_trusted,
@@ -142,7 +143,8 @@ impl Stage {
         let (bin, own) = (folder.join("bin"), folder.join(".config/keyferry"));
         std::fs::create_dir_all(&bin)?;
         std::fs::create_dir_all(&own)?;
-        std::os::unix::fs::symlink(self.ground.binary().path(), bin.join("keyferry"))?;
+        let program = program_at_home(self.ground.binary().path(), folder)?;
+        std::os::unix::fs::symlink(program, bin.join("keyferry"))?;
         std::fs::write(
             own.join("caller-token"),
             caller_token(&self.hub, TENANT, ACCOUNT).await?,

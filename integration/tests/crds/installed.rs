@@ -95,6 +95,7 @@ pub(super) async fn kubectl(stage: Arc<Stage>) -> TestResult {
                 "READY",
                 "TARGET",
                 "TARGET-OK",
+                "ASKED",
                 "EXPIRES",
                 "STATUS",
                 "AGE"

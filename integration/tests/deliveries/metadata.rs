@@ -1,11 +1,19 @@
-//! The metadata that tenants write on their accesses must not cost the server lasting memory.
+//! The metadata that tenants write on their objects must not cost the server memory, neither lasting
+//! nor at its start, when it reads all of it at once.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use http::{Method, header};
+use keyferry_integration::wait::until;
+use keyferry_integration::world::{Broker, BrokerSpec, caller_token};
 
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::on_hub::{OnHub, access_path};
+use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path};
 use serde_json::json;
 
+use super::lease::{put_to_sleep, wake};
 use super::tenant::Tenant;
 
 const ACCESSES: usize = 40;
@@ -13,6 +21,14 @@ const FINALIZERS: usize = 3_600;
 /// The memory that the allocator may keep after reading them. A server that kept the finalizers
 /// grew by 56 MiB.
 const MOST_KIB: u64 = 20 * 1024;
+
+/// How many ServiceAccounts, and how many accesses, a tenant makes as large as the hub takes them.
+const LARGE: usize = 30;
+/// Each with as many finalizers. With their managedFields an object has 1.2 MB.
+const LARGE_FINALIZERS: usize = 38_000;
+/// The most memory that a replica may ever have taken: at its start, and at a new list. With 110 of
+/// each it took 824 MiB before, and takes 67 MiB.
+const MAX_PEAK_KIB: u64 = 128 * 1024;
 
 /// A tenant puts 3,600 finalizers on each of 40 accesses.
 pub(crate) async fn finalizers_cost_no_memory_that_stays(world: Arc<OnHub>) -> TestResult {
@@ -76,12 +92,128 @@ async fn with_finalizers(world: &OnHub, names: &[String], prefix: &str) -> TestR
     Ok(())
 }
 
+/// A replica starts, and the hub's apiserver restarts, while a tenant has as many and as large
+/// objects as the hub takes from `edit`. It leads, so it also writes statuses.
+pub(crate) async fn large_objects_cost_no_memory_at_a_start(world: Arc<OnHub>) -> TestResult {
+    let tenant = Tenant::new(&world, "large", &["HTTP"]).await?;
+    put_to_sleep(&world).await?;
+    let outcome = started_beside_large_objects(&world, &tenant).await;
+    wake(&world).await?;
+    outcome
+}
+
+async fn started_beside_large_objects(world: &Arc<OnHub>, tenant: &Tenant) -> TestResult {
+    create_large_objects(world).await?;
+    let spec =
+        BrokerSpec::of_hub("large", &world.hub).with_server_lines("objects: CustomResources\n");
+    let broker = world.ground.start_installed(&world.hub, spec).await?;
+    // It is ready, so it has listed everything. Statuses are not awaited: the hub may need more than
+    // five seconds for a change of such an object.
+    let caller = caller_token(&world.hub, "large", RECONCILER).await?;
+    let last = format!("large/large-{}", LARGE - 1);
+    until(
+        "the last access is read",
+        Duration::from_secs(60),
+        async || Ok(broker.exchange(&caller, &last).await?.status == 200),
+    )
+    .await?;
+    let after_start = peak_kib(&broker)?;
+
+    let before = broker.log()?.len();
+    world.hub.restart().await?;
+    tenant
+        .put_access("after", json!([{ "name": "h", "type": "HTTP" }]))
+        .await?;
+    until(
+        "a new access is read",
+        Duration::from_secs(100),
+        async || Ok(broker.exchange(&caller, "large/after").await?.status == 200),
+    )
+    .await?;
+    let after_list = peak_kib(&broker)?;
+    // A watch that only went on would prove nothing. After a failure, and after changes that the
+    // hub no longer has, it lists again.
+    let log = broker.log()?;
+    for watched in ["ServiceAccounts", "TargetAccesses"] {
+        let lists_again = |line: &&str| {
+            let reports = ["watching the hub failed; trying again", "listing again"];
+            reports.iter().any(|report| line.contains(report)) && line.contains(watched)
+        };
+        let lines = log.get(before..).unwrap_or_default().lines();
+        assert!(
+            lines.filter(lists_again).count() > 0,
+            "{watched} were not listed again: {log}"
+        );
+    }
+    eprintln!(
+        "{LARGE} ServiceAccounts and as many accesses with {LARGE_FINALIZERS} finalizers: a peak \
+         of {after_start} KiB after the start, {after_list} KiB after the restart of the hub"
+    );
+    assert!(after_list <= MAX_PEAK_KIB, "{after_list} KiB");
+    broker.into_process().stop().await?;
+    Ok(())
+}
+
+async fn create_large_objects(world: &OnHub) -> TestResult {
+    let finalizers: Vec<String> = (0..LARGE_FINALIZERS)
+        .map(|index| format!("a/{index:x}"))
+        .collect();
+    let metadata =
+        |name: String| json!({ "name": name, "namespace": "large", "finalizers": finalizers });
+    let object = |index: usize| {
+        let metadata = metadata(format!("large-{}", index / 2));
+        if index.is_multiple_of(2) {
+            let object =
+                json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata });
+            return ("/api/v1/namespaces/large/serviceaccounts", object);
+        }
+        let object = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": metadata,
+            "spec": {
+                "targetClusterRef": { "name": "large" }, "serviceAccountName": RECONCILER,
+                "deliveries": [{ "name": "h", "type": "HTTP" }],
+            },
+        });
+        (
+            "/apis/keyferry.dev/v1alpha1/namespaces/large/targetaccesses",
+            object,
+        )
+    };
+    let create = async |index: usize| {
+        let (path, object) = object(index);
+        let request = world.hub.admin().request(Method::POST, path);
+        // Its answer is not parsed: that would take longer than the rest of the test.
+        let answer = request
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(object.to_string())
+            .send()
+            .await?;
+        match answer.status().as_u16() {
+            201 => Ok(()),
+            status => Err(TestError::from(format!("{path}: {status}"))),
+        }
+    };
+    stream::iter(0..2 * LARGE)
+        .map(create)
+        .buffer_unordered(8)
+        .try_collect()
+        .await
+}
+
+fn peak_kib(broker: &Broker) -> Result<u64, TestError> {
+    memory_kib(broker, "VmHWM:")
+}
+
 fn resident_kib(world: &OnHub) -> Result<u64, TestError> {
-    let id = world.broker.process().id().ok_or("Keyferry does not run")?;
+    memory_kib(&world.broker, "VmRSS:")
+}
+
+fn memory_kib(broker: &Broker, line: &str) -> Result<u64, TestError> {
+    let id = broker.process().id().ok_or("Keyferry does not run")?;
     let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
     let line = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .ok_or("no VmRSS")?;
+        .find_map(|found| found.strip_prefix(line))
+        .ok_or("no such line")?;
     Ok(line.split_whitespace().next().ok_or("no number")?.parse()?)
 }

@@ -121,25 +121,60 @@ pub(crate) async fn kubectl_waits_for_it_and_lists_it(world: Arc<OnHub>) -> Test
             "READY",
             "TARGET",
             "TARGET-OK",
+            "ASKED",
             "EXPIRES",
             "STATUS",
             "AGE"
         ]
     );
-    assert_eq!(
-        row.split_whitespace().take(5).collect::<Vec<_>>(),
-        ["apps", "True", "waited", "False", expires.as_str()],
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[..4], ["apps", "True", "waited", "False"], "{listed}");
+    assert!(
+        cells[4].ends_with('s') || cells[4].ends_with('m'),
         "{listed}"
     );
+    assert_eq!(cells[5], expires, "{listed}");
     assert!(
         row.contains("delivered, but the target refuses the token (401)"),
         "{listed}"
     );
+    // The target sums its accesses up.
+    kubectl(&[
+        "wait",
+        "--for=condition=TargetAuthenticates=false",
+        "--timeout=45s",
+        "tgt/waited",
+    ])
+    .await?;
     let targets = kubectl(&["get", "tgt", "waited"]).await?;
-    assert!(
-        targets.starts_with("NAME") && targets.contains("READY") && targets.contains("True"),
-        "{targets}"
-    );
+    for cell in [
+        "READY",
+        "TARGET-OK",
+        "ASKED",
+        "declared; 0 of 1 accesses accepted by the target",
+    ] {
+        assert!(targets.contains(cell), "{cell}: {targets}");
+    }
+    // A requested check asks at once, and the status says when.
+    let asked_at = async || -> Result<Value, TestError> {
+        let access = world.hub.admin().get(&tenant.access("apps")).await?;
+        Ok(access["status"]["lastProbeTime"].clone())
+    };
+    let before = asked_at().await?;
+    let annotation = json!({ "metadata": { "annotations": { "keyferry.dev/requestedAt": "1" } } });
+    world
+        .hub
+        .admin()
+        .patch(&tenant.access("apps"), &annotation)
+        .await?;
+    let path = tenant.access("apps");
+    tenant
+        .world
+        .until(&path, "with a later probe", |access| {
+            access["status"]["lastHandledReconcileAt"] == "1"
+                && access["status"]["lastProbeTime"] != before
+        })
+        .await?;
     let all = kubectl(&["get", "keyferry", "-n", "waited"]).await?;
     assert!(all.contains("targetaccess.keyferry.dev/apps"), "{all}");
     // Waiting for a refused access fails, and the access says why.

@@ -88,6 +88,18 @@ impl Federation {
         Ok(federation)
     }
 
+    /// Waits until the hub serves the collection of a new kind.
+    pub(super) async fn until_served(&self, path: &str) -> Result<(), TestError> {
+        let limit = Instant::now() + Duration::from_secs(30);
+        while self.hub.admin().get(path).await.is_err() {
+            if Instant::now() > limit {
+                return Err(format!("{path} is not served").into());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Ok(())
+    }
+
     /// Mints a token of the hub.
     pub(super) async fn token(
         &self,

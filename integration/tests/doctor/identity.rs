@@ -139,6 +139,7 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
         it.target.url()
     );
     assert!(code == Some(1) && text.starts_with(&expected), "{text}");
+    a_list_has_what_is_granted(it, &flags, &token).await?;
     let folder = it.ground.folder().join("apply");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("objects.yaml"), OBJECTS)?;
@@ -204,6 +205,51 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     assert!(
         code == Some(3) && text.contains("kustomization.yaml is not built here"),
         "an overlay makes other objects: {code:?} {text}"
+    );
+    Ok(())
+}
+
+/// `can-i --list` in a namespace with a role, and in another one.
+async fn a_list_has_what_is_granted(it: &Federation, flags: &[&str], token: &str) -> TestResult {
+    let ask = async |first: &[&str]| run(it, &[first, flags].concat(), token).await;
+    it.target.create_namespace("listed").await?;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "listed" },
+        "rules": [
+            { "apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "patch"] },
+            { "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["one"], "verbs": ["get"] },
+        ],
+    });
+    bind(it, "/namespaces/listed", &role).await?;
+    let granted = ["can-i", "get", "deployments/scale"];
+    let granted = [&granted[..], &["--target-namespace", "listed"]].concat();
+    until(async || ask(&granted).await).await?;
+    let (code, text) = ask(&["can-i", "--list", "--target-namespace", "listed"]).await?;
+    assert_eq!(code, Some(0), "{text}");
+    let has = |text: &str, row: [&str; 3]| {
+        let rows = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        rows.into_iter().any(|line| line == row.join(" "))
+    };
+    for row in [
+        ["RESOURCE", "NAMES", "VERBS"],
+        ["deployments.apps/scale", "-", "get, patch"],
+        ["secrets", "one", "get"],
+        ["selfsubjectreviews.authentication.k8s.io", "-", "create"],
+        ["/livez", "-", "get"],
+    ] {
+        assert!(has(&text, row), "{row:?}: {text}");
+    }
+    let (code, text) = ask(&["can-i", "--list"]).await?;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!text.contains("deployments.apps/scale"), "{text}");
+    let (_, text) = ask(&["can-i", "--list", "-o", "json"]).await?;
+    let document: Value = serde_json::from_str(&text)?;
+    assert_eq!(document["schema"], "keyferry.dev/can-i-list/v1");
+    assert_eq!(
+        (&document["user"], &document["incomplete"]),
+        (&json!(USER), &json!(false))
     );
     Ok(())
 }

@@ -122,6 +122,7 @@ async fn printed_rbac(it: &Federation) -> Result<String, TestError> {
         "--prefix=hub:",
         "--allow=tenant-a/reconciler",
         "--bind=reader",
+        "--bind-cluster-wide",
         "--kubernetes=1.36",
         "--flux-service-account",
         ACCOUNT,

@@ -1,7 +1,6 @@
 //! Tests what users start from: an access of a file, a Secret, objects of Flux.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::cases::{Says, differs};
 use super::federation::{AUDIENCE, Federation, TENANT};
+use super::tenant;
 
 const KUSTOMIZATIONS: &str =
     "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-a/kustomizations";
@@ -185,6 +185,7 @@ pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
         }
     }
     wrong.extend(what_a_kustomization_may_apply(it, &hub).await?);
+    wrong.extend(tenant::diagnoses(it).await?);
     if wrong.is_empty() {
         Ok(())
     } else {
@@ -413,13 +414,7 @@ async fn list_the_target(it: &Federation) -> TestResult {
         .create("/api/v1/namespaces/keyferry-system/secrets", &secret)
         .await?;
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters";
-    let limit = Instant::now() + Duration::from_secs(30);
-    while it.hub.admin().get(path).await.is_err() {
-        if Instant::now() > limit {
-            return Err("TargetClusters are not served".into());
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    it.until_served(path).await?;
     let target = json!({
         "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": "target" },
         "spec": { "address": it.target.url(), "audience": AUDIENCE, "certSecretRef": { "name": "target-ca" }, "allow": [] },
@@ -453,14 +448,7 @@ async fn serve_flux_kind(
             &crd,
         )
         .await?;
-    let limit = Instant::now() + Duration::from_secs(30);
-    while it.hub.admin().get(path).await.is_err() {
-        if Instant::now() > limit {
-            return Err(format!("the kind {kind} is not served").into());
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    Ok(())
+    it.until_served(path).await
 }
 
 async fn put_secret(it: &Federation, name: &str, kubeconfig: &str) -> Result<(), TestError> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::user_home::{printed_client_file, program_at_home, write_client_file};
 use keyferry_integration::world::{
     ACCOUNT, AUDIENCE_A, Access, Broker, BrokerSpec, TENANT, Target, World, put_secret,
 };
@@ -153,8 +154,9 @@ pub(crate) async fn commands_read_a_renewed_certificate(world: Arc<World>) -> Te
     assert!(good, "{said}");
     assert_eq!(printed, AT_TARGET);
 
-    // The exec plugin of a kubeconfig that names the files; a renewal needs no new kubeconfig.
-    let program = world.binary().path().display().to_string();
+    // The exec plugin of a user whose own file names the files; a renewal needs no new kubeconfig.
+    let program = program_at_home(world.binary().path(), &caller.folder)?;
+    let program = program.display().to_string();
     let arguments = [
         "kubeconfig",
         "tenant-a/a",
@@ -163,10 +165,9 @@ pub(crate) async fn commands_read_a_renewed_certificate(world: Arc<World>) -> Te
         &program,
     ];
     let (good, kubeconfig, said) = output(&mut caller.keyferry(&world, &arguments)).await?;
-    assert!(
-        good && kubeconfig.contains("--client-certificate"),
-        "{said}"
-    );
+    let own = printed_client_file(&said).ok_or_else(|| said.clone())?;
+    assert!(good && own.contains("clientCertificate: "), "{said}");
+    write_client_file(&caller.folder, &own)?;
     let file = caller.folder.join("exec.kubeconfig");
     std::fs::write(&file, kubeconfig)?;
     is_at_target(&kubectl, &file).await?;

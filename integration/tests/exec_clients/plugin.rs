@@ -22,6 +22,10 @@ pub(crate) async fn kubectl_and_client_go_run_the_plugin(world: Arc<World>) -> T
     let home = Home::new(&world).await?;
     let (path, text) = home.exec_kubeconfig(&world, "tenant-a/a").await?;
     assert!(!text.contains("eyJ"), "it holds no token");
+    assert!(
+        !text.contains(&world.broker().api_url()) && !text.contains("--"),
+        "it names no server: {text}"
+    );
     assert_eq!(
         succeeded(home.kubectl(&world, &path, &WHOAMI).await?)?,
         AT_TARGET
@@ -48,27 +52,38 @@ pub(crate) async fn kubectl_and_client_go_run_the_plugin(world: Arc<World>) -> T
         succeeded(home.kubectl(&world, &beta, &WHOAMI).await?)?,
         AT_TARGET
     );
-    // It uses the user's own file, although the stanza does not name that file.
-    let own = home.path().join(".config/keyferry");
-    std::fs::create_dir_all(&own)?;
-    let file = format!(
-        "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: \
-         {}\ncertificateAuthority: {}\ntokenFile: {}\n",
+    // Without the user's own file, a stanza's arguments and variables name no server.
+    let own = home.path().join(".config/keyferry/client.yaml");
+    let file = std::fs::read_to_string(&own)?;
+    std::fs::remove_file(&own)?;
+    std::fs::remove_dir_all(home.path().join("cache"))?;
+    let (url, ca) = (
         world.broker().api_url(),
-        world.broker().ca_path().display(),
-        home.path().join("caller").display(),
+        world.broker().ca_path().display().to_string(),
     );
-    std::fs::write(own.join("client.yaml"), file)?;
-    let program = world.binary().path();
-    let mut command = home.command(program);
-    command
-        .args(["kubeconfig", "tenant-a/a", "--exec", "--exec-command"])
-        .arg(program);
-    let text = succeeded(run(&mut command).await?)?;
-    assert!(
-        !text.contains(&world.broker().api_url()) && !text.contains("--"),
-        "{text}"
-    );
+    let caller = home.path().join("caller").display().to_string();
+    let argument = text.lines().find(|line| line.trim() == "- 'credential'");
+    let argument = argument.ok_or_else(|| format!("no argument: {text}"))?;
+    let flags = [
+        format!("--server={url}"),
+        format!("--certificate-authority={ca}"),
+        format!("--token-file={caller}"),
+    ];
+    let flags = flags.map(|flag| argument.replace("credential", &flag));
+    let named = text.replace(argument, &format!("{argument}\n{}", flags.join("\n")));
+    let variable = format!("env: [{{name: KEYFERRY_SERVER, value: '{url}'}}]");
+    let variables = text.replace("env: []", &variable);
+    assert_ne!(variables, text, "{text}");
+    for stanza in [named, variables] {
+        std::fs::write(&path, stanza)?;
+        let output = home.kubectl(&world, &path, &WHOAMI).await?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && said.contains("only from your own file"),
+            "{said}"
+        );
+    }
+    std::fs::write(&own, file)?;
     std::fs::write(&path, text)?;
     assert_eq!(
         succeeded(home.kubectl(&world, &path, &WHOAMI).await?)?,
@@ -81,22 +96,19 @@ pub(crate) async fn kubectl_and_client_go_run_the_plugin(world: Arc<World>) -> T
 pub(crate) async fn kubectls_own_rules_decide_about_the_plugin(world: Arc<World>) -> TestResult {
     let home = Home::new(&world).await?;
     let (path, _) = home.exec_kubeconfig(&world, "tenant-a/a").await?;
-    let program = world.binary().path().display().to_string();
-    let mut printed = home.keyferry(
-        &world,
-        &[
-            "kubeconfig",
-            "tenant-a/a",
-            "--exec",
-            "--exec-command",
-            &program,
-        ],
-    );
+    let program = home.plugin(&world)?;
+    let mut printed = home.command(&program);
+    printed
+        .args(["kubeconfig", "tenant-a/a", "--exec", "--exec-command"])
+        .arg(&program);
     let printed = String::from_utf8(run(&mut printed).await?.stderr)?;
     let stanza = printed
         .find("credentialPluginPolicy:")
         .and_then(|start| printed.get(start..))
         .ok_or_else(|| format!("no stanza: {printed}"))?;
+    // doctor speaks of the program itself, and not of what gives it a home folder here.
+    let itself = world.binary().path().display();
+    let stanza = format!("{}\n- command: {itself}\n", stanza.trim_end());
     let kubectl = world.fleet().parts().locate(Part::Kubectl).await?;
     let kuberc = home.path().join("kuberc");
     let others =
@@ -112,7 +124,7 @@ pub(crate) async fn kubectls_own_rules_decide_about_the_plugin(world: Arc<World>
             Some("is not permitted by the credential plugin allowlist"),
             "credentialPluginAllowlist does not name the plugin",
         ),
-        (stanza, None, ""),
+        (stanza.as_str(), None, ""),
     ] {
         let head = "apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\n";
         std::fs::write(&kuberc, format!("{head}{rules}"))?;

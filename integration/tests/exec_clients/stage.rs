@@ -7,6 +7,7 @@ use std::time::Duration;
 use keyferry_integration::parts::Part;
 use keyferry_integration::parts::installed::Client;
 use keyferry_integration::runner::TestError;
+use keyferry_integration::user_home::{printed_client_file, program_at_home, write_client_file};
 use keyferry_integration::world::{ACCOUNT, TENANT, World, caller_token};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -69,18 +70,29 @@ impl Home {
         command
     }
 
-    /// A kubeconfig whose user is the exec plugin.
+    /// `keyferry` as a client runs it for this user: it finds the user's own file here.
+    pub(crate) fn plugin(&self, world: &World) -> Result<PathBuf, TestError> {
+        Ok(program_at_home(world.binary().path(), self.path())?)
+    }
+
+    /// A kubeconfig whose user is the exec plugin, and the user's own file as the command printed
+    /// it.
     pub(crate) async fn exec_kubeconfig(
         &self,
         world: &World,
         access: &str,
     ) -> Result<(PathBuf, String), TestError> {
-        let program = world.binary().path().display().to_string();
-        let mut command = self.keyferry(
-            world,
-            &["kubeconfig", access, "--exec", "--exec-command", &program],
-        );
-        let text = succeeded(run(&mut command).await?)?;
+        let program = self.plugin(world)?;
+        let mut command = self.command(&program);
+        command
+            .args(["kubeconfig", access, "--exec", "--exec-command"])
+            .arg(&program)
+            .args(&self.flags);
+        let output = run(&mut command).await?;
+        if let Some(file) = printed_client_file(&String::from_utf8_lossy(&output.stderr)) {
+            write_client_file(self.path(), &file)?;
+        }
+        let text = succeeded(output)?;
         let path = self
             .path()
             .join(format!("{}.kubeconfig", access.replace('/', "-")));

@@ -16,7 +16,7 @@ use super::stage::{APPS, Stage, config_map_path, user, who_applied};
 const TENANT: &str = "tenant-b";
 /// A target whose apiserver reads a file without any issuer.
 const TRUSTS_NOBODY: &str =
-    "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt: []\n";
+    "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\n";
 const NODES: &str = "== on the control plane nodes of the target\n";
 
 pub(crate) async fn reaches_the_first_reconcile_beside_flux_alone(stage: Arc<Stage>) -> TestResult {
@@ -65,10 +65,14 @@ async fn with_keyferry(stage: &Stage) -> Result<Duration, TestError> {
     let kubeconfig = target.admin_kubeconfig().display().to_string();
     let hub = stage.hub.admin_kubeconfig().display().to_string();
     let out = target.folder().join("onboard.out");
+    let present = target.folder().join("present.yaml");
+    std::fs::write(&present, TRUSTS_NOBODY)?;
     let command = format!(
         "exec {} onboard target {name} --target-kubeconfig {kubeconfig} --tenant {tenant} --delivery \
-         FluxConfigMap --bind config-editor --apply --kubeconfig {hub} > {} 2>&1",
+         FluxConfigMap --bind config-editor --bind-cluster-wide --merge {} --apply --kubeconfig {hub} \
+         > {} 2>&1",
         stage.binary().display(),
+        present.display(),
         out.display()
     );
     let mut bash = tokio::process::Command::new("bash");

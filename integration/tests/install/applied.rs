@@ -30,7 +30,7 @@ pub(crate) async fn pods_start_under_restricted_pod_security(hubs: Arc<Hubs>) ->
         for pod in &pods {
             let mounted = pod["spec"]["volumes"].as_array().map_or(0, Vec::len);
             assert_eq!(
-                mounted, 5,
+                mounted, 6,
                 "the ServiceAccount admission adds no token of its own: {}",
                 pod["spec"]["volumes"]
             );

@@ -113,6 +113,7 @@ pub(crate) async fn start(
             config = config.replace(&format!("{mounted}/{file}"), &path.display().to_string());
         }
     }
+    config = config.replace("/var/log/keyferry", &folder.display().to_string());
     assert!(
         config.contains(&format!("127.0.0.1:{health}")) && !config.contains("0.0.0.0"),
         "{name}: an address is not replaced: {config}"

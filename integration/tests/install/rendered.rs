@@ -512,6 +512,16 @@ pub(crate) async fn admission_policies_are_rendered_for_the_release(hubs: Arc<Hu
         "{filled}"
     );
     assert!(!filled.contains("'k3s'"), "{filled}");
+    assert!(filled.contains("resources: [audiences], verbs: [mint]"));
+    render.extend([
+        "--set",
+        "admissionPolicies.mintableAudiences={https://a.example.com}",
+    ]);
+    let limited = helm(hubs.fleet(), None, &render).await?.success()?;
+    let expected =
+        "resources: [audiences], resourceNames: [\"https://a.example.com\"], verbs: [mint]";
+    assert!(limited.contains(expected), "{limited}");
+    assert!(!limited.contains("resources: [audiences], verbs: [mint]"));
     for (set, expected) in [
         ("crds.enabled=true,crds.keep=false", "needs crds.keep"),
         ("clusterResourceNamespace=state", "one namespace"),

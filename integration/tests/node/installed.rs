@@ -282,10 +282,12 @@ async fn nothing_went_wrong(
                 Some("WARN") => expected_warnings.contains(&reason),
                 Some("INFO") => true,
                 Some(_) => false,
-                // An audit record: only the attacker is refused.
-                None => entry["decision"] == "granted" || refused_to_attacker(&entry),
+                None => is_expected(&entry),
             };
             assert!(expected, "{line}");
+        }
+        for record in audit_records(cluster, &pod)? {
+            assert!(is_expected(&record), "{record}");
         }
     }
     for event in warnings(cluster).await? {
@@ -328,6 +330,23 @@ async fn warnings(cluster: &Cluster) -> Result<Vec<Value>, TestError> {
 fn uid(object: &Value) -> String {
     let uid = object["metadata"]["uid"].as_str();
     uid.unwrap_or_default().to_owned()
+}
+
+/// The records in the audit file of a running Pod. None if it writes them to standard output.
+pub(crate) fn audit_records(cluster: &Cluster, pod: &Value) -> Result<Vec<Value>, TestError> {
+    let folder = cluster.node.empty_dir(&uid(pod), "audit");
+    match std::fs::read_to_string(folder.join("audit.log")) {
+        Ok(text) => text
+            .lines()
+            .map(|line| Ok(serde_json::from_str(line)?))
+            .collect(),
+        Err(_) => Ok(Vec::new()),
+    }
+}
+
+/// Whether an audit record is of a kind that the suite causes: only the attacker is refused.
+fn is_expected(record: &Value) -> bool {
+    record["decision"] == "granted" || refused_to_attacker(record)
 }
 
 /// The attacker's requests, with its token and without one; and, counted together, those without

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::installation::Installation;
-use super::installed::{pods, until_rolled_out};
+use super::installed::{audit_records, pods, until_rolled_out};
 use super::setup::{ACCOUNT, Cluster, SYSTEM, TENANT, has_condition};
 
 const PAUSE: Duration = Duration::from_millis(20);
@@ -187,9 +187,21 @@ async fn serving(cluster: &Cluster) -> Result<BTreeMap<String, bool>, TestError>
         let log = ["logs", "-n", SYSTEM, "--since=2s", &name];
         let log = cluster.kubectl(&log).await.unwrap_or_default();
         let image = text(&pod["spec"]["containers"][0]["image"]);
-        *serving.entry(image).or_default() |= log.contains("\"granted\"");
+        // The previous version has its records in the log, this one on a volume.
+        *serving.entry(image).or_default() |= log.contains("\"granted\"")
+            || audit_records(cluster, &pod)?
+                .iter()
+                .any(|record| record["decision"] == "granted" && is_recent(record));
     }
     Ok(serving)
+}
+
+/// Whether an audit record is of the last two seconds.
+fn is_recent(record: &Value) -> bool {
+    let time = record["time"].as_str().and_then(|text| text.parse().ok());
+    time.is_some_and(|time: jiff::Timestamp| {
+        jiff::Timestamp::now().duration_since(time) < jiff::SignedDuration::from_secs(2)
+    })
 }
 
 /// The only node is drained: the PodDisruptionBudget lets one replica go, which finds no other node,

@@ -42,17 +42,54 @@ async fn change(
     stage.commit_all(clone).await
 }
 
+/// Refused are a commit that has not passed every stage of `.ci/full`, and then, where no list of
+/// known vulnerabilities was fetched lately, every commit.
+async fn untested_content_is_refused(stage: &Stage, clone: &Path) -> Result<(), TestError> {
+    let stages = ".ci/full-stages";
+    refused(stage, clone, &["--check"], &[stages, "from_nothing"]).await?;
+    let record = clone.join(stages);
+    let before = std::fs::read_to_string(&record)?;
+    let hash = "git ls-files --stage -- . ':(exclude).ci/full-stages' | git hash-object --stdin";
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-c", hash]).current_dir(clone);
+    let hash = String::from_utf8(run(shell, LIMIT).await?.stdout)?;
+    let passed: String = before
+        .lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(' ')?;
+            Some(format!(
+                "{name} {} {}\n",
+                hash.trim(),
+                rest.split_once(' ')?.1
+            ))
+        })
+        .collect();
+    std::fs::write(&record, passed)?;
+    stage.commit_all(clone).await?;
+    let mut without_database = stage.release_command(clone);
+    without_database
+        .arg("--check")
+        .env("CARGO_HOME", stage.path("no-cargo-home"));
+    let output = run(without_database, LIMIT).await?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "no database is refused");
+    assert!(stderr.contains("cargo deny fetch db"), "{stderr}");
+    std::fs::write(&record, before)?;
+    stage.commit_all(clone).await
+}
+
 pub(super) async fn what_cannot_be_released_is_refused(stage: Arc<Stage>) -> TestResult {
     let clone = stage.clone_as("refused").await?;
     let check: &[&str] = &["--check"];
     let mut good = stage.release_command(&clone);
-    good.args(check);
+    good.args(check).env("KEYFERRY_RELEASE_PROFILE", "dev");
     let output = run(good, LIMIT).await?;
     assert!(
         output.status.success(),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+    untested_content_is_refused(&stage, &clone).await?;
 
     refused(&stage, &clone, &[], &["no output folder"]).await?;
     refused(&stage, &clone, &["--sing"], &["--sing"]).await?;

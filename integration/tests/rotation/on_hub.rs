@@ -301,7 +301,7 @@ async fn a_bad_witness_revokes_nothing(world: &OnHub, kid: &str) -> TestResult {
 async fn without_a_list_it_still_revokes(world: &OnHub, kid: &str) -> TestResult {
     let keeper = keeper_of_secrets(world).await?;
     let hub = keeper.path().display().to_string();
-    let arguments = ["revoke", "--kid", kid, "--kubeconfig", &hub];
+    let arguments = ["revoke", "--yes", "--kid", kid, "--kubeconfig", &hub];
     let answer = world.ground.binary().run(&arguments, &[]).await?;
     let said = String::from_utf8_lossy(&answer.stderr).into_owned();
     assert_eq!(answer.status.code(), Some(1), "{said}");
@@ -356,7 +356,7 @@ async fn revoke(
 ) -> Result<(bool, String), TestError> {
     // Without --config: the targets are the hub's objects.
     let kubeconfig = world.hub.admin_kubeconfig().display().to_string();
-    let mut arguments = vec!["revoke", "--kid", kid, "--kubeconfig", &kubeconfig];
+    let mut arguments = vec!["revoke", "--yes", "--kid", kid, "--kubeconfig", &kubeconfig];
     for witness in witnesses {
         arguments.extend(["--witness", witness]);
     }

@@ -74,6 +74,7 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
         .iter()
         .map(|file| file.display().to_string())
         .collect();
+    a_key_is_not_revoked_unasked(&ground, &stage, &stolen).await?;
     let (ok, said) = revoke(&ground, &stage, &stolen, &witnesses).await?;
     assert!(ok, "{said}");
     assert_eq!(
@@ -176,12 +177,43 @@ async fn keys(ground: &Ground, stage: &Stage, output: &str) -> Result<Value, Tes
     })
 }
 
-/// Runs `keyferry revoke` as the same admin. Returns whether it succeeded, and its output.
+/// Without --yes, and where nobody can be asked, it shows what it would end, and ends nothing.
+async fn a_key_is_not_revoked_unasked(ground: &Ground, stage: &Stage, kid: &str) -> TestResult {
+    let before = journal_of(&stage.hub.admin().get(SECRET).await?)?;
+    let (ok, said) = run_revoke(ground, stage, kid, &[]).await?;
+    assert!(!ok, "{said}");
+    for wanted in [
+        format!("\n- key {kid:?}, published since ").as_str(),
+        "target(s) reload their keys: ",
+        "nothing was revoked",
+        "add --yes",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    let after = journal_of(&stage.hub.admin().get(SECRET).await?)?;
+    assert_eq!(before["revoked"], after["revoked"]);
+    Ok(())
+}
+
+/// Runs `keyferry revoke --yes` as the same admin. Returns whether it succeeded, and its output.
 async fn revoke(
     ground: &Ground,
     stage: &Stage,
     kid: &str,
     witnesses: &[String],
+) -> Result<(bool, String), TestError> {
+    let mut flags = vec!["--yes"];
+    for witness in witnesses {
+        flags.extend(["--witness", witness]);
+    }
+    run_revoke(ground, stage, kid, &flags).await
+}
+
+async fn run_revoke(
+    ground: &Ground,
+    stage: &Stage,
+    kid: &str,
+    flags: &[&str],
 ) -> Result<(bool, String), TestError> {
     let (kubeconfig, config) = (
         stage.hub.admin_kubeconfig().display().to_string(),
@@ -198,9 +230,7 @@ async fn revoke(
         "--config",
         &config,
     ];
-    for witness in witnesses {
-        arguments.extend(["--witness", witness]);
-    }
+    arguments.extend(flags);
     let answer = ground
         .binary()
         .run_within(Duration::from_secs(150), &arguments, &[])

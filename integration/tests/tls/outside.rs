@@ -121,6 +121,7 @@ pub(super) async fn what_init_and_renew_print(stage: Arc<Stage>) -> TestResult {
         .await?;
     let ca_file = folder.join("ca.json");
     std::fs::write(&ca_file, ca.to_string())?;
+    a_second_init_keeps_the_ca(&stage, &flags, &printed).await?;
     let ca_pem = printed
         .split("ca.crt: |\n")
         .nth(1)
@@ -167,4 +168,35 @@ pub(super) async fn what_init_and_renew_print(stage: Arc<Stage>) -> TestResult {
         Ok(leaf(&next) != leaf(&first))
     })
     .await
+}
+
+/// A second `tls init` would replace the CA of which all targets have a copy.
+async fn a_second_init_keeps_the_ca(stage: &Stage, flags: &[&str], first: &str) -> TestResult {
+    let run = async |more: &[&str]| -> Result<(Option<i32>, String, String), TestError> {
+        let args = [&["tls", "init"], flags, more].concat();
+        let output = stage.ground().binary().run(&args, &[]).await?;
+        Ok((
+            output.status.code(),
+            String::from_utf8(output.stdout)?,
+            String::from_utf8(output.stderr)?,
+        ))
+    };
+    let admin = stage.hub().admin_kubeconfig().display().to_string();
+    let (code, printed, said) = run(&["--kubeconfig", &admin]).await?;
+    assert_eq!((code, printed.as_str()), (Some(1), ""), "{said}");
+    assert!(
+        said.contains("the hub has Secret keyferry-ca/keyferry-ca already")
+            && said.contains("add --replace-ca"),
+        "{said}"
+    );
+    // There is none in another namespace.
+    let elsewhere = ["--kubeconfig", &admin, "--ca-namespace", "other-ca"];
+    let (code, _, said) = run(&elsewhere).await?;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("unknown"), "{said}");
+    let (code, printed, said) = run(&["--kubeconfig", &admin, "--replace-ca"]).await?;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(printed.contains("name: keyferry-ca\n"), "{printed}");
+    assert_ne!(leaf(&printed), leaf(first), "it is another CA");
+    Ok(())
 }

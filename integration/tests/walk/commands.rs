@@ -102,13 +102,19 @@ const TENANT: &[Step] = &[
         &["hub:system:serviceaccount:tenant-a:reconciler"],
     ),
     step(
-        "keyferry kubeconfig tenant-a/prod --exec $SERVER > exec.kubeconfig",
+        "keyferry kubeconfig tenant-a/prod --exec $SERVER > exec.kubeconfig 2> told",
+        &[],
+    ),
+    step(
+        "mkdir -p .config/keyferry; grep -v ^note: told | sed -n '/^apiVersion/,/^tokenFile/p' \
+         > .config/keyferry/client.yaml",
         &[],
     ),
     step(
         "kubectl --kubeconfig exec.kubeconfig auth whoami",
         &["hub:system:serviceaccount:tenant-a:reconciler"],
     ),
+    step("rm .config/keyferry/client.yaml", &[]),
     step(
         "keyferry agent tenant-a/prod --dir $PWD/tokens --once $SERVER",
         &[],

@@ -13,12 +13,14 @@ use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::onboarding::Journey;
+use super::onboarding::{Journey, TRUSTS_NOBODY};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 impl Journey {
     pub(super) async fn goes_on_after_an_interruption(&self) -> TestResult {
+        // The admin takes the file back, so that this target trusts nobody again.
+        self.plane.set_authentication_config(TRUSTS_NOBODY).await?;
         let hub = ChaosProxy::in_front_of(&self.place.world.hub).await?;
         let target = ChaosProxy::in_front_of(&self.plane).await?;
         let hub_user = admin(&self.place.world.hub, &hub.url()).await?;
@@ -26,7 +28,7 @@ impl Journey {
         let (name, tenant) = ("interrupted", "interrupted-one");
         let command = format!(
             "keyferry onboard target {name} --target-kubeconfig {} --tenant {tenant}/app --bind \
-             pod-reader --apply --kubeconfig {}",
+             pod-reader --bind-cluster-wide --merge present.yaml --apply --kubeconfig {}",
             target_user.path().display(),
             hub_user.path().display(),
         );
@@ -66,7 +68,7 @@ impl Journey {
         let kubeconfig = hub_user.path().display().to_string();
         self.another_version_while_it_is_changed(&hub, &kubeconfig, name)
             .await?;
-        let remove = format!("keyferry offboard target {name} --with-accesses");
+        let remove = format!("keyferry offboard target {name} --with-accesses --entry-removed");
         let (code, said) = self.run(&format!("{remove} --dry-run=server")).await?;
         assert_eq!(code, Some(0), "{said}");
         for wanted in [

@@ -1,10 +1,13 @@
 //! Onboards and offboards where the objects are in Keyferry's configuration file, and separates what
 //! belongs into it from what is applied.
 
-use keyferry_integration::control_plane::ControlPlane;
-use keyferry_integration::runner::TestResult;
+use std::sync::Arc;
 
-use super::onboarding::Journey;
+use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
+use keyferry_integration::runner::TestResult;
+use keyferry_integration::world::on_hub::ISSUER;
+
+use super::onboarding::{Journey, TRUSTS_NOBODY};
 use super::place::Here;
 
 /// From nothing to a proven token: the user adds what the command writes to a file.
@@ -17,7 +20,7 @@ pub(super) async fn by_configuration_file(
     let journey = Journey::new(place, plane, shell, name)?;
     let command = format!(
         "keyferry onboard target {name} --target-kubeconfig fresh.kubeconfig --tenant {tenant}/app \
-         --audience https://{name}.example.com --bind pod-reader --discovery-ca ca.crt --config \
+         --audience https://{name}.example.com --bind pod-reader --bind-cluster-wide --merge present.yaml --discovery-ca ca.crt --config \
          config.yaml --apply"
     );
     let (code, said) = journey
@@ -85,4 +88,43 @@ pub(super) async fn by_configuration_file(
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     Ok(())
+}
+
+/// A managed issuer of a server that reads its objects from its file: only that server can prove it.
+pub(crate) async fn onboards_a_managed_issuer_by_file(place: Here) -> TestResult {
+    let (name, tenant) = ("managed-file", "managed-file-one");
+    let spec = ControlPlaneSpec {
+        issuers: vec![ISSUER.to_owned()],
+        authentication_config: Some(TRUSTS_NOBODY.to_owned()),
+        ..ControlPlaneSpec::named(name)
+    };
+    let plane = Arc::new(place.world.ground.control_plane(spec).await?);
+    let shell = place.shell(name, &place.by_file, "tenant-b").await?;
+    let journey = Journey::new(place, plane, shell, name)?;
+    // The file that the server has read, and reads again.
+    let config = journey.place.by_file.config().display().to_string();
+    let command = format!(
+        "keyferry onboard target {name} --target-kubeconfig fresh.kubeconfig --tenant {tenant}/app \
+         --audience https://{name}.example.com --managed-issuer --merge present.yaml --discovery-ca \
+         ca.crt --config {config} --apply"
+    );
+    let (code, said) = journey
+        .run(&format!("{command} --output-dir parts"))
+        .await?;
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.contains("+ Role keyferry-issuer-managed-file in keyferry-file"),
+        "{said}"
+    );
+    let (code, said) = journey
+        .run(&format!("cat parts/configuration.yaml >> {config}"))
+        .await?;
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = journey.run(&command).await?;
+    assert_eq!(code, Some(1), "{said}");
+    for wanted in ["NOT PROVEN: ", "managed issuer", "add --server URL"] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    journey.write_file_of_managed_issuer(&said).await?;
+    journey.proven_by_the_server(&command).await
 }

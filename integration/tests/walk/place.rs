@@ -11,6 +11,7 @@ use keyferry_integration::fleet::FleetError;
 use keyferry_integration::keyferry_process::TARGETS_HERE;
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
+use keyferry_integration::user_home::program_at_home;
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, audience};
 use keyferry_integration::world::{
     Access, Broker, BrokerSpec, Ground, Subject, Target, caller_token, let_mint, put_secret,
@@ -82,6 +83,7 @@ impl Place {
             .allowing("tenant-b", &[RECONCILER]);
         let spec = BrokerSpec::of_hub("file", &world.hub)
             .alone()
+            .with_server_lines("managedIssuers:\n  enabled: true\n")
             .with_target(prod);
         let keyferry = Subject::ServiceAccount("keyferry-file", "keyferry");
         let_mint(
@@ -113,10 +115,9 @@ impl Place {
         let programs = folder.join("bin");
         std::fs::create_dir_all(&programs)?;
         let kubectl = self.world.ground.parts().locate(Part::Kubectl).await?;
-        link(
-            self.world.ground.binary().path(),
-            &programs.join("keyferry"),
-        )?;
+        // The exec plugin of this user finds the user's own file in this folder.
+        let keyferry = program_at_home(self.world.ground.binary().path(), &folder)?;
+        link(&keyferry, &programs.join("keyferry"))?;
         link(
             self.world.ground.binary().path(),
             &programs.join("kubectl-keyferry"),

@@ -46,6 +46,12 @@ use crate::status::TargetAccessStatus;
         json_path = ".status.conditions[?(@.type==\"TargetAuthenticates\")].status"
     ),
     printcolumn(
+        name = "Asked",
+        type_ = "date",
+        description = "How long ago the target was asked.",
+        json_path = ".status.lastProbeTime"
+    ),
+    printcolumn(
         name = "Expires",
         type_ = "string",
         json_path = ".status.exposureUntil"

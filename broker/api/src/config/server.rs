@@ -3,17 +3,19 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::audit_file::{AuditFile, AuditSpec, read_audit_file};
 use super::caller_certificates::{self, CallerCertificate};
 use super::check::Check;
 use super::document::Document;
 use super::external_issuer::{self, ExternalIssuer, ExternalIssuerSpec, Surroundings};
 use super::inputs::{self, Inputs, InputsSpec};
-use super::listener::{Limits, Listener, ListenerSpec, address, limit, listener};
+use super::listener::{
+    Limits, Listener, ListenerOverrides, ListenerSpec, address, limit, listener,
+};
 use super::metrics_listener::{MetricsListener, MetricsSpec, metrics};
 use super::mistake::Mistake;
 use super::{Overrides, span};
@@ -87,7 +89,7 @@ pub struct ServerConfiguration {
     /// Where TargetClusters and TargetAccesses are read from. One process reads only one source.
     pub objects: ObjectSource,
     /// The file that audit records are appended to; standard output if absent.
-    pub audit_file: Option<PathBuf>,
+    pub audit_file: Option<AuditFile>,
 }
 
 impl ServerConfiguration {
@@ -186,7 +188,7 @@ struct Object {
     inputs: InputsSpec,
     objects: Option<String>,
     #[serde(default)]
-    audit: Audit,
+    audit: AuditSpec,
 }
 
 /// `metadata` of a ServerConfiguration, which is not an object of the hub but may have a name.
@@ -219,13 +221,8 @@ struct ManagedIssuersSpec {
     rotate_every: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Audit {
-    file: Option<PathBuf>,
-}
-
-/// Reads the ServerConfiguration, and notes its mistakes.
+/// Reads the ServerConfiguration, and notes its mistakes. Each part is read whole before the first
+/// mistake ends the reading, so that all mistakes are reported at once.
 pub(super) fn read(
     document: &Document,
     overrides: &Overrides,
@@ -233,164 +230,18 @@ pub(super) fn read(
 ) -> Option<ServerConfiguration> {
     let mut check = Check::new(document, mistakes);
     let object: Object = check.read()?;
-    let hub_name = name::label(&object.hub_name).map(|()| object.hub_name.clone());
-    let hub_name = check.take(
-        "hubName",
-        hub_name,
-        "write a short name such as hub; it begins every username at the targets",
-    );
-    let public_url = check.take(
-        "publicURL",
-        PublicUrl::new(&object.public_url),
-        "write the origin that targets reach",
-    );
-    let caller_audience = object
-        .caller_audience
-        .unwrap_or_else(|| DEFAULT_CALLER_AUDIENCE.to_owned());
-    if caller_audience == INERT_AUDIENCE {
-        check.wrong(
-            "callerAudience",
-            "is the audience of tokens that nothing accepts",
-            "choose another audience",
-        );
-    }
-    let caller_audience = check.take(
-        "callerAudience",
-        Audience::new(caller_audience),
-        "write one audience",
-    );
-    let namespace = object
-        .cluster_resource_namespace
-        .unwrap_or_else(|| "keyferry-system".to_owned());
-    let namespace = check.take(
-        "clusterResourceNamespace",
-        Namespace::new(namespace),
-        "name Keyferry's own namespace",
-    );
-    let canary = object
-        .canary_service_account
-        .unwrap_or_else(|| "keyferry-canary".to_owned());
-    let canary = check.take(
-        "canaryServiceAccount",
-        ObjectName::new(canary),
-        "name a ServiceAccount of Keyferry's namespace without rights",
-    );
-    let hub_endpoints = endpoints(&object.hub.endpoints, &mut check);
-    let hub_issuer = object.hub.issuer.and_then(|text| {
-        check.take(
-            "hub.issuer",
-            Issuer::new(text),
-            "write the hub's --service-account-issuer",
-        )
-    });
-    let external_issuers = external_issuer::read(
-        object.external_issuers,
-        &Surroundings {
-            hub_issuer: hub_issuer.as_ref(),
-            public_url: public_url.as_ref(),
-        },
-        &mut check,
-    );
-    let max_age = duration(
-        object.discovery.max_age.as_deref(),
-        "discovery.maxAge",
-        60,
-        30..=3600,
-        &mut check,
-    );
-    if object.api.max_age.is_some() {
-        check.wrong(
-            "api.maxAge",
-            "is set, but caches never store tokens",
-            "remove it, or set discovery.maxAge",
-        );
-    }
-    let of_discovery = object.discovery.limits;
-    for (field, value) in [
-        ("newCallersPerAddress", of_discovery.new_callers_per_address),
-        (
-            "newCallersPerNamespace",
-            of_discovery.new_callers_per_namespace,
-        ),
-    ] {
-        if value.is_some() {
-            check.wrong(
-                &format!("discovery.limits.{field}"),
-                "is set, but that listener does not authenticate clients",
-                "set it under api.limits",
-            );
-        }
-    }
-    let Limits {
-        new_callers_per_address,
-        new_callers_per_namespace,
-        ..
-    } = object.api.limits;
-    let per_address = limit(
-        new_callers_per_address,
-        "api.limits.newCallersPerAddress",
-        NEW_CALLERS,
-        MOST_NEW_CALLERS,
-        &mut check,
-    );
-    let per_namespace = limit(
-        new_callers_per_namespace,
-        "api.limits.newCallersPerNamespace",
-        NEW_CALLERS,
-        MOST_NEW_CALLERS,
-        &mut check,
-    );
-    if !object.discovery.client_certificates.is_empty() {
-        check.wrong(
-            "discovery.clientCertificates",
-            "is set, but that listener does not authenticate clients",
-            "set it under api",
-        );
-    }
-    let client_certificates =
-        caller_certificates::read(&object.api.client_certificates, &mut check);
-    if object.require_pod_bound && !object.api.client_certificates.is_empty() {
-        check.wrong(
-            "requirePodBound",
-            "is true beside api.clientCertificates, but no certificate is bound to a Pod",
-            "remove one of both",
-        );
-    }
-    if object.api.http_address.is_some() {
-        check.wrong(
-            "api.httpAddress",
-            "is set, but the token API never speaks plain HTTP",
-            "remove it",
-        );
-    }
-    if object.discovery.public_url.is_some() {
-        check.wrong(
-            "discovery.publicURL",
-            "is set, but the origin of the published documents is publicURL",
-            "remove it",
-        );
-    }
-    let api_public_url = object.api.public_url.as_deref().and_then(|text| {
-        check.take(
-            "api.publicURL",
-            PublicUrl::new(text),
-            "write the origin at which clients reach the token API",
-        )
-    });
-    let http_address = object.discovery.http_address.as_deref();
-    let http_address = http_address.and_then(|text| {
-        let unused = SocketAddr::from(([0, 0, 0, 0], 0));
-        address(Some(text), "discovery.httpAddress", unused, &mut check)
-    });
     let given = &overrides.listeners;
-    let discovery = listener(
-        object.discovery,
-        "discovery",
-        8443,
-        given.discovery(),
-        &mut check,
-    );
-    let api = listener(object.api, "api", 9443, given.api(), &mut check);
+    let names = Names::read(&object, &mut check);
+    let hub_endpoints = endpoints(&object.hub.endpoints, &mut check);
+    let hub_issuer = read_hub_issuer(object.hub.issuer, &mut check);
+    let surroundings = Surroundings {
+        hub_issuer: hub_issuer.as_ref(),
+        public_url: names.public_url.as_ref(),
+    };
+    let external_issuers =
+        external_issuer::read(object.external_issuers, &surroundings, &mut check);
+    let discovery = Discovery::read(object.discovery, given, &mut check);
+    let api = Api::read(object.api, object.require_pod_bound, given, &mut check);
     let health_address = address(
         object.health.address.as_deref(),
         "health.address",
@@ -398,27 +249,254 @@ pub(super) fn read(
         &mut check,
     );
     let metrics = metrics(object.metrics, given.metrics(), &mut check);
-    let stale = duration(
+    let max_stale_authorization = duration(
         object.max_stale_authorization.as_deref(),
         "maxStaleAuthorization",
         300,
         0..=3600,
         &mut check,
     );
-    let ManagedIssuersSpec {
-        enabled,
-        rotate_every,
-    } = object.managed_issuers;
+    let managed_issuers = read_managed_issuers(object.managed_issuers, overrides, &mut check);
+    let callers = api.client_certificates.as_deref().unwrap_or_default();
+    let inputs = inputs::read(object.inputs, callers, &mut check);
+    let objects = read_object_source(object.objects.as_deref(), &mut check);
+    let audit_file = read_audit_file(object.audit, &mut check);
+    let namespace = overrides.cluster_resource_namespace.clone();
+    Some(ServerConfiguration {
+        hub_name: names.hub_name?,
+        public_url: names.public_url?,
+        caller_audience: names.caller_audience?,
+        cluster_resource_namespace: namespace.or(names.cluster_resource_namespace)?,
+        canary_service_account: names.canary_service_account?,
+        hub_issuer,
+        hub_endpoints: hub_endpoints?,
+        discovery: discovery.listener?,
+        discovery_http_address: given.discovery_http_address.or(discovery.http_address),
+        api: api.listener?,
+        client_certificates: api.client_certificates?,
+        new_callers: api.new_callers?,
+        health_address: given.health_address.or(health_address)?,
+        metrics: metrics?,
+        max_age: discovery.max_age?,
+        max_stale_authorization: max_stale_authorization?,
+        require_pod_bound: object.require_pod_bound,
+        external_issuers: external_issuers?,
+        api_public_url: api.public_url,
+        managed_issuers: managed_issuers?,
+        inputs: inputs?,
+        objects: objects?,
+        audit_file: audit_file?,
+    })
+}
+
+/// The names of Keyferry itself. A member with a mistake is absent.
+struct Names {
+    hub_name: Option<String>,
+    public_url: Option<PublicUrl>,
+    caller_audience: Option<Audience>,
+    cluster_resource_namespace: Option<Namespace>,
+    canary_service_account: Option<ObjectName>,
+}
+
+impl Names {
+    fn read(object: &Object, check: &mut Check<'_>) -> Self {
+        let hub_name = name::label(&object.hub_name).map(|()| object.hub_name.clone());
+        let caller_audience = object
+            .caller_audience
+            .as_deref()
+            .unwrap_or(DEFAULT_CALLER_AUDIENCE);
+        let namespace = object.cluster_resource_namespace.as_deref();
+        let canary = object.canary_service_account.as_deref();
+        Self {
+            hub_name: check.take(
+                "hubName",
+                hub_name,
+                "write a short name such as hub; it begins every username at the targets",
+            ),
+            public_url: check.take(
+                "publicURL",
+                PublicUrl::new(&object.public_url),
+                "write the origin that targets reach",
+            ),
+            caller_audience: {
+                if caller_audience == INERT_AUDIENCE {
+                    check.wrong(
+                        "callerAudience",
+                        "is the audience of tokens that nothing accepts",
+                        "choose another audience",
+                    );
+                }
+                check.take(
+                    "callerAudience",
+                    Audience::new(caller_audience),
+                    "write one audience",
+                )
+            },
+            cluster_resource_namespace: check.take(
+                "clusterResourceNamespace",
+                Namespace::new(namespace.unwrap_or("keyferry-system")),
+                "name Keyferry's own namespace",
+            ),
+            canary_service_account: check.take(
+                "canaryServiceAccount",
+                ObjectName::new(canary.unwrap_or("keyferry-canary")),
+                "name a ServiceAccount of Keyferry's namespace without rights",
+            ),
+        }
+    }
+}
+
+fn read_hub_issuer(text: Option<String>, check: &mut Check<'_>) -> Option<Issuer> {
+    check.take(
+        "hub.issuer",
+        Issuer::new(text?),
+        "write the hub's --service-account-issuer",
+    )
+}
+
+/// `discovery`: the listener of the published documents. A member with a mistake is absent.
+struct Discovery {
+    listener: Option<Listener>,
+    http_address: Option<SocketAddr>,
+    max_age: Option<Duration>,
+}
+
+impl Discovery {
+    fn read(spec: ListenerSpec, given: &ListenerOverrides, check: &mut Check<'_>) -> Self {
+        let path = "discovery.maxAge";
+        let max_age = duration(spec.max_age.as_deref(), path, 60, 30..=3600, check);
+        let no_clients = "is set, but that listener does not authenticate clients";
+        for (field, value) in [
+            ("newCallersPerAddress", spec.limits.new_callers_per_address),
+            (
+                "newCallersPerNamespace",
+                spec.limits.new_callers_per_namespace,
+            ),
+        ] {
+            if value.is_some() {
+                check.wrong(
+                    &format!("discovery.limits.{field}"),
+                    no_clients,
+                    "set it under api.limits",
+                );
+            }
+        }
+        if !spec.client_certificates.is_empty() {
+            check.wrong(
+                "discovery.clientCertificates",
+                no_clients,
+                "set it under api",
+            );
+        }
+        if spec.public_url.is_some() {
+            check.wrong(
+                "discovery.publicURL",
+                "is set, but the origin of the published documents is publicURL",
+                "remove it",
+            );
+        }
+        let http_address = spec.http_address.as_deref().and_then(|text| {
+            let unused = SocketAddr::from(([0, 0, 0, 0], 0));
+            address(Some(text), "discovery.httpAddress", unused, check)
+        });
+        Self {
+            listener: listener(spec, "discovery", 8443, given.discovery(), check),
+            http_address,
+            max_age,
+        }
+    }
+}
+
+/// `api`: the listener of the token API. A member with a mistake is absent.
+struct Api {
+    listener: Option<Listener>,
+    client_certificates: Option<Vec<CallerCertificate>>,
+    new_callers: Option<NewCallerLimits>,
+    public_url: Option<PublicUrl>,
+}
+
+impl Api {
+    fn read(
+        spec: ListenerSpec,
+        requires_pod: bool,
+        given: &ListenerOverrides,
+        check: &mut Check<'_>,
+    ) -> Self {
+        if spec.max_age.is_some() {
+            check.wrong(
+                "api.maxAge",
+                "is set, but caches never store tokens",
+                "remove it, or set discovery.maxAge",
+            );
+        }
+        let new_callers = read_new_callers(&spec.limits, check);
+        let client_certificates = caller_certificates::read(&spec.client_certificates, check);
+        if requires_pod && !spec.client_certificates.is_empty() {
+            check.wrong(
+                "requirePodBound",
+                "is true beside api.clientCertificates, but no certificate is bound to a Pod",
+                "remove one of both",
+            );
+        }
+        if spec.http_address.is_some() {
+            check.wrong(
+                "api.httpAddress",
+                "is set, but the token API never speaks plain HTTP",
+                "remove it",
+            );
+        }
+        let public_url = spec.public_url.as_deref().and_then(|text| {
+            check.take(
+                "api.publicURL",
+                PublicUrl::new(text),
+                "write the origin at which clients reach the token API",
+            )
+        });
+        Self {
+            listener: listener(spec, "api", 9443, given.api(), check),
+            client_certificates,
+            new_callers,
+            public_url,
+        }
+    }
+}
+
+fn read_new_callers(limits: &Limits, check: &mut Check<'_>) -> Option<NewCallerLimits> {
+    let mut read = |value, path| limit(value, path, NEW_CALLERS, MOST_NEW_CALLERS, check);
+    let per_address = read(
+        limits.new_callers_per_address,
+        "api.limits.newCallersPerAddress",
+    );
+    let per_namespace = read(
+        limits.new_callers_per_namespace,
+        "api.limits.newCallersPerNamespace",
+    );
+    Some(NewCallerLimits {
+        per_address: per_address?,
+        per_namespace: per_namespace?,
+    })
+}
+
+fn read_managed_issuers(
+    spec: ManagedIssuersSpec,
+    overrides: &Overrides,
+    check: &mut Check<'_>,
+) -> Option<ManagedIssuers> {
     let rotate_every = duration(
-        rotate_every.as_deref(),
+        spec.rotate_every.as_deref(),
         "managedIssuers.rotateEvery",
         720 * HOUR,
         24 * HOUR..=8760 * HOUR,
-        &mut check,
+        check,
     );
-    let callers = client_certificates.as_deref().unwrap_or_default();
-    let inputs = inputs::read(object.inputs, callers, &mut check);
-    let objects = match object.objects.as_deref() {
+    Some(ManagedIssuers {
+        enabled: overrides.enable_managed_issuers.unwrap_or(spec.enabled),
+        rotate_every: rotate_every?,
+    })
+}
+
+fn read_object_source(text: Option<&str>, check: &mut Check<'_>) -> Option<ObjectSource> {
+    match text {
         None | Some("File") => Some(ObjectSource::File),
         Some("CustomResources") => Some(ObjectSource::CustomResources),
         Some(other) => {
@@ -429,38 +507,7 @@ pub(super) fn read(
             );
             None
         }
-    };
-    Some(ServerConfiguration {
-        hub_name: hub_name?,
-        public_url: public_url?,
-        caller_audience: caller_audience?,
-        cluster_resource_namespace: overrides.cluster_resource_namespace.clone().or(namespace)?,
-        canary_service_account: canary?,
-        hub_issuer,
-        hub_endpoints: hub_endpoints?,
-        discovery: discovery?,
-        discovery_http_address: given.discovery_http_address.or(http_address),
-        api: api?,
-        client_certificates: client_certificates?,
-        new_callers: NewCallerLimits {
-            per_address: per_address?,
-            per_namespace: per_namespace?,
-        },
-        health_address: given.health_address.or(health_address)?,
-        metrics: metrics?,
-        max_age: max_age?,
-        max_stale_authorization: stale?,
-        require_pod_bound: object.require_pod_bound,
-        external_issuers: external_issuers?,
-        api_public_url,
-        managed_issuers: ManagedIssuers {
-            enabled: overrides.enable_managed_issuers.unwrap_or(enabled),
-            rotate_every: rotate_every?,
-        },
-        inputs: inputs?,
-        objects: objects?,
-        audit_file: object.audit.file,
-    })
+    }
 }
 
 /// Returns the audience of callers' tokens, or its default if the documents do not state it.

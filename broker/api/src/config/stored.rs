@@ -2,8 +2,9 @@
 //!
 //! A mistake in one object removes only that object from the policy.
 
+mod access_limit;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use super::document::{Document, HubObject};
 use super::mistake::Mistake;
+use super::reduced::{FinalizerHash, MAX_KEPT_BYTES, ObjectSize, ReducedObject};
 use super::server::ServerConfiguration;
 use super::{DeletionPolicy, Generation, Policy, TargetAccess, TargetCluster, access, target};
 use crate::foreign_text;
@@ -18,6 +20,8 @@ use crate::lifetime;
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
 use crate::service_account::Uid;
+
+pub use access_limit::MAX_ACCESSES;
 
 /// The finalizer by which Keyferry keeps a deleted object until what was delivered for it may be
 /// removed.
@@ -51,8 +55,10 @@ pub struct Record {
     pub finalizers: Finalizers,
     /// The annotation `keyferry.dev/requestedAt`.
     pub requested_at: Option<String>,
-    /// Its current status.
+    /// Its current status; null if it is too large.
     pub status: Value,
+    /// Whether its spec and status are kept.
+    pub size: ObjectSize,
 }
 
 /// A TargetCluster of the hub.
@@ -105,11 +111,20 @@ impl Record {
     /// are ignored: others may change them often, and each change would rebuild the policy for all
     /// tenants.
     pub fn means_the_same_as(&self, other: &Self) -> bool {
-        (&self.uid, self.generation, self.deleting)
-            == (&other.uid, other.generation, other.deleting)
+        (&self.uid, self.generation, self.deleting, self.size)
+            == (&other.uid, other.generation, other.deleting, other.size)
     }
 
     pub(super) fn of(object: &Value) -> Option<Self> {
+        let finalizers = Finalizers::of(object.get("metadata")?);
+        Self::with(object, finalizers, ObjectSize::Kept)
+    }
+
+    fn of_reduced(object: &ReducedObject) -> Option<Self> {
+        Self::with(&object.value, object.finalizers, object.size)
+    }
+
+    fn with(object: &Value, finalizers: Finalizers, size: ObjectSize) -> Option<Self> {
         let metadata = object.get("metadata")?;
         let text = |field: &str| metadata.get(field).and_then(Value::as_str);
         Some(Self {
@@ -122,13 +137,26 @@ impl Record {
             created: text("creationTimestamp")?.parse().ok()?,
             deleting: text("deletionTimestamp")
                 .map(|at| at.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
-            finalizers: Finalizers::of(metadata),
+            finalizers,
             requested_at: metadata
                 .pointer("/annotations/keyferry.dev~1requestedAt")
                 .and_then(Value::as_str)
-                .map(short),
-            status: object.get("status").cloned().unwrap_or_default(),
+                .map(requested_at),
+            status: match size {
+                ObjectSize::StatusTooLarge => Value::Null,
+                _ => object.get("status").cloned().unwrap_or_default(),
+            },
+            size,
         })
+    }
+
+    /// Returns the checked spec if the object was kept whole. A too large one grants nothing, even
+    /// if what is left of it has no mistake.
+    fn kept<T>(&self, spec: T) -> Result<T, Vec<Mistake>> {
+        match self.size {
+            ObjectSize::Kept => Ok(spec),
+            ObjectSize::SpecTooLarge | ObjectSize::StatusTooLarge => Err(Vec::new()),
+        }
     }
 
     /// The generation of its spec, as policy and faults use it.
@@ -146,31 +174,38 @@ impl Record {
 }
 
 impl Finalizers {
-    fn of(metadata: &Value) -> Self {
+    pub(super) fn of(metadata: &Value) -> Self {
         let listed = metadata
             .get("finalizers")
             .and_then(Value::as_array)
             .into_iter()
             .flatten()
             .filter_map(Value::as_str);
-        let (mut found, mut hasher) = (Self::default(), DefaultHasher::new());
-        for finalizer in listed {
-            if finalizer == FINALIZER {
-                found.ours = true;
-            } else {
-                finalizer.hash(&mut hasher);
-                // The set bit distinguishes a hash from no finalizers.
-                found.others = hasher.finish() | 1;
-            }
-        }
-        found
+        let mut found = FinalizerHash::default();
+        listed.for_each(|finalizer| found.add(finalizer));
+        found.finalizers
     }
 }
 
 impl StoredTarget {
     /// Reads an object with the settings of this process; `None` if it is not an object of the API.
     pub fn read(object: &Value, server: &ServerConfiguration) -> Option<(ObjectName, Self)> {
-        let record = Record::of(object)?;
+        Self::with(Record::of(object)?, object, server)
+    }
+
+    /// As [`StoredTarget::read`], for a reduced object.
+    pub fn read_reduced(
+        object: &ReducedObject,
+        server: &ServerConfiguration,
+    ) -> Option<(ObjectName, Self)> {
+        Self::with(Record::of_reduced(object)?, &object.value, server)
+    }
+
+    fn with(
+        record: Record,
+        object: &Value,
+        server: &ServerConfiguration,
+    ) -> Option<(ObjectName, Self)> {
         let documents = [record.document(object)];
         let [document] = &documents;
         let name = ObjectName::new(document.text("/metadata/name")).ok()?;
@@ -183,6 +218,7 @@ impl StoredTarget {
         }
         let audience = document.text("/spec/audience").to_owned();
         let read = without_mistakes(policy.targets.remove(&name), mistakes);
+        let read = read.and_then(|target| record.kept(target));
         Some((
             name,
             Self {
@@ -253,7 +289,15 @@ impl StoredTarget {
 impl StoredAccess {
     /// Reads an object; `None` if it is not an object of the API.
     pub fn read(object: &Value) -> Option<(AccessName, Self)> {
-        let record = Record::of(object)?;
+        Self::with(Record::of(object)?, object)
+    }
+
+    /// As [`StoredAccess::read`], for a reduced object.
+    pub fn read_reduced(object: &ReducedObject) -> Option<(AccessName, Self)> {
+        Self::with(Record::of_reduced(object)?, &object.value)
+    }
+
+    fn with(record: Record, object: &Value) -> Option<(AccessName, Self)> {
         let document = record.document(object);
         let namespace = Namespace::new(document.text("/metadata/namespace")).ok()?;
         let name = AccessName {
@@ -263,6 +307,7 @@ impl StoredAccess {
         let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
         access::read(&document, &mut policy, &mut mistakes);
         let read = without_mistakes(policy.accesses.remove(&name), mistakes);
+        let read = read.and_then(|access| record.kept(access));
         Some((
             name,
             Self {
@@ -368,24 +413,26 @@ impl StoredObjects {
                 .values()
                 .any(|target| target.record.uid == *uid && target.record.generation == *generation)
         });
-        for (name, access) in self
+        let surplus = access_limit::surplus(&self.accesses);
+        for (name, stored) in self
             .accesses
             .iter()
             .filter(|(_, access)| access.record.deleting.is_none())
         {
-            match &access.read {
-                Ok(access) => drop(
+            let fault = match &stored.read {
+                Ok(access) if surplus.contains(name) => {
+                    access_limit::fault(&access.target, &stored.record)
+                }
+                Ok(access) => {
                     assembled
                         .policy
                         .accesses
-                        .insert(name.clone(), access.clone()),
-                ),
-                Err(mistakes) => {
-                    assembled
-                        .accesses
-                        .insert(name.clone(), invalid(mistakes, &access.record));
+                        .insert(name.clone(), access.clone());
+                    continue;
                 }
-            }
+                Err(mistakes) => invalid(mistakes, &stored.record),
+            };
+            assembled.accesses.insert(name.clone(), fault);
         }
         assembled
     }
@@ -437,19 +484,32 @@ fn without_mistakes<T>(spec: Option<T>, mistakes: Vec<Mistake>) -> Result<T, Vec
     spec.filter(|_| mistakes.is_empty()).ok_or(mistakes)
 }
 
-/// Shortens an annotation: it can have 256 KiB, and this one is written into the status.
-fn short(text: &str) -> String {
+/// Shortens the annotation `keyferry.dev/requestedAt`: it can have 256 KiB, and is written into the
+/// status.
+pub(super) fn requested_at(text: &str) -> String {
     // Cut first, so that `one_line` adds no truncation mark: a client may wait for its own text to
     // be echoed.
     foreign_text::one_line(&text.chars().take(128).collect::<String>(), 128)
 }
 
 fn invalid(mistakes: &[Mistake], record: &Record) -> ObjectFault {
+    let (reason, message) = match record.size {
+        ObjectSize::Kept => (Reason::SpecInvalid, message_of(mistakes)),
+        ObjectSize::SpecTooLarge => (Reason::ObjectTooLarge, too_large("spec")),
+        ObjectSize::StatusTooLarge => (Reason::ObjectTooLarge, too_large("status")),
+    };
     ObjectFault {
-        reason: Reason::SpecInvalid,
-        message: message_of(mistakes),
+        reason,
+        message,
         generation: record.spec(),
     }
+}
+
+fn too_large(member: &str) -> String {
+    format!(
+        "its {member} needs more than {MAX_KEPT_BYTES} bytes of memory, so nothing is granted by \
+         it; make it smaller"
+    )
 }
 
 fn lost(why: &str, record: &Record) -> ObjectFault {

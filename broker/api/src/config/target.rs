@@ -14,7 +14,7 @@ use super::check::Check;
 use super::document::{Document, Object};
 use super::mistake::Mistake;
 use super::server::ServerConfiguration;
-use super::target_spec::{LifetimeSpec, SecretReference, TargetClusterSpec};
+use super::target_spec::{LifetimeSpec, SecretReference, TargetClusterSpec, TrustBundleReference};
 use super::{DeletionPolicy, Generation, Policy, address, allow, span};
 use crate::audience::Audience;
 use crate::issuer::Issuer;
@@ -195,46 +195,13 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         "name it as a Kubernetes object",
     );
     let identity = identity::read(identity, &mut check);
-    let address = match address {
-        Some(address) => check.take(
-            "spec.address",
-            address::server(&address),
-            "write https://host[:port][/path]",
-        ),
-        None => Some(String::new()),
-    };
-    let tls_server_name = tls_server_name.and_then(|text| {
-        check.take(
-            "spec.tlsServerName",
-            address::server_name(text),
-            "write a DNS name",
-        )
-    });
-    let proxy_url = proxy_url.and_then(|text| {
-        check.take(
-            "spec.proxyURL",
-            address::proxy(&text),
-            "write http, https or socks5://host:port",
-        )
-    });
-    let certificate = match (cluster_trust_bundle_ref, &cert_secret_ref, &ca_bundle) {
-        (Some(reference), None, None) => check
-            .take(
-                "spec.clusterTrustBundleRef.name",
-                TrustBundleName::new(reference.name),
-                "name a ClusterTrustBundle of the hub",
-            )
-            .map(CertificateSource::TrustBundle),
-        (Some(_), _, _) => {
-            check.wrong(
-                "spec.clusterTrustBundleRef",
-                "is set together with certSecretRef or caBundle",
-                "keep one of the three",
-            );
-            None
-        }
-        (None, _, _) => certificate(cert_secret_ref, ca_bundle, &mut check),
-    };
+    let connection = Connection::read(address, tls_server_name, proxy_url, &mut check);
+    let certificate = read_certificate(
+        cluster_trust_bundle_ref,
+        cert_secret_ref,
+        ca_bundle,
+        &mut check,
+    );
     let audience = check.take(
         "spec.audience",
         Audience::new(audience),
@@ -259,16 +226,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     client_certificates::check_allowed(client_certificates.is_some(), &allow, &mut check);
     kind::check_allowed(kind, &allow, &mut check);
     let deletion_policy = DeletionPolicy::read(deletion_policy.as_deref(), &mut check);
-    let probe = choice(
-        probe.as_deref(),
-        "spec.probe",
-        Probe::WITHOUT_REQUIRE,
-        &mut check,
-    );
-    let probe = match kind {
-        TargetKind::Cluster => probe,
-        TargetKind::Audience => Probe::Off,
-    };
+    let probe = read_probe(kind, probe.as_deref(), &mut check);
     if !check.clean() {
         return;
     }
@@ -279,19 +237,25 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         Some(audience),
         Some(issuer),
         Some(lifetime),
-    ) = (name, address, certificate, audience, issuer, lifetime)
+    ) = (
+        name,
+        connection.address,
+        certificate,
+        audience,
+        issuer,
+        lifetime,
+    )
     else {
         return;
     };
-    let generation = document.generation();
     let target = TargetCluster {
         name: name.clone(),
         identity,
-        generation,
+        generation: document.generation(),
         kind,
         address,
-        tls_server_name,
-        proxy_url,
+        tls_server_name: connection.tls_server_name,
+        proxy_url: connection.proxy_url,
         certificate,
         client_certificates,
         audience,
@@ -304,6 +268,85 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         suspend,
     };
     policy.targets.insert(name, target);
+}
+
+/// How a client reaches the target. A member with a mistake is absent.
+struct Connection {
+    address: Option<String>,
+    tls_server_name: Option<String>,
+    proxy_url: Option<String>,
+}
+
+impl Connection {
+    fn read(
+        address: Option<String>,
+        tls_server_name: Option<String>,
+        proxy_url: Option<String>,
+        check: &mut Check<'_>,
+    ) -> Self {
+        let address = match address {
+            Some(address) => check.take(
+                "spec.address",
+                address::server(&address),
+                "write https://host[:port][/path]",
+            ),
+            None => Some(String::new()),
+        };
+        let tls_server_name = tls_server_name.and_then(|text| {
+            check.take(
+                "spec.tlsServerName",
+                address::server_name(text),
+                "write a DNS name",
+            )
+        });
+        let proxy_url = proxy_url.and_then(|text| {
+            check.take(
+                "spec.proxyURL",
+                address::proxy(&text),
+                "write http, https or socks5://host:port",
+            )
+        });
+        Self {
+            address,
+            tls_server_name,
+            proxy_url,
+        }
+    }
+}
+
+fn read_certificate(
+    bundle: Option<TrustBundleReference>,
+    secret: Option<SecretReference>,
+    inline: Option<String>,
+    check: &mut Check<'_>,
+) -> Option<CertificateSource> {
+    let Some(bundle) = bundle else {
+        return certificate(secret, inline, check);
+    };
+    if secret.is_some() || inline.is_some() {
+        check.wrong(
+            "spec.clusterTrustBundleRef",
+            "is set together with certSecretRef or caBundle",
+            "keep one of the three",
+        );
+        return None;
+    }
+    check
+        .take(
+            "spec.clusterTrustBundleRef.name",
+            TrustBundleName::new(bundle.name),
+            "name a ClusterTrustBundle of the hub",
+        )
+        .map(CertificateSource::TrustBundle)
+}
+
+/// No probe asks a relying party that is no cluster.
+fn read_probe(kind: TargetKind, text: Option<&str>, check: &mut Check<'_>) -> Probe {
+    let probe = choice(text, "spec.probe", Probe::WITHOUT_REQUIRE, check);
+    match kind {
+        TargetKind::Cluster => probe,
+        TargetKind::Audience => Probe::Off,
+    }
 }
 
 /// Checks the targets with `issuer: Keyferry`: whether managed issuers are enabled, and whether

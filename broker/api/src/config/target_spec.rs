@@ -32,6 +32,18 @@ use crate::status::TargetClusterStatus;
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
+    printcolumn(
+        name = "Target-OK",
+        type_ = "string",
+        description = "Whether the target accepts the tokens of its accesses.",
+        json_path = ".status.conditions[?(@.type==\"TargetAuthenticates\")].status"
+    ),
+    printcolumn(
+        name = "Asked",
+        type_ = "date",
+        description = "How long ago the target was asked.",
+        json_path = ".status.lastProbeTime"
+    ),
     printcolumn(name = "Address", type_ = "string", json_path = ".spec.address"),
     printcolumn(name = "Issuer", type_ = "string", json_path = ".spec.issuer", priority = 1),
     printcolumn(name = "Audience", type_ = "string", json_path = ".spec.audience", priority = 1),

@@ -2,18 +2,35 @@
 
 use std::sync::Arc;
 
-use super::{Checker, Name};
+use super::{Checker, Issue, Name};
 use crate::Minor;
-use crate::ast::Expr;
+use crate::ast::{Expr, Field};
 use crate::decls::type_name;
+use crate::library::Message;
 use crate::types::Type;
+
+/// The types of Kubernetes, which no message literal can make. How each is refused depends on the
+/// minor version.
+const KUBERNETES_TYPES: [&str; 5] = [
+    "kubernetes.NamedFormat",
+    "kubernetes.Quantity",
+    "kubernetes.Semver",
+    "kubernetes.URL",
+    USER_TYPE,
+];
+
+const USER_TYPE: &str = "kubernetes.UserInfo";
 
 /// Returns the type of a qualified name.
 fn qualified_type(name: &str) -> Option<(Name, Type)> {
     Some(match name {
         "google.protobuf.Timestamp" => (Name::Type("google.protobuf.Timestamp"), Type::Timestamp),
         "google.protobuf.Duration" => (Name::Type("google.protobuf.Duration"), Type::Duration),
-        "google.protobuf.Any" => (Name::Undefined("google.protobuf.Any"), Type::Any),
+        "google.protobuf.Empty" => {
+            let name = "google.protobuf.Empty";
+            (Name::Type(name), Type::Object(name))
+        }
+        "google.protobuf.Any" => (Name::Undefined("google.protobuf.Any".to_owned()), Type::Any),
         "net.IP" => (Name::Type("net.IP"), Type::Opaque("net.IP")),
         "net.CIDR" => (Name::Type("net.CIDR"), Type::Opaque("net.CIDR")),
         _ => return None,
@@ -60,9 +77,15 @@ impl Checker<'_> {
                 },
                 t,
             ),
-            _ => (Name::Undefined(name), Type::Of(Some(Arc::new(t)))),
+            _ => {
+                let looked_up = if outermost { written } else { name };
+                let meaning = Name::Undefined(looked_up.to_owned());
+                (meaning, Type::Of(Some(Arc::new(t))))
+            }
         };
         let (meaning, t) = match (name, type_name(name, self.minor)) {
+            // cel-go looks for the type by the name with its dot.
+            (_, Some((_, t))) if outermost => (Name::Undefined(written.to_owned()), t),
             (_, Some((runtime, t))) => (Name::Type(runtime), t),
             ("timestamp", None) => bare("timestamp", Type::Timestamp),
             ("duration", None) => bare("duration", Type::Duration),
@@ -73,22 +96,10 @@ impl Checker<'_> {
     }
 
     pub(super) fn select(&mut self, e: &Expr, operand: &Expr, field: &str, test: bool) -> Type {
-        if let Some(name) = e.qualified_name().filter(|_| !test) {
-            let root = name
-                .trim_start_matches('.')
-                .split('.')
-                .next()
-                .unwrap_or_default()
-                .to_owned();
-            if let Some((meaning, of)) =
-                qualified_type(&name).filter(|_| self.local(&root).is_none())
-            {
-                self.found.names.insert(e.id, meaning);
-                return Type::Of(Some(Arc::new(of)));
-            }
-            if matches!(root.as_str(), "google" | "kubernetes" | "net") {
-                self.beyond = Some(format!("{name:?} may be the name of a type"));
-            }
+        if let Some(name) = e.qualified_name().filter(|_| !test)
+            && let Some(t) = self.qualified(e, &name)
+        {
+            return t;
         }
         let t = self.field(e, operand, field, false);
         if test {
@@ -96,6 +107,41 @@ impl Checker<'_> {
         } else {
             self.mapping.substitute(&t, false)
         }
+    }
+
+    /// Returns the type of a name of several parts that names a type or a constant.
+    fn qualified(&mut self, e: &Expr, written: &str) -> Option<Type> {
+        let name = written.trim_start_matches('.');
+        let root = name.split('.').next().unwrap_or_default();
+        // Up to 1.36 such a name wins over a loop variable of its first part.
+        let hidden = self.minor >= Minor::V1_37 && self.local(root).is_some();
+        if hidden && !written.starts_with('.') {
+            return None;
+        }
+        let (meaning, t) = if let Some((meaning, of)) = qualified_type(name) {
+            // cel-go then looks for the type by the name with its dot.
+            let meaning = if hidden {
+                Name::Undefined(written.to_owned())
+            } else {
+                meaning
+            };
+            (meaning, Type::Of(Some(Arc::new(of))))
+        } else if name == "google.protobuf.NullValue.NULL_VALUE" {
+            (Name::Number(0), Type::Int)
+        } else if name == USER_TYPE && self.global("user").is_some() {
+            if self.minor < Minor::V1_32 {
+                self.beyond = Some(format!("the name {written:?}"));
+            }
+            let of = Type::Object(USER_TYPE);
+            (
+                Name::Undefined(USER_TYPE.to_owned()),
+                Type::Of(Some(Arc::new(of))),
+            )
+        } else {
+            return None;
+        };
+        self.found.names.insert(e.id, meaning);
+        Some(t)
     }
 
     pub(super) fn field(&mut self, e: &Expr, operand: &Expr, field: &str, optional: bool) -> Type {
@@ -138,15 +184,38 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn message(&mut self, e: &Expr, name: &str) -> Type {
+    pub(super) fn message(&mut self, e: &Expr, name: &str, fields: &[Field]) -> Type {
         let plain = name.trim_start_matches('.');
-        if type_name(plain, self.minor).is_some()
-            || ["google.", "kubernetes.", "net."]
-                .iter()
-                .any(|p| plain.starts_with(p))
-        {
-            self.beyond = Some(format!("a message {name:?} is made"));
+        let Some(message) = Message::named(plain) else {
+            if type_name(plain, self.minor).is_some()
+                || qualified_type(plain).is_some()
+                || KUBERNETES_TYPES.contains(&plain)
+            {
+                self.beyond = Some(format!("a message {name:?} is made"));
+            }
+            return self.undeclared(e, name);
+        };
+        for field in fields {
+            self.check(&field.value);
+            let wanted = message.field_type(&field.name);
+            if wanted.is_none() {
+                self.issues.push(Issue {
+                    at: field.at,
+                    message: format!("undefined field '{}'", field.name),
+                });
+            }
+            let found = self.element_type(&field.value, field.optional);
+            let wanted = wanted.unwrap_or(Type::Error);
+            if !self.mapping.assignable(&wanted, &found) {
+                self.issues.push(Issue {
+                    at: field.at,
+                    message: format!(
+                        "expected type of field '{}' is '{wanted}' but provided type is '{found}'",
+                        field.name
+                    ),
+                });
+            }
         }
-        self.undeclared(e, name)
+        message.result_type()
     }
 }

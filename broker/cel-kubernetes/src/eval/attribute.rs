@@ -26,7 +26,7 @@ impl Runner<'_> {
         Ok(value)
     }
 
-    fn observe(&mut self, id: u32, attr: &Attr, test: bool, value: Val) -> Run<()> {
+    pub(super) fn observe(&mut self, id: u32, attr: &Attr, test: bool, value: Val) -> Run<()> {
         let mut cost = 0;
         if let Attr::Choice { test, yes, no, .. } = attr {
             self.tracker.drop_ids(&[no.id(), yes.id(), test.id()])?;
@@ -45,6 +45,7 @@ impl Runner<'_> {
                     Val::Bool(true) => self.resolve(yes, scope),
                     Val::Bool(false) => self.resolve(no, scope),
                     error @ Val::Err(_) => Ok(Err(error)),
+                    Val::Random(test) => self.either(test.fallible, [yes, no], scope),
                     _ => Ok(Err(Val::no_overload())),
                 };
             }
@@ -90,12 +91,10 @@ impl Runner<'_> {
         for qualifier in path {
             optional |= qualifier.optional;
             self.tracker.mute(unseen);
-            let found = self.qualify(
-                qualifier,
-                &value,
-                optional,
-                if unseen { None } else { scope },
-            )?;
+            let found = self.doubt(value.is_random(), |run| {
+                let scope = if unseen { None } else { scope };
+                run.qualify(qualifier, &value, optional, scope)
+            })?;
             self.tracker.mute(false);
             match found {
                 Ok(Some(found)) => value = found,
@@ -106,7 +105,28 @@ impl Runner<'_> {
                 }
             }
         }
-        Ok(resolved.map(|()| if optional { Val::some(value) } else { value }))
+        Ok(resolved.map(|()| {
+            if optional && !value.may_fail() {
+                Val::some(value)
+            } else {
+                value
+            }
+        }))
+    }
+
+    /// Resolves both branches of a conditional whose test depends on a random order.
+    fn either(
+        &mut self,
+        fallible: bool,
+        branches: [&Attr; 2],
+        scope: Option<usize>,
+    ) -> Run<Resolved> {
+        let [yes, no] = branches.map(|branch| self.doubt(true, |run| run.resolve(branch, scope)));
+        Ok(match (yes?, no?) {
+            (Err(error), Err(_)) => Err(error),
+            (Ok(yes), Ok(no)) if !fallible && yes.same(&no) => Ok(yes),
+            _ => Ok(Val::random()),
+        })
     }
 
     /// Applies one qualifier. Returns `None` if the selected entry is missing and optional.
@@ -120,6 +140,7 @@ impl Runner<'_> {
         let mut computed_id = None;
         let found = match &q.key {
             Key::Const(key) => select(value, key, lenient),
+            Key::Test(_) if value.is_random() => Ok(Some(Val::random())),
             Key::Test(key) if lenient => select(value, key, true),
             Key::Test(key) => {
                 select(value, key, true).map(|found| Some(Val::Bool(found.is_some())))
@@ -132,6 +153,7 @@ impl Runner<'_> {
                         | Val::Int(_)
                         | Val::Uint(_)
                         | Val::Double(_)
+                        | Val::Random(_)
                         | Val::Str(_)),
                     ) => select(value, &key, lenient),
                     Ok(other) => Err(Val::error(format!(
@@ -160,6 +182,9 @@ impl Runner<'_> {
 
 /// Returns what a key selects. `lenient` allows a missing entry.
 fn select(value: &Val, key: &Val, lenient: bool) -> Result<Option<Val>, Val> {
+    if value.is_random() || key.is_random() {
+        return Ok(Some(Val::random()));
+    }
     if matches!(
         key,
         Val::Null
@@ -204,6 +229,7 @@ fn select(value: &Val, key: &Val, lenient: bool) -> Result<Option<Val>, Val> {
                 return Err(Val::error(format!("unsupported index value {key} in list")));
             };
             match usize::try_from(index).ok().and_then(|i| list.get(i)) {
+                Some(_) if list.is_shuffled() => Ok(Some(list.one_of())),
                 Some(found) => Ok(Some(found)),
                 None if lenient => Ok(None),
                 None => Err(Val::error(format!("index out of bounds: {key}"))),

@@ -28,8 +28,10 @@ impl Runner<'_> {
             && call.pattern.is_none()
             && (call.overload.is_some_and(|o| o != "string_format")
                 || library::is_single(&call.function));
+        let mut random = false;
         for arg in &call.args {
-            let value = self.eval(arg, scope)?;
+            let value = self.doubt(random && !eager, |run| run.eval(arg, scope))?;
+            random |= value.may_fail();
             if value.is_error() && !eager && !lenient {
                 return Ok(value);
             }
@@ -55,6 +57,11 @@ impl Runner<'_> {
             }
         });
         self.tracker.step(sizes.fold(0, u64::saturating_add))?;
+        if self.tracker.is_shuffled()
+            && let Some(value) = library::in_any_order(&call.function, &args)
+        {
+            return Ok(value);
+        }
         let undecided = |reason: String| Stop::Beyond(reason);
         let context = library::Context {
             minor: self.minor,

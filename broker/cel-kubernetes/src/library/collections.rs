@@ -24,7 +24,7 @@ pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Optio
         }
         ("lists_range", [Val::Int(n)]) => Val::list((0..*n).map(Val::Int).collect()),
         ("list_includes_dyn_dyn", [Val::List(list), item]) => {
-            Val::Bool(list.items().iter().any(|i| i.equals(item).is_true()))
+            operator::any(list.items().iter().map(|i| i.equals(item)))
         }
         ("list_includes_dyn_dyn", [value, item]) => Val::Bool(value.equals(item).is_true()),
         ("@mapInsert_map_key_value", [Val::Map(map), key, value]) => {
@@ -88,18 +88,21 @@ fn position(found: Option<usize>) -> Val {
     Val::Int(found.and_then(|i| i64::try_from(i).ok()).unwrap_or(-1))
 }
 
-fn is_sorted(items: &[Val]) -> Val {
-    if items.iter().any(|i| !comparable(i)) {
-        return Val::no_overload();
+pub(super) fn is_sorted(items: &[Val]) -> Val {
+    let mut previous: Option<&Val> = None;
+    for item in items {
+        if !comparable(item) {
+            return Val::no_overload();
+        }
+        if previous.is_some_and(|p| matches!(p.compare(item), Ok(Ordering::Greater))) {
+            return Val::Bool(false);
+        }
+        previous = Some(item);
     }
-    Val::Bool(
-        !items
-            .windows(2)
-            .any(|w| matches!(w, [a, b] if matches!(a.compare(b), Ok(Ordering::Greater)))),
-    )
+    Val::Bool(true)
 }
 
-fn comparable(value: &Val) -> bool {
+pub(super) fn comparable(value: &Val) -> bool {
     use Val::{Bool, Bytes, Double, Duration, Int, Str, Timestamp, Uint};
     matches!(
         value,
@@ -107,7 +110,7 @@ fn comparable(value: &Val) -> bool {
     )
 }
 
-fn sum(overload: &str, items: &[Val]) -> Val {
+pub(super) fn sum(overload: &str, items: &[Val]) -> Val {
     let mut total = match overload {
         "list_int_sum_int" => Val::Int(0),
         "list_uint_sum_uint" => Val::Uint(0),
@@ -123,7 +126,7 @@ fn sum(overload: &str, items: &[Val]) -> Val {
     total
 }
 
-fn extreme(part: &str, wanted: Ordering, items: &[Val]) -> Val {
+pub(super) fn extreme(part: &str, wanted: Ordering, items: &[Val]) -> Val {
     let mut best: Option<&Val> = None;
     for item in items {
         if !comparable(item) {
@@ -139,14 +142,20 @@ fn extreme(part: &str, wanted: Ordering, items: &[Val]) -> Val {
 }
 
 fn sets(overload: &str, a: &List, b: &List) -> Option<Val> {
-    let within = |list: &List, item: &Val| list.items().iter().any(|i| item.equals(i).is_true());
-    let contains = |a: &List, b: &List| b.items().iter().all(|item| within(a, item));
-    Some(Val::Bool(match overload {
-        "list_sets_contains_list" => contains(a, b),
-        "list_sets_equivalent_list" => contains(a, b) && contains(b, a),
-        "list_sets_intersects_list" => a.items().iter().any(|item| within(b, item)),
+    let within =
+        |list: &List, item: &Val| operator::any(list.items().iter().map(|i| item.equals(i)));
+    let not = |answer: Val| match answer {
+        Val::Bool(b) => Val::Bool(!b),
+        other => other,
+    };
+    let lacks =
+        |a: &List, b: &List| operator::any(b.items().iter().map(|item| not(within(a, item))));
+    Some(match overload {
+        "list_sets_contains_list" => not(lacks(a, b)),
+        "list_sets_equivalent_list" => not(operator::any([lacks(a, b), lacks(b, a)].into_iter())),
+        "list_sets_intersects_list" => operator::any(a.items().iter().map(|item| within(b, item))),
         _ => return None,
-    }))
+    })
 }
 
 fn slice(list: &List, from: i64, to: i64) -> Val {
@@ -170,7 +179,7 @@ fn slice(list: &List, from: i64, to: i64) -> Val {
     Val::list((start..end).filter_map(|i| list.get(i)).collect())
 }
 
-fn flatten(list: &List, depth: i64) -> Val {
+pub(super) fn flatten(list: &List, depth: i64) -> Val {
     let mut flat: Vec<Val> = list.items().to_vec();
     for _ in 0..depth {
         if !flat.iter().any(|v| matches!(v, Val::List(_))) {
@@ -220,13 +229,24 @@ pub(super) fn sort(list: &List, keys: &List) -> Called {
         return Ok(Val::error("list elements must have the same type"));
     }
     let mut order: Vec<(&Val, usize)> = keys.items().iter().zip(0..n).collect();
-    let mut ties = false;
-    order.sort_by(|a, b| {
-        let order = a.0.compare(b.0).unwrap_or(Ordering::Equal);
-        ties |= order == Ordering::Equal;
-        order
+    let compared = |a: &Val, b: &Val| a.compare(b).unwrap_or(Ordering::Equal);
+    order.sort_by(|a, b| compared(a.0, b.0));
+    let items = list.items();
+    // Go does not keep the order of elements with equal keys in longer lists.
+    let unstable = order.windows(2).any(|pair| match pair {
+        [(a, i), (b, j)] => {
+            let same = items
+                .get(*i)
+                .zip(items.get(*j))
+                .is_some_and(|(a, b)| a.same(b));
+            compared(a, b) == Ordering::Equal && !same
+        }
+        _ => false,
     });
-    if ties && n > 12 {
+    if unstable && list.is_shuffled() {
+        return Ok(Val::random());
+    }
+    if unstable && n > 12 {
         return Err("a sort of many elements with equal keys".to_owned());
     }
     Ok(Val::list(

@@ -43,7 +43,7 @@ pub(crate) fn convert(function: &str, value: &Val) -> Called {
         ("bytes", Val::Str(s)) => Some(Val::Bytes(s.as_bytes().into())),
         ("double", Val::Int(n)) => Some(Val::Double(*n as f64)),
         ("double", Val::Uint(n)) => Some(Val::Double(*n as f64)),
-        ("double", Val::Str(s)) => number::parse_double(s)?.map(Val::Double),
+        ("double", Val::Str(s)) => number::parse_double(s).map(Val::Double),
         ("duration", Val::Str(s)) => parse_duration(s).map(Val::Duration),
         ("int", Val::Double(d)) => {
             return Ok(

@@ -1,6 +1,6 @@
 //! Named formats, and their checks of a text.
 
-use super::url::{self, Reading};
+use super::url;
 use super::{Called, Context};
 use crate::Minor;
 use crate::value::{List, Val};
@@ -93,11 +93,7 @@ fn faults(format: &str, text: &str, minor: Minor) -> Result<Vec<String>, String>
             found.extend(unless(text.is_empty() || is_name(text), LABEL_VALUE));
             found
         }
-        "uri" => match url::read(text) {
-            Reading::Is(_) | Reading::Odd => Vec::new(),
-            Reading::IsNot(reason) => vec![reason],
-            Reading::Open => return Err(format!("the URL {text:?}")),
-        },
+        "uri" => url::fault(text)?.into_iter().collect(),
         "uuid" => unless(is_uuid(text), "does not match the UUID format"),
         "byte" => unless(is_base64(text), "invalid base64"),
         "date" => unless(is_date(text), "invalid date"),

@@ -135,9 +135,23 @@ fn compare(a: &Val, b: &Val, holds: impl Fn(Ordering) -> bool) -> Val {
         .map_or_else(|error| error, |order| Val::Bool(holds(order)))
 }
 
+/// Whether one of the answers is true. Random if that depends on a random order.
+pub(super) fn any(answers: impl Iterator<Item = Val>) -> Val {
+    let mut found = Val::Bool(false);
+    for answer in answers {
+        match answer {
+            Val::Bool(true) => return answer,
+            Val::Random(_) => found = answer,
+            _ => {}
+        }
+    }
+    found
+}
+
 fn contains(whole: &Val, part: &Val) -> Val {
     match whole {
-        Val::List(list) => Val::Bool(list.items().iter().any(|item| part.equals(item).is_true())),
+        Val::List(list) => any(list.items().iter().map(|item| part.equals(item))),
+        Val::Map(_) if part.is_random() => Val::random(),
         Val::Map(map) => Val::Bool(map.get(part).is_some()),
         _ => Val::no_overload(),
     }

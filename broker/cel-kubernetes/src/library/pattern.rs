@@ -1,6 +1,10 @@
 //! Regular expressions in Go's RE2 syntax, run by the `regex` crate.
 
 mod translate;
+mod unicode;
+
+use std::ops::Range;
+use std::sync::LazyLock;
 
 use super::{Called, Context};
 use crate::value::Val;
@@ -8,13 +12,28 @@ use crate::value::Val;
 /// A compiled pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    regex: regex::Regex,
+    engine: Engine,
     /// Whether it uses Unicode properties of characters, which depend on the release of Unicode.
     unicode: bool,
+    /// Whether it depends on which code points have no character.
+    unassigned: bool,
 }
 
-/// The last character up to which all releases of Unicode agree.
-const LAST_SETTLED: char = '\u{24f}';
+/// A code point without a character.
+static UNASSIGNED: LazyLock<Option<regex::Regex>> =
+    LazyLock::new(|| regex::Regex::new("\\p{Cn}").ok());
+
+/// The form of the regular expression.
+#[derive(Debug)]
+enum Engine {
+    Text(regex::Regex),
+    /// One with `\B`, which the crate does not allow on texts: it can match within a character.
+    Bytes(regex::bytes::Regex),
+}
+
+/// The memory of a compiled pattern, and of its cache, in bytes.
+const MAX_BYTES: usize = 10 << 20;
+const MAX_CACHE_BYTES: usize = 2 << 20;
 
 /// Why a pattern does not compile.
 #[derive(Debug, Clone)]
@@ -29,26 +48,51 @@ impl Pattern {
     /// Compiles a pattern in Go's syntax.
     pub(crate) fn compile(written: &str) -> Result<Self, PatternFault> {
         let translated = translate::translate(written)?;
-        let unicode = translated.unicode;
-        let built = regex::RegexBuilder::new(&translated.text)
-            .size_limit(10 << 20)
-            .dfa_size_limit(2 << 20)
-            .nest_limit(60)
-            .build();
+        let (unicode, unassigned) = (translated.unicode, translated.unassigned);
+        let built = if translated.bytes {
+            regex::bytes::RegexBuilder::new(&translated.text)
+                .size_limit(MAX_BYTES)
+                .dfa_size_limit(MAX_CACHE_BYTES)
+                .nest_limit(60)
+                .build()
+                .map(Engine::Bytes)
+        } else {
+            regex::RegexBuilder::new(&translated.text)
+                .size_limit(MAX_BYTES)
+                .dfa_size_limit(MAX_CACHE_BYTES)
+                .nest_limit(60)
+                .build()
+                .map(Engine::Text)
+        };
         built
-            .map(|regex| Self { regex, unicode })
+            .map(|engine| Self {
+                engine,
+                unicode,
+                unassigned,
+            })
             .map_err(|_| PatternFault::Beyond(format!("the pattern {written:?}")))
     }
 
     /// Whether it matches anywhere in the text.
     pub(super) fn is_match(&self, text: &str) -> Result<bool, String> {
         self.settled(text)?;
-        Ok(self.regex.is_match(text))
+        Ok(match &self.engine {
+            Engine::Text(regex) => regex.is_match(text),
+            Engine::Bytes(regex) => !matches_between_characters(regex, text, 1).is_empty(),
+        })
     }
 
     fn settled(&self, text: &str) -> Result<(), String> {
-        if self.unicode && text.chars().any(|c| c > LAST_SETTLED) {
-            return Err("a Unicode class in a pattern, and a text beyond U+024F".to_owned());
+        if self.unicode && text.chars().any(unicode::has_other_class) {
+            return Err(
+                "a Unicode class in a pattern, and a character of a new Unicode".to_owned(),
+            );
+        }
+        let has_unassigned = |regex: &regex::Regex| regex.is_match(text);
+        if self.unassigned && UNASSIGNED.as_ref().is_none_or(has_unassigned) {
+            return Err(
+                "the class C in a pattern, and a code point without a character".to_owned(),
+            );
         }
         Ok(())
     }
@@ -57,13 +101,48 @@ impl Pattern {
     pub(super) fn find_all(&self, text: &str, n: i64) -> Result<Vec<String>, String> {
         self.settled(text)?;
         let limit = usize::try_from(n).unwrap_or(usize::MAX);
-        Ok(self
-            .regex
-            .find_iter(text)
-            .take(limit)
-            .map(|m| m.as_str().to_owned())
-            .collect())
+        let found = match &self.engine {
+            Engine::Text(regex) => regex
+                .find_iter(text)
+                .map(|m| m.range())
+                .take(limit)
+                .collect(),
+            Engine::Bytes(regex) => matches_between_characters(regex, text, limit),
+        };
+        let copy = |range: Range<usize>| text.get(range).unwrap_or_default().to_owned();
+        Ok(found.into_iter().map(copy).collect())
     }
+}
+
+/// Returns the first matches that start and end between characters. As in Go, an empty match right
+/// after another one does not count.
+fn matches_between_characters(
+    regex: &regex::bytes::Regex,
+    text: &str,
+    limit: usize,
+) -> Vec<Range<usize>> {
+    let next = |at: usize| (at + 1..=text.len()).find(|at| text.is_char_boundary(*at));
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut from = Some(0);
+    while let Some(at) = from
+        && found.len() < limit
+    {
+        let Some(range) = regex.find_at(text.as_bytes(), at).map(|m| m.range()) else {
+            break;
+        };
+        // A match within a character is empty, because every other one consumes characters.
+        let inside = !text.is_char_boundary(range.start);
+        let again = range.is_empty() && found.last().is_some_and(|last| last.end == range.start);
+        from = if range.is_empty() {
+            next(range.start)
+        } else {
+            Some(range.end)
+        };
+        if !inside && !again {
+            found.push(range);
+        }
+    }
+    found
 }
 
 /// Runs a function with the pattern of the call, which is compiled now if it was not constant.

@@ -5,11 +5,15 @@ use std::cmp::Ordering;
 use super::Called;
 use crate::value::Val;
 
-/// A number times a power of ten. Quantities that Go stores as big decimals are undetermined.
+/// A number times a power of ten.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quantity {
-    value: i64,
+    value: i128,
     scale: i32,
+    /// How many decimal places Go keeps of a big decimal, which decides how a float is rounded.
+    places: i32,
+    /// Whether Go stores it as a big decimal, which is never an integer. Others fit 64 bits.
+    decimal: bool,
     /// Whether it is a computed sum or difference. Such a quantity cannot be the right operand of
     /// `==`.
     computed: bool,
@@ -18,54 +22,92 @@ pub(crate) struct Quantity {
 /// The result of reading a text as a quantity.
 enum Reading {
     Is(Quantity),
-    IsNot,
+    /// Not a quantity, with the error message of the API server.
+    IsNot(&'static str),
     /// A quantity that is larger or finer than what is decided here.
     Large,
 }
 
 impl Quantity {
-    /// Returns the value in billionths.
-    fn nanos(self) -> Option<i128> {
-        let power = u32::try_from(self.scale.checked_add(9)?).ok()?;
-        10_i128.checked_pow(power)?.checked_mul(self.value.into())
+    /// Compares without computing powers of ten, which may not fit.
+    fn order(self, other: Self) -> Ordering {
+        let signs = self.value.signum().cmp(&other.value.signum());
+        if signs != Ordering::Equal {
+            return signs;
+        }
+        if self.value == 0 {
+            return Ordering::Equal;
+        }
+        let larger = self.magnitude().cmp(&other.magnitude());
+        if self.value < 0 {
+            larger.reverse()
+        } else {
+            larger
+        }
     }
 
-    fn order(self, other: Self) -> Result<Ordering, String> {
-        let both = self.nanos().zip(other.nanos());
-        both.map(|(a, b)| a.cmp(&b))
-            .ok_or_else(|| "a very large quantity".to_owned())
+    /// Returns the place of the first digit, and the digits without zeros at the end. They compare
+    /// as the absolute values of numbers other than zero do.
+    fn magnitude(self) -> (i64, String) {
+        let digits = self.value.unsigned_abs().to_string();
+        let place = i64::from(self.scale) + digits.len() as i64;
+        (place, digits.trim_end_matches('0').to_owned())
     }
 
     /// Compares as CEL's `==` does.
     pub(crate) fn equals(self, other: Self) -> Val {
-        match self.order(other) {
-            Ok(order) if !other.computed => Val::Bool(order == Ordering::Equal),
-            _ => Val::no_overload(),
+        if other.computed {
+            return Val::no_overload();
+        }
+        Val::Bool(self.order(other) == Ordering::Equal)
+    }
+
+    /// Returns the closest float, with the rounding of Go.
+    fn float(self) -> f64 {
+        let power = |scale: i32| format!("1e{scale}").parse().unwrap_or(1.0);
+        if self.decimal {
+            let places = i64::from(self.scale) + i64::from(self.places);
+            let unscaled = format!("{}e{places}", self.value);
+            unscaled.parse().unwrap_or(0.0) * power(-self.places)
+        } else {
+            self.value as f64 * power(self.scale)
         }
     }
 
     fn integer(self) -> Option<i64> {
+        if self.decimal {
+            return None;
+        }
         let power = u32::try_from(self.scale).ok()?;
-        10_i64.checked_pow(power)?.checked_mul(self.value)
+        let value = 10_i128.checked_pow(power)?.checked_mul(self.value)?;
+        i64::try_from(value).ok()
     }
 
+    /// Adds as Go does: in 64 bits if both are such numbers and the sum fits, else as decimals.
     fn plus(self, other: Self) -> Option<Self> {
-        let (value, scale) = match (self.value, other.value, self.scale.cmp(&other.scale)) {
-            (_, 0, _) => (self.value, self.scale),
-            (0, _, _) => (other.value, other.scale),
-            (a, b, Ordering::Equal) => (a.checked_add(b)?, self.scale),
-            (a, b, Ordering::Greater) => (
-                scaled(a, self.scale - other.scale)?.checked_add(b)?,
-                other.scale,
-            ),
-            (a, b, Ordering::Less) => (
-                scaled(b, other.scale - self.scale)?.checked_add(a)?,
-                self.scale,
-            ),
+        let decimal = self.decimal || other.decimal;
+        let whole = match (self.value, other.value) {
+            (_, 0) => Some((self.value, self.scale)),
+            (0, _) => Some((other.value, other.scale)),
+            _ => None,
         };
+        let scale = self.scale.min(other.scale);
+        let shifted = |q: Self| {
+            let power = u32::try_from(q.scale.checked_sub(scale)?).ok()?;
+            10_i128.checked_pow(power)?.checked_mul(q.value)
+        };
+        let sum = || shifted(self)?.checked_add(shifted(other)?);
+        let (value, scale, places) = match whole.filter(|_| !decimal) {
+            Some((value, scale)) => (value, scale, -scale),
+            None => (sum()?, scale, self.places.max(other.places)),
+        };
+        let fits = |n: Option<i128>| n.is_some_and(|n| i64::try_from(n).is_ok());
+        let small = whole.is_some() || (fits(shifted(self)) && fits(shifted(other)));
         Some(Self {
             value,
             scale,
+            places,
+            decimal: decimal || !small || i64::try_from(value).is_err(),
             computed: true,
         })
     }
@@ -78,64 +120,121 @@ impl Quantity {
     }
 }
 
-fn scaled(value: i64, by: i32) -> Option<i64> {
-    value.checked_mul(10_i64.checked_pow(u32::try_from(by).ok()?)?)
-}
+const WRONG_FORM: &str = "quantities must match the regular expression \
+    '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+/// The message for a suffix without a number, like `Ei`. One that Go reads in 64 bits is zero.
+const NO_NUMBER: &str = "unable to parse numeric part of quantity";
 
 fn read(text: &str) -> Reading {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = |t: &str| t.bytes().take_while(u8::is_ascii_digit).count();
     let trimmed = unsigned.trim_start_matches('0');
     if text.is_empty() {
-        return Reading::IsNot;
+        return Reading::IsNot(WRONG_FORM);
     }
     let (number, rest) = trimmed.split_at(digits(trimmed));
     let (fraction, suffix) = match rest.strip_prefix('.') {
         Some(tail) => tail.split_at(digits(tail)),
         None => ("", rest),
     };
-    if number.is_empty() && unsigned.is_empty() {
-        // Kubernetes reads a sign alone as zero.
-        return Reading::Large;
-    }
     let Some((binary, exponent)) = self::suffix(suffix) else {
-        return Reading::IsNot;
+        return Reading::IsNot(WRONG_FORM);
     };
+    let written = unsigned.strip_suffix(suffix).unwrap_or(unsigned);
+    let without_number = !written.bytes().any(|byte| byte.is_ascii_digit());
     let number = if number.is_empty() { "0" } else { number };
-    let length = number.len() + fraction.len();
-    let fits = if binary {
-        fraction.is_empty() && length + (exponent as usize) * 3 / 10 < 14
-    } else {
-        length <= 18
-    };
-    let fraction_length = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
-    let scale = if binary {
-        0
-    } else {
-        exponent.saturating_sub(fraction_length)
-    };
-    if !fits || !(-9..=18).contains(&scale) {
+    let digits = format!("{number}{fraction}");
+    let sign = if text.starts_with('-') { -1 } else { 1 };
+    // Longer texts are read as zero only if they are one; i128 holds 38 digits.
+    let (Ok(value), Ok(places)) = (digits.parse::<i128>(), i32::try_from(fraction.len())) else {
         return Reading::Large;
+    };
+    let read = match small(digits.len(), value, (binary, exponent), places) {
+        Some((value, scale)) => Some((value, scale, -scale, false)),
+        None if without_number => return Reading::IsNot(NO_NUMBER),
+        None => large(value, (binary, exponent), places)
+            .map(|(value, scale, places)| (value, scale, places, true)),
+    };
+    match read {
+        Some((value, scale, places, decimal)) => Reading::Is(Quantity {
+            value: sign * value,
+            scale,
+            places,
+            decimal,
+            computed: false,
+        }),
+        None => Reading::Large,
     }
-    let factor = if binary {
-        1_i64.checked_shl(exponent.unsigned_abs())
+}
+
+/// The largest power of ten that is read. Go's floats end soon after it.
+const MAX_SCALE: i32 = 290;
+
+/// Reads a quantity that Go keeps in 64 bits, as its value and its power of ten.
+fn small(
+    length: usize,
+    value: i128,
+    (binary, exponent): (bool, i32),
+    places: i32,
+) -> Option<(i128, i32)> {
+    let (room, factor, scale) = if binary {
+        let used = usize::try_from(exponent * 3 / 10).ok()?;
+        (14_usize.checked_sub(used)?, 1_i128 << exponent, 0)
     } else {
-        Some(1)
+        (18, 1, exponent.checked_sub(places)?)
     };
-    let value = format!("{number}{fraction}")
-        .parse::<i64>()
-        .ok()
-        .zip(factor)
-        .and_then(|(v, f)| v.checked_mul(f));
-    let Some(value) = value else {
-        return Reading::Large;
+    if length > room || (binary && places > 0) || scale < -9 {
+        return None;
+    }
+    let value = value.checked_mul(factor)?;
+    let fits = i64::try_from(value).is_ok() && scale <= MAX_SCALE;
+    fits.then_some((value, scale))
+}
+
+/// Reads a quantity that Go keeps as a decimal: rounded up to billionths, and a binary one at most
+/// the largest int. Returns its value, its power of ten and Go's decimal places.
+fn large(value: i128, (binary, exponent): (bool, i32), places: i32) -> Option<(i128, i32, i32)> {
+    const MOST: i128 = i64::MAX as i128;
+    let (value, scale) = if binary {
+        match value.checked_mul(1_i128.checked_shl(exponent.unsigned_abs())?) {
+            Some(value) => (value, -places),
+            // Without so many places that it is small in spite of its digits.
+            None if places < 9 => return Some((MOST, 0, 0)),
+            None => return None,
+        }
+    } else {
+        (value, exponent.checked_sub(places)?)
     };
-    let value = if text.starts_with('-') { -value } else { value };
-    Reading::Is(Quantity {
+    if value == 0 {
+        let scale = scale.clamp(-9, 0);
+        return Some((0, scale, -scale));
+    }
+    if scale > MAX_SCALE {
+        return None;
+    }
+    let power = 10_i128.checked_pow(scale.checked_add(9)?.unsigned_abs());
+    let (value, scale) = match (scale >= -9, power) {
+        (true, _) => (value, scale),
+        (false, Some(power)) => (value / power + i128::from(value % power != 0), -9),
+        (false, None) => (1, -9),
+    };
+    let read = Quantity {
         value,
         scale,
+        places: 9,
+        decimal: true,
         computed: false,
-    })
+    };
+    let most = Quantity {
+        value: MOST,
+        scale: 0,
+        ..read
+    };
+    if binary && read.order(most) == Ordering::Greater {
+        return Some((MOST, 0, 0));
+    }
+    Some((value, scale, 9))
 }
 
 /// Returns whether a suffix is binary, and its exponent.
@@ -159,7 +258,8 @@ fn suffix(text: &str) -> Option<(bool, i32)> {
         "Ei" => (true, 60),
         _ => {
             let exponent = text.strip_prefix(['e', 'E'])?;
-            (false, exponent.parse().ok()?)
+            // Go cuts the exponent to 32 bits.
+            (false, exponent.parse::<i64>().ok()? as i32)
         }
     })
 }
@@ -168,38 +268,34 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
     let large = || Err("a very large or very fine quantity".to_owned());
     let made = |q: Option<Quantity>| q.map_or_else(large, |q| Ok(Val::Quantity(q)));
     let whole = |n: i64| Quantity {
-        value: n,
+        value: n.into(),
         scale: 0,
+        places: 0,
+        decimal: false,
         computed: false,
     };
     Some(match (overload, args) {
         ("string_to_quantity", [Val::Str(s)]) => match read(s) {
             Reading::Is(q) => Ok(Val::Quantity(q)),
-            Reading::IsNot => Ok(Val::error(
-                "quantities must match the regular expression \
-                 '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-            )),
+            Reading::IsNot(message) => Ok(Val::error(message)),
             Reading::Large => large(),
         },
         ("is_quantity_string", [Val::Str(s)]) => match read(s) {
             Reading::Is(_) => Ok(Val::Bool(true)),
-            Reading::IsNot => Ok(Val::Bool(false)),
+            Reading::IsNot(_) => Ok(Val::Bool(false)),
             Reading::Large => large(),
         },
-        ("quantity_sign", [Val::Quantity(q)]) => Ok(Val::Int(q.value.signum())),
+        ("quantity_sign", [Val::Quantity(q)]) => Ok(Val::Int(q.value.signum() as i64)),
         ("quantity_is_greater_than", [Val::Quantity(a), Val::Quantity(b)]) => {
-            a.order(*b).map(|o| Val::Bool(o == Ordering::Greater))
+            Ok(Val::Bool(a.order(*b) == Ordering::Greater))
         }
         ("quantity_is_less_than", [Val::Quantity(a), Val::Quantity(b)]) => {
-            a.order(*b).map(|o| Val::Bool(o == Ordering::Less))
+            Ok(Val::Bool(a.order(*b) == Ordering::Less))
         }
         ("quantity_compare_to", [Val::Quantity(a), Val::Quantity(b)]) => {
-            a.order(*b).map(|o| Val::Int(o as i64))
+            Ok(Val::Int(a.order(*b) as i64))
         }
-        ("quantity_get_float", [Val::Quantity(q)]) => {
-            let power: f64 = format!("1e{}", q.scale).parse().unwrap_or(1.0);
-            Ok(Val::Double(q.value as f64 * power))
-        }
+        ("quantity_get_float", [Val::Quantity(q)]) => Ok(Val::Double(q.float())),
         ("quantity_is_integer", [Val::Quantity(q)]) => Ok(Val::Bool(q.integer().is_some())),
         ("quantity_get_int", [Val::Quantity(q)]) => Ok(q
             .integer()

@@ -61,16 +61,19 @@ fn offset(zone: &str) -> Result<Option<i64>, String> {
             _ => Err(format!("the time zone {zone:?}")),
         };
     };
-    let (Ok(hours), Ok(minutes)) = (hours.parse::<i32>(), minutes.parse::<i32>()) else {
+    let (Ok(hours), Ok(minutes)) = (hours.parse::<i64>(), minutes.parse::<i64>()) else {
         return Ok(None);
     };
-    let (hours, minutes) = (i64::from(hours), i64::from(minutes));
+    let hours = hours.wrapping_mul(60);
     let total = if zone.starts_with('-') {
-        hours * 60 - minutes
+        hours.wrapping_sub(minutes)
     } else {
-        hours * 60 + minutes
+        hours.wrapping_add(minutes)
     };
-    Ok(Some(total * 60))
+    // cel-go computes in nanoseconds, of 64 bits that wrap around, and rounds to seconds.
+    let nanos = total.wrapping_mul(60_000_000_000);
+    let seconds = (nanos / 1_000_000_000) as f64 + (nanos % 1_000_000_000) as f64 / 1e9;
+    Ok(Some(seconds as i64))
 }
 
 fn is_nowhere(zone: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Parses the start of an expression: literals, names, brackets.
 
 use super::{ParseFault, Parser, Parsing};
-use crate::ast::{Element, Entry, Expr, Kind};
+use crate::ast::{Element, Entry, Expr, Field, Kind};
 use crate::escape::RESERVED;
 use crate::lexer::Tok;
 use crate::value::Val;
@@ -136,24 +136,30 @@ impl Parser {
             self.next += 1;
             at = self.at();
         }
-        let mut values = Vec::new();
+        let mut fields = Vec::new();
         while !self.eat("}") {
-            if values.is_empty() && self.eat(",") {
+            if fields.is_empty() && self.eat(",") {
                 self.expect("}")?;
                 break;
             }
-            self.eat("?");
-            if !matches!(self.peek(), Tok::Ident(_) | Tok::Escaped(_)) {
+            let optional = self.eat("?");
+            let (Tok::Ident(name) | Tok::Escaped(name)) = self.peek().clone() else {
                 return self.unexpected();
-            }
+            };
             self.next += 1;
+            let at = self.at();
             self.expect(":")?;
-            values.push(self.expr()?);
+            fields.push(Field {
+                at,
+                name,
+                value: self.expr()?,
+                optional,
+            });
             if !self.eat(",") {
                 self.expect("}")?;
                 break;
             }
         }
-        self.node(at, Kind::Message { name, values })
+        self.node(at, Kind::Message { name, fields })
     }
 }

@@ -29,12 +29,7 @@ fn rows(minor: Minor) -> Vec<Row> {
                 _ => Scope::User,
             };
             let text = serde_json::from_str(fields.next().unwrap()).unwrap();
-            let observation = fields
-                .map(|field| field.split_once(' ').unwrap())
-                .take_while(|(since, _)| since.parse::<u8>().unwrap() <= minor.number())
-                .last()
-                .unwrap()
-                .1;
+            let observation = observation(fields, minor);
             Row {
                 scope,
                 text,
@@ -44,11 +39,26 @@ fn rows(minor: Minor) -> Vec<Row> {
         .collect()
 }
 
+/// Returns the last observation that holds for a minor release.
+pub(super) fn observation<'a>(fields: impl Iterator<Item = &'a str>, minor: Minor) -> &'a str {
+    fields
+        .map(|field| field.split_once(' ').unwrap())
+        .take_while(|(since, _)| since.parse::<u8>().unwrap() <= minor.number())
+        .last()
+        .unwrap()
+        .1
+}
+
 /// Compares our result with an observation. Returns what differs, or whether ours is determined.
-fn compare(environment: &Environment, input: Input<'_>, row: &Row) -> Result<bool, String> {
-    let (result, cost, shown_type) = match environment.compile(row.scope, &row.text) {
+pub(super) fn compare(
+    environment: &Environment,
+    input: Input<'_>,
+    (scope, text): (Scope, &str),
+    observation: &str,
+) -> Result<bool, String> {
+    let (result, cost, shown_type) = match environment.compile(scope, text) {
         Err(CompileFault::Undetermined(_)) => return Ok(false),
-        Err(CompileFault::Refused { .. }) if row.observation == "refused" => return Ok(true),
+        Err(CompileFault::Refused { .. }) if observation == "refused" => return Ok(true),
         Err(CompileFault::Refused { message }) => return Err(format!("refused: {message}")),
         Ok(expression) => {
             let (result, cost) = expression.evaluate_with_cost(input);
@@ -62,8 +72,8 @@ fn compare(environment: &Environment, input: Input<'_>, row: &Row) -> Result<boo
         Ok(value) => format!("{shown_type} = {}", show(value)),
         Err(fault) => format!("fails {}", json!(fault.to_string())),
     };
-    let Some((their_cost, theirs)) = row.observation.split_once(' ') else {
-        return Err(format!("{cost} {ours}"));
+    let Some((their_cost, theirs)) = observation.split_once(' ') else {
+        return Err(format!("{cost:?} {ours}"));
     };
     let exact = !matches!(result, Err(EvaluateFault::Failed { exact: false, .. }));
     let same = if result.is_err() && (!exact || theirs == "fails ~") {
@@ -71,10 +81,15 @@ fn compare(environment: &Environment, input: Input<'_>, row: &Row) -> Result<boo
     } else {
         theirs == ours
     };
-    if same && (their_cost == "~" || their_cost.parse() == Ok(cost)) {
+    if same
+        && (their_cost == "~"
+            || their_cost
+                .parse()
+                .is_ok_and(|theirs| cost.contains(&theirs)))
+    {
         Ok(true)
     } else {
-        Err(format!("{cost} {ours}"))
+        Err(format!("{cost:?} {ours}"))
     }
 }
 
@@ -89,7 +104,7 @@ fn replay(minor: Minor) {
                 Scope::Claims => Input::Claims(&claims),
                 Scope::User => Input::User(&user),
             };
-            match compare(&environment, input, row) {
+            match compare(&environment, input, (row.scope, &row.text), row.observation) {
                 Ok(true) => {}
                 Ok(false) if matches!(row.observation, "~" | "panics") => {}
                 Ok(false) => undetermined.push(&row.text),

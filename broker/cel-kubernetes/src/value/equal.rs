@@ -2,7 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::Val;
+use super::{List, Random, Val};
+
+/// The longest list in an unknown order whose elements are compared with each of another.
+const MAX_SHUFFLED: usize = 100;
 
 /// The deepest level at which values are compared; claims do not nest this far.
 const MAX_DEPTH: u32 = 256;
@@ -19,6 +22,12 @@ impl Val {
             return Self::error("values nest too deeply");
         }
         let answer = match (self, other) {
+            (Self::Random(_), _) | (_, Self::Random(_)) => {
+                return Self::Random(Random {
+                    size: 1,
+                    fallible: true,
+                });
+            }
             (Self::Null, _) | (_, Self::Null) => matches!((self, other), (Self::Null, Self::Null)),
             (Self::Bool(a), Self::Bool(b)) => a == b,
             (
@@ -33,19 +42,23 @@ impl Val {
             (Self::Bytes(a), Self::Bytes(b)) => a == b,
             (Self::Timestamp(a), Self::Timestamp(b)) => a.same_instant(b),
             (Self::Duration(a), Self::Duration(b)) => a == b,
-            (Self::List(a), Self::List(b)) => {
-                a.len() == b.len()
-                    && a.items()
-                        .iter()
-                        .zip(b.items())
-                        .all(|(a, b)| !a.equal_within(b, depth + 1).is_false())
+            (Self::List(a), Self::List(b)) if a.len() != b.len() => false,
+            (Self::List(a), Self::List(b)) if a.is_shuffled() || b.is_shuffled() => {
+                return equal_in_any_order(a, b, depth);
             }
+            (Self::List(a), Self::List(b)) => {
+                return every(a.items().iter().enumerate().map(|(index, a)| {
+                    b.get(index)
+                        .map_or(Self::Bool(false), |b| a.equal_within(&b, depth + 1))
+                }));
+            }
+            (Self::Map(a), Self::Map(b)) if a.len() != b.len() => false,
+            // The names of the left map are looked up in the right one, which may unescape them.
             (Self::Map(a), Self::Map(b)) => {
-                a.len() == b.len()
-                    && a.entries().iter().all(|(k, v)| {
-                        b.get(k)
-                            .is_some_and(|other| !v.equal_within(&other, depth + 1).is_false())
-                    })
+                return every(a.entries().iter().map(|(k, v)| {
+                    b.find(k)
+                        .map_or(Self::Bool(false), |other| v.equal_within(&other, depth + 1))
+                }));
             }
             (Self::Optional(None), Self::Optional(None)) => true,
             (Self::Optional(Some(a)), Self::Optional(Some(b))) => {
@@ -94,6 +107,23 @@ impl Val {
             (Self::Double(a), Self::Double(b)) => a == b,
             (Self::Str(a), Self::Str(b)) | (Self::Type(a), Self::Type(b)) => a == b,
             _ => false,
+        }
+    }
+
+    /// Whether nothing can tell the two values apart. Values with a state of their own never are.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Double(a), Self::Double(b)) => a.to_bits() == b.to_bits(),
+            (Self::Bytes(a), Self::Bytes(b)) => a == b,
+            (Self::List(a), Self::List(b)) => {
+                a.is_like(b) && a.items().iter().zip(b.items()).all(|(a, b)| a.same(b))
+            }
+            (Self::Optional(None), Self::Optional(None)) => true,
+            (Self::Optional(Some(a)), Self::Optional(Some(b))) => a.same(b),
+            (Self::Double(_), _) | (_, Self::Double(_)) => false,
+            // A duration is an int for `identical`.
+            (Self::Duration(_), Self::Int(_)) | (Self::Int(_), Self::Duration(_)) => false,
+            _ => self.identical(other),
         }
     }
 
@@ -146,6 +176,51 @@ impl Val {
             (Self::Uint(a), Self::Double(b)) => doubles(*a as f64, *b),
             _ => return None,
         })
+    }
+}
+
+/// Whether all parts are equal; as in cel-go, an error counts as equal. Random if that depends on a
+/// random order.
+fn every(parts: impl Iterator<Item = Val>) -> Val {
+    let mut answer = Val::Bool(true);
+    for part in parts {
+        match part {
+            Val::Bool(false) => return part,
+            Val::Random(_) => answer = part,
+            _ => {}
+        }
+    }
+    answer
+}
+
+/// Compares lists of one length, of which at least one is in an unknown order.
+fn equal_in_any_order(a: &List, b: &List, depth: u32) -> Val {
+    let unknown = Val::Random(Random {
+        size: 1,
+        fallible: false,
+    });
+    if a.len() > MAX_SHUFFLED || depth > 3 {
+        return unknown;
+    }
+    let others: Vec<Val> = (0..b.len()).filter_map(|index| b.get(index)).collect();
+    let mut all = true;
+    let mut matched = vec![false; others.len()];
+    for item in a.items() {
+        let mut any = false;
+        for (other, matched) in others.iter().zip(&mut matched) {
+            let equal = item.equal_within(other, depth + 1);
+            all &= !equal.is_false() && !equal.is_random();
+            any |= !equal.is_false();
+            *matched |= !equal.is_false();
+        }
+        if !any {
+            return Val::Bool(false);
+        }
+    }
+    match (all, matched.iter().all(|matched| *matched)) {
+        (_, false) => Val::Bool(false),
+        (true, true) => Val::Bool(true),
+        (false, true) => unknown,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Val;
+use super::{Extent, Val};
 
 /// A list. `unescape` marks the lists of claims from 1.34 on: an element taken by index has its
 /// names unescaped.
@@ -12,25 +12,28 @@ pub(crate) struct List {
     unescape: bool,
     strings: bool,
     shared: bool,
+    /// Whether the elements are in an order that depends on the order of a map.
+    shuffled: bool,
+    extent: Extent,
 }
 
 impl List {
     pub(crate) fn new(items: Vec<Val>) -> Self {
         Self {
+            extent: Extent::of(&items),
             items: Arc::new(items),
             unescape: false,
             strings: false,
             shared: false,
+            shuffled: false,
         }
     }
 
     /// Creates a list that is `[]string` in Go.
     pub(crate) fn of_strings(items: Vec<String>) -> Self {
         Self {
-            items: Arc::new(items.into_iter().map(Val::from).collect()),
-            unescape: false,
             strings: true,
-            shared: false,
+            ..Self::new(items.into_iter().map(Val::from).collect())
         }
     }
 
@@ -58,8 +61,40 @@ impl List {
         self.shared
     }
 
+    /// Returns the list, with its elements in an unknown order.
+    pub(crate) fn shuffled(mut self) -> Self {
+        self.shuffled = true;
+        self
+    }
+
+    /// Whether its elements are in an unknown order that can matter.
+    pub(crate) fn is_shuffled(&self) -> bool {
+        self.shuffled
+            && match self.items.split_first() {
+                Some((first, rest)) => rest.iter().any(|item| !first.same(item)),
+                None => false,
+            }
+    }
+
+    /// Returns one of the elements, whichever a random order selects.
+    pub(crate) fn one_of(&self) -> Val {
+        let items: Vec<Val> = (0..self.len()).filter_map(|i| self.get(i)).collect();
+        Val::one_of(items.iter())
+    }
+
     pub(crate) fn is_unescaping(&self) -> bool {
         self.unescape
+    }
+
+    /// Whether only the elements can tell the two lists apart.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.len() == other.len()
+            && self.unescape == other.unescape
+            && self.strings == other.strings
+            && !self.shared
+            && !other.shared
+            && !self.shuffled
+            && !other.shuffled
     }
 
     pub(crate) fn native(self) -> Self {
@@ -68,6 +103,10 @@ impl List {
 
     pub(crate) fn len(&self) -> usize {
         self.items.len()
+    }
+
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
     }
 
     /// Returns the elements, as iteration yields them.
@@ -98,7 +137,10 @@ impl List {
         let mut items = Vec::with_capacity(self.len() + other.len());
         items.extend(self.items.iter().cloned());
         items.extend((0..other.len()).filter_map(|i| other.get(i)));
-        Self::new(items)
+        Self {
+            shuffled: self.shuffled || other.shuffled,
+            ..Self::new(items)
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Val;
+use super::{Extent, Val};
 
 /// A map. `native` marks Go's `map[string]any`, in which only strings are looked up; `unescape`
 /// marks maps of claims from 1.34 on.
@@ -11,6 +11,7 @@ pub(crate) struct Map {
     entries: Arc<Vec<(Val, Val)>>,
     native: bool,
     unescape: bool,
+    extent: Extent,
 }
 
 impl Map {
@@ -19,6 +20,7 @@ impl Map {
     pub(crate) fn built() -> Self {
         Self {
             entries: Arc::default(),
+            extent: Extent::default(),
             native: false,
             unescape: false,
         }
@@ -27,6 +29,7 @@ impl Map {
     /// Creates a map that was read from JSON.
     pub(crate) fn json(entries: Vec<(Val, Val)>) -> Self {
         Self {
+            extent: Extent::of(entries.iter().map(|(_, value)| value)),
             entries: Arc::new(entries),
             native: true,
             unescape: false,
@@ -58,8 +61,13 @@ impl Map {
         self.entries.first()
     }
 
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
     /// Adds an entry, or replaces the one with an identical key.
     pub(crate) fn put(&mut self, key: Val, value: Val) {
+        self.extent.add(&value);
         let entries = Arc::make_mut(&mut self.entries);
         match entries.iter_mut().find(|(k, _)| k.identical(&key)) {
             Some(found) => found.1 = value,
@@ -120,9 +128,28 @@ impl Lazy {
         self.entries.len()
     }
 
-    /// Returns what iteration yields: the values.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Val> {
-        self.entries.iter().map(|(_, v)| v)
+    /// Whether iteration has a fixed order. Claims come out of a Go map, the fields of a user do
+    /// not.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.type_name == "kubernetes.UserInfo"
+    }
+
+    /// Returns what iteration yields: the value of every name. The names are looked up as if they
+    /// were escaped, so a name that contains an escape yields the error of a missing key.
+    pub(crate) fn values(&self) -> Vec<Val> {
+        let names = self.entries.iter().map(|(name, _)| name);
+        names
+            .map(|name| self.get(&Val::Str(Arc::clone(name))))
+            .collect()
+    }
+
+    /// Returns what a key selects, or the error that the API server has instead.
+    pub(crate) fn get(&self, key: &Val) -> Val {
+        match self.find(key) {
+            Ok(Some(value)) => value,
+            Ok(None) => Val::error(format!("no such key: {key}")),
+            Err(error) => error,
+        }
     }
 
     /// Returns the value of a name, which may be escaped. An error if the key is not a string.

@@ -11,10 +11,11 @@ use keyferry_api::moment::Moment;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::ports::{AuditSink, Hub, HubError, Recording};
+use keyferry_hub::ports::{Hub, HubError};
 use keyferry_keys::bound_token::MintAnswer;
 use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_platform::audit_sink::{AuditSink, Recording};
+use keyferry_platform::clock::Clock;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::stage::Ground;

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use keyferry::wiring::{ServeError, ServeOptions, Server};
 use keyferry_api::config::Overrides;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
 use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::HubAccess;
-use keyferry_hub::reload_signal::ReloadSignal;
-use keyferry_server::serve::{ServeError, ServeOptions, Server};
+use keyferry_platform::reload_signal::ReloadSignal;
 use keyferry_testing::{Authority, EmbeddedHub, Grant, HubOptions, Subject};
 use secrecy::ExposeSecret;
 use tempfile::TempDir;

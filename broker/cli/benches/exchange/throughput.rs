@@ -8,8 +8,8 @@ use axum::body::{Body, Bytes};
 use axum::http::Response;
 use axum::routing::any;
 use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::reload_signal::ReloadSignal;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::reload_signal::ReloadSignal;
 use keyferry_server::http::listener::{self, Bounds, CertificateAccess};
 
 use super::driver::{Interleaving, Turn};

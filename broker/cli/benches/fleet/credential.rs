@@ -8,6 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_integration::parts::Part;
+use keyferry_integration::user_home::{program_at_home, write_client_file};
 use keyferry_integration::world::caller_token;
 use serde_json::json;
 
@@ -49,7 +50,17 @@ pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
     )?;
     let kubectl = hub.parts().locate(Part::Kubectl).await?;
     let audience = format!("https://{}.keyferry.test", plan::target(access.target()));
-    let plugin = || plugin(hub, access, folder.path(), &caller);
+    let own = format!(
+        "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: {}\n\
+         certificateAuthority: {}\ntokenFile: {}\n",
+        hub.broker.api_url(),
+        hub.broker.ca_path().display(),
+        caller.display(),
+    );
+    write_client_file(folder.path(), &own)?;
+    // Its time includes that of `unshare` and `mount`, which give it this home folder.
+    let program = program_at_home(hub.binary(), folder.path())?;
+    let plugin = || plugin(hub, access, folder.path(), &program);
     let create = || create_token(hub, access, &kubectl, &audience, folder.path());
     for mut first in [plugin(), create()] {
         let output = first.stderr(Stdio::piped()).output()?;
@@ -78,24 +89,14 @@ pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
     Ok(Credential { keyferry, kubectl })
 }
 
-fn plugin(hub: &Hub, access: &Access, home: &Path, caller: &Path) -> Command {
+fn plugin(hub: &Hub, access: &Access, home: &Path, program: &Path) -> Command {
     let cluster = json!({ "server": hub.plane.url(), "certificate-authority-data": STANDARD.encode(hub.plane.ca_pem()) });
     let info = json!({
         "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
         "spec": { "interactive": false, "cluster": cluster },
     });
-    let mut command = Command::new(hub.binary());
-    command.args([
-        "credential",
-        &access.id(),
-        "--server",
-        &hub.broker.api_url(),
-        "--certificate-authority",
-    ]);
-    command
-        .arg(hub.broker.ca_path())
-        .arg("--token-file")
-        .arg(caller);
+    let mut command = Command::new(program);
+    command.args(["credential", &access.id()]);
     command
         .env_clear()
         .env("HOME", home)

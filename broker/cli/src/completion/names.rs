@@ -9,9 +9,9 @@ use clap::{Arg, ArgAction, Command};
 use keyferry_api::name::Namespace;
 use keyferry_client::objects_of_hub::{access_names, target_names};
 use keyferry_hub::client::HubClient;
-use keyferry_terminal::HubArgs;
 
 use super::{flag, takes_value};
+use crate::args::HubArgs;
 
 /// How long the shell waits for names, unless [`LIMIT_VARIABLE`] says otherwise.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -120,7 +120,7 @@ fn wanted(
     };
     let arg = waiting.or_else(positional)?;
     let kind = match (current.get_name(), arg.get_id().as_str()) {
-        (_, "access" | "accesses") => NamedKind::Access,
+        (_, "access" | "accesses") | ("doctor" | "whoami", "start") => NamedKind::Access,
         ("trust" | "rotate", "target") => NamedKind::Target,
         _ => return None,
     };
@@ -203,6 +203,8 @@ mod tests {
             &["exec", "--server", "https://k", "ten"],
             &["credential", "ten"],
             &["agent", "tenant-a/one", "ten"],
+            &["doctor", "ten"],
+            &["whoami", "--config", "keyferry.yaml", "ten"],
         ] {
             let wanted = of(words);
             assert!(

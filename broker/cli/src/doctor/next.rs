@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use keyferry_client::doctor::diagnosis::{Hop, Mode, Report, ReportedHop, Status, Verdict};
 use keyferry_kube_authn::Code;
-use keyferry_kube_authn::doctor::{Hop, Mode, Report, ReportedHop, Status, Verdict};
 use keyferry_kube_authn::rights::{role_for, subject};
 use serde_json::{Value, json};
 
-use keyferry_terminal::role_manifest::{documents, resource_name, with_bindings};
+use crate::role_manifest::{documents, resource_name, with_bindings};
 
 /// Returns commands that would find out more; none if the report is complete.
 pub(super) fn commands(report: &Report, auth_config: Option<&Path>) -> Vec<String> {
@@ -129,9 +129,10 @@ pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> Stri
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_kube_authn::doctor::{
-        Asked, Evidence, Fetched, HttpResponse, Identity, Target, TokenEvidence, examine,
+    use keyferry_client::doctor::diagnosis::{
+        Asked, Evidence, Identity, Target, TokenEvidence, examine,
     };
+    use keyferry_kube_authn::fetched::{Fetched, HttpResponse};
 
     use super::*;
 

@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::yaml_document::yaml_document;
+use crate::command_error::CommandError;
+use crate::yaml_document::yaml_document;
 
 /// The annotation that says which credential a Secret is of.
 const CREDENTIAL: &str = "keyferry.dev/input-credential";

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use zeroize::Zeroizing;
 
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::ui;
+use crate::command_error::CommandError;
+use crate::ui;
 
 /// The files of the output; what has none goes to standard output.
 pub(super) struct Output<'a> {

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_api::name::ObjectName;
 use keyferry_hub::client::HubClient;
-use keyferry_hub::clock::{Clock, SystemClock};
 use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::ports::HubError;
+use keyferry_platform::clock::{Clock, SystemClock};
 
-use keyferry_terminal::command_error::CommandError;
-use keyferry_terminal::{HUB, HubArgs, ui};
+use crate::args::{HUB, HubArgs};
+use crate::command_error::CommandError;
+use crate::ui;
 
 #[derive(Args)]
 pub(crate) struct RotateArgs {
@@ -34,7 +35,7 @@ pub(super) async fn run(args: &RotateArgs) -> ExitCode {
 async fn rotate(args: &RotateArgs) -> Result<String, CommandError> {
     let target = ObjectName::new(args.target.clone())
         .map_err(|error| CommandError::new(format!("--target {:?} {error}", args.target)))?;
-    let namespace = keyferry_terminal::names::keyferry_namespace(&args.keyferry_namespace)?;
+    let namespace = crate::args::names::keyferry_namespace(&args.keyferry_namespace)?;
     let hub = args.hub.access();
     ui::note(&format!("hub: {}", hub.description().await?));
     let client = HubClient::new(hub.config().await?)?;

@@ -13,6 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use keyferry_integration::https::HttpsServer;
 use keyferry_integration::pki::TestCa;
+use keyferry_integration::user_home::{program_at_home, write_client_file};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -29,6 +30,7 @@ pub(crate) struct Setup {
     folder: TempDir,
     server: HttpsServer,
     ca: PathBuf,
+    program: PathBuf,
     shelf: Shelf,
 }
 
@@ -122,12 +124,24 @@ impl Setup {
             &json!({ "iss": "https://hub", "aud": ["keyferry.dev"], "sub": "system:serviceaccount:tenant-a:reconciler" }),
         );
         std::fs::write(folder.path().join("caller"), caller).unwrap();
-        Self {
+        let program = Path::new(env!("CARGO_BIN_EXE_keyferry"));
+        let setup = Self {
             ca: ca.cert_path().to_owned(),
+            program: program_at_home(program, folder.path()).unwrap(),
             folder,
             server,
             shelf,
-        }
+        };
+        setup.client_file("");
+        setup
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
+    }
+
+    pub(crate) fn ca(&self) -> String {
+        self.ca.display().to_string()
     }
 
     pub(crate) fn answer(&self, answer: impl Fn() -> Response + Send + Sync + 'static) {
@@ -158,20 +172,29 @@ impl Setup {
         })
     }
 
-    /// The user's own file with the server, and further lines.
+    /// Writes the user's own file with the server, the caller's token and further lines.
     pub(crate) fn client_file(&self, further: &str) -> String {
-        let path = self.folder.path().join("client.yaml");
+        let token = self.token_file();
+        self.client_file_of(&format!("tokenFile: {}\n{further}", token.display()))
+    }
+
+    /// Writes the user's own file with the server and these lines.
+    pub(crate) fn client_file_of(&self, lines: &str) -> String {
         let text = format!(
             "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: \
-             {}\ncertificateAuthority: {}\ntokenFile: caller\n{further}",
+             {}\ncertificateAuthority: {}\n{lines}",
             self.server.url(),
             self.ca.display(),
         );
-        std::fs::write(&path, text).unwrap();
+        let path = write_client_file(self.folder.path(), &text).unwrap();
         path.display().to_string()
     }
 
-    /// Runs the plugin with the flags of an exec stanza and further arguments.
+    pub(crate) fn remove_client_file(&self) {
+        std::fs::remove_file(self.folder.path().join(".config/keyferry/client.yaml")).unwrap();
+    }
+
+    /// Runs the plugin with further arguments of an exec stanza.
     pub(crate) async fn run(&self, further: &[&str], exec_info: &str) -> Said {
         self.run_with(further, Some(exec_info), &[]).await
     }
@@ -182,39 +205,18 @@ impl Setup {
         exec_info: Option<&str>,
         env: &[(&str, &str)],
     ) -> Said {
-        let (url, ca, caller) = (
-            self.server.url(),
-            self.ca.display().to_string(),
-            self.token_file().display().to_string(),
-        );
-        let flags = [
-            "--server",
-            &url,
-            "--certificate-authority",
-            &ca,
-            "--token-file",
-            &caller,
-        ];
-        self.call(&[&flags[..], further].concat(), exec_info, env)
-            .await
+        self.call(further, exec_info, env).await
     }
 
-    /// Runs the plugin with these arguments alone.
-    pub(crate) async fn run_alone(&self, arguments: &[&str], exec_info: Option<&str>) -> Said {
-        self.call(arguments, exec_info, &[]).await
+    /// Runs another command of the program.
+    pub(crate) async fn run_command(&self, arguments: &[&str], env: &[(&str, &str)]) -> Said {
+        let mut command = self.bare(arguments, None);
+        ended(command.envs(env.iter().copied())).await
     }
 
     /// Runs the plugin with the user's own file and without an ACCESS.
     pub(crate) async fn run_unnamed(&self, client_file: &str, exec_info: Option<&str>) -> Said {
-        let output = self
-            .bare(&["credential", "--client-config", client_file], exec_info)
-            .output();
-        said(
-            tokio::time::timeout(Duration::from_secs(60), output)
-                .await
-                .unwrap()
-                .unwrap(),
-        )
+        ended(&mut self.bare(&["credential", "--client-config", client_file], exec_info)).await
     }
 
     pub(crate) fn command(
@@ -229,7 +231,7 @@ impl Setup {
     }
 
     fn bare(&self, arguments: &[&str], exec_info: Option<&str>) -> tokio::process::Command {
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_keyferry"));
+        let mut command = tokio::process::Command::new(&self.program);
         command
             .args(arguments)
             .env_clear()
@@ -248,17 +250,14 @@ impl Setup {
         exec_info: Option<&str>,
         env: &[(&str, &str)],
     ) -> Said {
-        let output = self
-            .command(arguments, exec_info)
-            .envs(env.iter().copied())
-            .output();
-        said(
-            tokio::time::timeout(Duration::from_secs(60), output)
-                .await
-                .unwrap()
-                .unwrap(),
-        )
+        let mut command = self.command(arguments, exec_info);
+        ended(command.envs(env.iter().copied())).await
     }
+}
+
+async fn ended(command: &mut tokio::process::Command) -> Said {
+    let output = tokio::time::timeout(Duration::from_secs(60), command.output());
+    said(output.await.unwrap().unwrap())
 }
 
 fn said(output: std::process::Output) -> Said {

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use keyferry_api::config;
 use keyferry_api::issuer::Issuer;
+use keyferry_hub::client::MAX_PAGES;
+use serde_json::json;
 
 use super::*;
 use crate::answering_hub::hub;
@@ -63,7 +65,7 @@ async fn a_hub_that_goes_away_within_a_command_ends_it() {
 
 #[tokio::test]
 async fn a_list_without_end_is_refused() {
-    let client = hub(vec![page(&[], "more"); MOST_PAGES + 1]).await;
+    let client = hub(vec![page(&[], "more"); MAX_PAGES + 1]).await;
     let error = target_values(&client).await.unwrap_err();
     assert!(
         matches!(
@@ -151,4 +153,20 @@ async fn names_of_accesses_leave_out_what_is_being_deleted() {
         names.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["tenant-a/prod"]
     );
+}
+
+/// An answer about all targets is unknown if one of them is not read whole.
+#[tokio::test]
+async fn a_target_that_is_too_large_to_be_read_is_named() {
+    let read = async |target: Value| {
+        let client = hub(vec![page(&[target], "")]).await;
+        whole_target_values(&client).await
+    };
+    let mut stuffed = target();
+    stuffed["metadata"]["finalizers"] = json!(["x".repeat(4_000_000)]);
+    assert_eq!(read(stuffed).await.unwrap().len(), 1);
+    let mut large = target();
+    large["spec"]["caBundle"] = json!("x".repeat(1_100_000));
+    let error = read(large).await.unwrap_err().to_string();
+    assert_eq!(error, "TargetCluster prod is too large to be read");
 }

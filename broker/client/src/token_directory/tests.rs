@@ -258,3 +258,27 @@ fn a_killed_agent_leaves_nothing_that_holds_up_the_next() {
         assert!(!is_dated(name), "{name}");
     }
 }
+
+/// `--dir /tmp` put a token and a kubeconfig into the folder of all users.
+#[test]
+fn a_folder_of_all_users_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = |mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.path(), permissions).unwrap();
+    };
+    set(0o1777);
+    let error = TokenDirectory::open(folder.path(), &[], OWN).err().unwrap();
+    assert!(
+        error.to_string().contains("every user may write there"),
+        "{error}"
+    );
+    // The root of a Pod's volume is writable by all of its containers.
+    for mode in [0o777, 0o2777, 0o700] {
+        set(mode);
+        assert!(
+            TokenDirectory::open(folder.path(), &[], OWN).is_ok(),
+            "{mode:o}"
+        );
+    }
+}

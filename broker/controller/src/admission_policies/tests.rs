@@ -339,6 +339,8 @@ async fn every_policy_that_is_missing_or_changed_is_named() {
         "keyferry-self",
         "keyferry-self-secrets",
         "keyferry-self-certificates",
+        "keyferry-self-deliveries",
+        "keyferry-self-targets",
     ] {
         let mut bench = Bench::start();
         bench.looks(1).await;

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_api::config::{self, ObjectSource, Policy};
+use keyferry_api::config::{self, ObjectSource, Policy, ReducedObject};
 use keyferry_api::name::AccessName;
 use keyferry_hub::admission_policy::AdmissionPolicyWriter;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::live::{LiveObjects, Watched};
 use keyferry_hub::object_store::{Collection, ObjectStore};
-use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_hub::targets::TargetReader;
 use keyferry_issuer::publication::PublicationReader;
 use keyferry_issuer::testing::FakeClock;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::policy_store::PolicyWriter;
 use serde_json::json;
 
 use super::{
@@ -123,7 +123,9 @@ fn an_access_that_changes_all_the_time_is_looked_at_once_a_second() {
             },
             "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "s" },
         });
-        parts.store.set(Collection::TargetAccesses, &access);
+        parts
+            .store
+            .set(Collection::TargetAccesses, &ReducedObject::of(&access));
     };
     let mut places = HashMap::new();
     change("1");
@@ -145,7 +147,9 @@ fn a_revocation_puts_every_access_to_the_front() {
             "metadata": { "name": access, "namespace": "t", "uid": access, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" },
             "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "s" },
         });
-        parts.store.set(Collection::TargetAccesses, &object);
+        parts
+            .store
+            .set(Collection::TargetAccesses, &ReducedObject::of(&object));
     }
     let mut places = HashMap::new();
     notice(&parts, &mut places, now);

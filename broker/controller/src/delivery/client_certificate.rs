@@ -3,17 +3,21 @@
 //! The private key exists only in this process until its certificate is issued and checked. A
 //! restarted process, or a new leader, makes a new key and a new request (decision 0027).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use keyferry_api::config::{CertificateApproval, Delivery, TargetAccess};
-use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::TokenReport;
 use keyferry_core::audit::TokenNote;
 use keyferry_core::authorise::{self, Grant, Pair};
-use keyferry_core::client_certificate::{self, RequestProgress, WantedCertificate};
+use keyferry_core::client_certificate::{
+    self, COUNTING_WINDOW, CountedRequest, RequestProgress, WantedCertificate,
+};
 use keyferry_core::delivery::{
     self, CredentialNote, DeliveredCertificate, ObjectBody, OwnedObject, Snapshot,
 };
@@ -33,11 +37,12 @@ const POLL: Duration = Duration::from_secs(3);
 /// The shortest time between two requests of one delivery: its author can edit the Secret, and
 /// each edit asks for a new certificate.
 const BETWEEN: Duration = Duration::from_secs(30);
-/// The most requests for one access within [`WINDOW`]. Its author can rename deliveries, and each name
-/// asks for a certificate; an access has at most 16 at once.
+/// The most requests for one access within [`COUNTING_WINDOW`]. Its author can rename deliveries,
+/// and each name asks for a certificate; an access has at most 16 at once.
 const MOST_IN_WINDOW: usize = 32;
-/// The time over which requests for one access are counted.
-const WINDOW: Duration = Duration::from_secs(3600);
+/// The most requests for all accesses of one namespace within [`COUNTING_WINDOW`]. Its tenant can
+/// create accesses without end, also by deleting others.
+const MOST_OF_NAMESPACE: usize = 64;
 /// How long a renewal may wait for its automatic approval before the access is reported.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long until a request that was not signed, or signed wrongly, is made again.
@@ -75,38 +80,78 @@ struct UnderWay {
     created: bool,
 }
 
-/// The last requests, by access and delivery, and when each access made its requests.
+/// The last requests, by access and delivery, and when each access and each namespace made theirs.
 #[derive(Default)]
 pub(super) struct CertificateRequests {
     last: Mutex<HashMap<(AccessName, ObjectName), LastRequest>>,
-    made: Mutex<HashMap<AccessName, VecDeque<Duration>>>,
+    counts: Mutex<RequestCounts>,
+}
+
+/// When requests were made. A deleted access stays until its requests no longer count, so deleting
+/// and recreating it does not reset its limit. Another name does not reset its namespace's.
+#[derive(Default)]
+struct RequestCounts {
+    of_access: HashMap<AccessName, VecDeque<Timestamp>>,
+    of_namespace: HashMap<Namespace, VecDeque<Timestamp>>,
+    /// The namespaces whose earlier requests were read from the hub since this replica leads.
+    recalled: HashSet<Namespace>,
+}
+
+/// Which limit holds a request up, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RequestLimit {
+    most: usize,
+    of: &'static str,
+    wait: Duration,
+}
+
+impl RequestCounts {
+    /// Counts one more request of an access and of its namespace.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    fn count(&mut self, access: &AccessName, now: Timestamp) -> Result<(), RequestLimit> {
+        forget_old(&mut self.of_access, now);
+        forget_old(&mut self.of_namespace, now);
+        let of_namespace = self
+            .of_namespace
+            .entry(access.namespace.clone())
+            .or_default();
+        let of_access = self.of_access.entry(access.clone()).or_default();
+        for (times, most, of) in [
+            (&*of_namespace, MOST_OF_NAMESPACE, "this namespace"),
+            (&*of_access, MOST_IN_WINDOW, "this access"),
+        ] {
+            if let Some(first) = times.front().filter(|_| times.len() >= most) {
+                let age = now.duration_since(*first).try_into().unwrap_or_default();
+                let wait = COUNTING_WINDOW.saturating_sub(age);
+                return Err(RequestLimit { most, of, wait });
+            }
+        }
+        of_namespace.push_back(now);
+        of_access.push_back(now);
+        Ok(())
+    }
+
+    /// Adds the requests that the hub still has, made by any leader. What this process counted
+    /// itself stays where the hub has fewer, because their objects can be deleted.
+    fn recall(&mut self, namespace: &Namespace, times: Vec<Timestamp>) {
+        let counted = self.of_namespace.entry(namespace.clone()).or_default();
+        if times.len() > counted.len() {
+            *counted = times.into();
+        }
+        self.recalled.insert(namespace.clone());
+    }
+}
+
+fn forget_old<K: Eq + Hash>(counts: &mut HashMap<K, VecDeque<Timestamp>>, now: Timestamp) {
+    counts.retain(|_, times| {
+        times.retain(|time| client_certificate::is_counted(*time, now));
+        !times.is_empty()
+    });
 }
 
 impl CertificateRequests {
-    /// Counts one more request of an access.
-    ///
-    /// # Errors
-    /// The time of the next allowed request, if the access has made [`MOST_IN_WINDOW`].
-    fn count(&self, access: &AccessName, now: Duration) -> Result<(), Duration> {
-        let mut made = self.made.lock();
-        // A deleted access is forgotten only once its requests no longer count, so deleting and
-        // recreating it does not reset the limit.
-        made.retain(|_, times| {
-            times.retain(|time| now.saturating_sub(*time) < WINDOW);
-            !times.is_empty()
-        });
-        let times = made.entry(access.clone()).or_default();
-        match times.front() {
-            Some(first) if times.len() >= MOST_IN_WINDOW => {
-                Err(WINDOW.saturating_sub(now.saturating_sub(*first)))
-            }
-            _ => {
-                times.push_back(now);
-                Ok(())
-            }
-        }
-    }
-
     /// Drops the keys of a deleted access.
     pub(super) fn forget(&self, access: &AccessName) {
         self.last.lock().retain(|(name, _), _| name != access);
@@ -130,9 +175,10 @@ impl CertificateRequests {
         }
     }
 
-    /// Drops every key: another replica leads.
+    /// Drops every key: another replica leads, and makes requests of its own.
     pub(super) fn forget_all(&self) {
         self.last.lock().clear();
+        self.counts.lock().recalled.clear();
     }
 }
 
@@ -203,6 +249,7 @@ impl Deliveries {
             .grant(delivery, pair)
             .map_err(|reason| self.advised(round, pair, reason))?;
         let name = (round.name.clone(), delivery.name.clone());
+        self.recall_requests(&round.name.namespace).await?;
         let UnderWay {
             request,
             key,
@@ -232,7 +279,8 @@ impl Deliveries {
                 )
                 .again_after(BETWEEN));
             }
-            let body = client_certificate::object(&request, round.name, &delivery.name);
+            let now = self.parts.clock.now().wall;
+            let body = client_certificate::object(&request, round.name, &delivery.name, now);
             let created = self
                 .parts
                 .objects
@@ -281,6 +329,73 @@ impl Deliveries {
         }
     }
 
+    /// Reads once which requests the hub has of a namespace, so that its limit holds across a
+    /// change of the leader.
+    async fn recall_requests(&self, namespace: &Namespace) -> Result<(), Hindrance> {
+        if self.certificates.counts.lock().recalled.contains(namespace) {
+            return Ok(());
+        }
+        let user = match self.parts.facts.own_username().await {
+            Ok(user) => Some(user),
+            // Kubernetes has SelfSubjectReview since 1.28.
+            Err(HubError::NotFound(_)) => None,
+            Err(error @ HubError::Forbidden(_)) => {
+                let message = format!(
+                    "{error}; bind the ClusterRole system:basic-user to Keyferry's ServiceAccount"
+                );
+                return Err(Hindrance::new(Reason::DeliveryForbidden, message));
+            }
+            Err(error) => return Err(refusal(&error)),
+        };
+        let times = match user {
+            Some(user) => self.earlier_requests(namespace, &user).await,
+            None => Ok(Vec::new()),
+        };
+        let times = match times {
+            Ok(times) => times,
+            // The roles of an older installation do not let Keyferry list: then this process counts
+            // only its own requests.
+            Err(HubError::Forbidden(missing)) => {
+                tracing::warn!(%namespace, error = %missing, "the certificate requests of an \
+                    earlier leader are not counted; fix: apply \
+                    examples/install/client-certificates again");
+                Vec::new()
+            }
+            // Everyone who may create requests can make them too many. A tenant's certificates must
+            // not wait for that.
+            Err(HubError::Unreadable(_)) => {
+                tracing::warn!(%namespace, "the certificate requests of an earlier leader are not \
+                    counted: too many requests have Keyferry's labels");
+                Vec::new()
+            }
+            Err(error) => return Err(refusal(&error)),
+        };
+        self.certificates.counts.lock().recall(namespace, times);
+        Ok(())
+    }
+
+    /// When Keyferry made the requests of a namespace that the hub still has, in order.
+    async fn earlier_requests(
+        &self,
+        namespace: &Namespace,
+        user: &str,
+    ) -> Result<Vec<Timestamp>, HubError> {
+        let now = self.parts.clock.now().wall;
+        let path = client_certificate::latest_requests_path(namespace, now);
+        let counted_time = |request: &CountedRequest| request.counted_time(user, namespace, now);
+        let objects = &self.parts.objects;
+        let times = objects
+            .certificate_request_times(&path, MOST_OF_NAMESPACE, &counted_time)
+            .await;
+        let mut times = match times {
+            // The hub does not have the kind.
+            Err(HubError::NotFound(_)) => Vec::new(),
+            times => times?,
+        };
+        times.sort_unstable();
+        Ok(times)
+    }
+
     /// Returns the request that is under way for this grant, or makes one.
     fn request(
         &self,
@@ -320,10 +435,12 @@ impl Deliveries {
                 .again_after(BETWEEN - age));
             }
         }
-        self.certificates.count(&name.0, now).map_err(|wait| {
+        let wall = self.parts.clock.now().wall;
+        let counted = self.certificates.counts.lock().count(&name.0, wall);
+        counted.map_err(|RequestLimit { most, of, wait }| {
             let text = format!(
-                "{MOST_IN_WINDOW} certificates were requested within an hour; the next request \
-                     follows"
+                "{most} certificates of {of} were requested within an hour; the next request \
+                 follows"
             );
             Hindrance::new(Reason::CertificatePending, text).again_after(wait)
         })?;
@@ -480,5 +597,63 @@ fn forbidden(error: &HubError) -> Hindrance {
             ),
         ),
         _ => refusal(error),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn access(name: &str) -> AccessName {
+        AccessName::parse(name).unwrap()
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn accesses_under_new_names_share_the_limit_of_their_namespace() {
+        let mut counts = RequestCounts::default();
+        for number in 0..64 {
+            let name = access(&format!("tenant-a/loop-{number}"));
+            assert_eq!(counts.count(&name, at(number)), Ok(()), "{name}");
+        }
+        let reached = counts.count(&access("tenant-a/new"), at(100)).unwrap_err();
+        assert_eq!((reached.most, reached.of), (64, "this namespace"));
+        assert_eq!(reached.wait, Duration::from_secs(3500));
+        // What is refused is not counted, and another namespace is not concerned.
+        assert_eq!(counts.count(&access("tenant-b/new"), at(100)), Ok(()));
+        assert_eq!(counts.count(&access("tenant-a/new"), at(3600)), Ok(()));
+        assert!(counts.count(&access("tenant-a/new"), at(3600)).is_err());
+    }
+
+    #[test]
+    fn one_access_cannot_use_up_its_namespace() {
+        let mut counts = RequestCounts::default();
+        for _ in 0..32 {
+            counts.count(&access("tenant-a/one"), at(0)).unwrap();
+        }
+        let reached = counts.count(&access("tenant-a/one"), at(1)).unwrap_err();
+        assert_eq!((reached.most, reached.of), (32, "this access"));
+        assert_eq!(counts.count(&access("tenant-a/other"), at(1)), Ok(()));
+    }
+
+    #[test]
+    fn the_requests_of_an_earlier_leader_count() {
+        let mut counts = RequestCounts::default();
+        let name = access("tenant-a/new");
+        counts.recall(&name.namespace, (0..64).map(at).collect());
+        assert!(counts.count(&name, at(100)).is_err());
+        assert_eq!(counts.count(&access("tenant-b/new"), at(100)), Ok(()));
+        // Objects that were deleted meanwhile do not lower what this process counted itself.
+        let mut counts = RequestCounts::default();
+        for number in 0..64 {
+            let name = access(&format!("tenant-a/loop-{number}"));
+            counts.count(&name, at(number)).unwrap();
+        }
+        counts.recall(&name.namespace, vec![at(0)]);
+        assert!(counts.count(&name, at(100)).is_err());
     }
 }

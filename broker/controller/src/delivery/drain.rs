@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::config::{DeletionPolicy, Delivery, DeliveryType, StoredAccess, TargetAccess};
+use keyferry_api::config::{
+    DeletionPolicy, Delivery, DeliveryType, ObjectSize, StoredAccess, TargetAccess,
+};
 use keyferry_api::lifetime;
 use keyferry_api::name::AccessName;
 use keyferry_core::authorise::{self, HubView};
@@ -156,7 +158,11 @@ impl Deliveries {
         if at_once || self.parts.live.namespace_labels(&name.namespace).is_none() {
             return Ok(since);
         }
-        let mut until = report::exposure(&stored.record.status).unwrap_or(since);
+        let mut until = match stored.record.size {
+            // When its tokens expire is not known.
+            ObjectSize::StatusTooLarge => since.saturating_add(lifetime::MAX).unwrap_or(since),
+            _ => report::exposure(&stored.record.status).unwrap_or(since),
+        };
         if let Some(access) = access {
             // If a process ended between a write and its status, only the object has the time.
             until = until.max(self.written_until(access).await?.unwrap_or(since));

@@ -2,9 +2,8 @@
 //! Kustomization that is being deleted needs it to prune.
 
 use keyferry_api::config::{DeliveryType, TargetAccess};
-use keyferry_core::delivery::{ObjectPlace, ReadObject};
+use keyferry_core::delivery::{FluxObject, ObjectPlace};
 use keyferry_hub::ports::HubError;
-use serde_json::Value;
 
 use super::Deliveries;
 
@@ -13,8 +12,6 @@ const KINDS: [&str; 2] = [
     "kustomize.toolkit.fluxcd.io/v1/%/kustomizations",
     "helm.toolkit.fluxcd.io/v2/%/helmreleases",
 ];
-/// How many objects of a kind are read. In a namespace with more, only time ends a drain.
-const MOST: usize = 500;
 
 /// Whether Flux's objects of one kind use an object of the access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,38 +60,14 @@ impl Deliveries {
 
     async fn ask(&self, kind: &str, access: &TargetAccess, places: &[ObjectPlace]) -> FluxUse {
         let path = kind.replace('%', &format!("namespaces/{}", access.name.namespace));
-        match self
-            .parts
-            .objects
-            .get(&format!("/apis/{path}?limit={MOST}"))
-            .await
-        {
-            Ok(None) | Err(HubError::NotFound(_)) => FluxUse::NotServed,
-            Ok(Some(list)) if !may_use(&list, places) => FluxUse::Unused,
-            // Without the right to list them, the objects stay as well, as promised.
-            Ok(Some(_)) | Err(_) => FluxUse::MayBeUsed,
+        let path = format!("/apis/{path}");
+        let uses = |object: &FluxObject| places.iter().any(|place| object.names(place));
+        match self.parts.objects.is_used_by_flux(&path, &uses).await {
+            Err(HubError::NotFound(_)) => FluxUse::NotServed,
+            Ok(false) => FluxUse::Unused,
+            // Without the right to list them, the objects stay as well, as promised. In a namespace
+            // with more objects than are read, only time ends a drain.
+            Ok(true) | Err(_) => FluxUse::MayBeUsed,
         }
     }
-}
-
-/// Whether an object of a list names one of the places, or the list is incomplete or malformed.
-fn may_use(list: &ReadObject, places: &[ObjectPlace]) -> bool {
-    let list = list.value();
-    let more = list
-        .pointer("/metadata/continue")
-        .and_then(Value::as_str)
-        .is_some_and(|token| !token.is_empty());
-    let Some(items) = list.get("items").and_then(Value::as_array) else {
-        return true;
-    };
-    let names = |item: &Value, place: &ObjectPlace| {
-        let named = |field: &str| item["spec"]["kubeConfig"][field]["name"] == place.name.as_str();
-        match place.kind.as_str() {
-            "ConfigMap" => named("configMapRef"),
-            _ => named("secretRef"),
-        }
-    };
-    more || items
-        .iter()
-        .any(|item| places.iter().any(|place| names(item, place)))
 }

@@ -2,18 +2,23 @@
 //! answer.
 
 use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use keyferry_api::condition::Finding;
-use keyferry_api::config::{Delivery, Generation, Probe, TargetCluster};
+use keyferry_api::config::{Delivery, Generation, Probe, Record, TargetCluster};
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
+use keyferry_api::summary::SilenceCause;
 use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::audit::TokenNote;
-use keyferry_core::authorise::{self, Pair};
+use keyferry_core::authorise::{self, Pair, Requester};
 use keyferry_core::target_address::RefusedAddress;
-use keyferry_hub::ports::{ProbeAnswer, ProbedTarget};
 use keyferry_hub::targets::Readiness;
+use keyferry_platform::target_connection::TargetAddress;
+use keyferry_platform::target_probe::{ProbeAnswer, Silence};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Deliveries, Reconciliation};
@@ -22,6 +27,12 @@ use super::{Deliveries, Reconciliation};
 const WELL: Duration = Duration::from_secs(600);
 /// How long a refusal or a failure is cached.
 const UNWELL: Duration = Duration::from_secs(60);
+/// How long a person's request stays open, while its probes are refused or fail.
+const REQUEST_OPEN: Duration = Duration::from_secs(900);
+/// For how long the status of an access says what its target answers now. It is asked again after
+/// [`WELL`], `lastProbeTime` may be five minutes older than the probe, and the rest is for a slow
+/// hub.
+pub(crate) const MAX_ANSWER_AGE: Duration = Duration::from_secs(1200);
 
 /// The route name in audit records.
 const ROUTE: &str = "probe";
@@ -34,26 +45,94 @@ pub(super) struct Probes(Mutex<ProbeHistory>);
 struct ProbeHistory {
     accesses: HashMap<AccessName, ProbeRecord>,
     /// Targets that did not answer, for any access: the generation, when, and why.
-    silent: HashMap<ObjectName, (Generation, Duration, &'static str)>,
+    silent: HashMap<ObjectName, TargetSilence>,
+    /// The last requests of people, for accesses that are asked only then.
+    requests: HashMap<AccessName, ProbeRequest>,
+}
+
+/// The values of `keyferry.dev/requestedAt` that an access was last reconciled with.
+struct ProbeRequest {
+    target: ObjectName,
+    requested: Requested,
+    /// Since when the target is to be asked; `None` once it accepted a token.
+    open_since: Option<Duration>,
+}
+
+/// Why the target is to be asked, if it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ProbeOccasion {
+    /// An object holds such a token, so the target is asked from time to time.
+    Regular,
+    /// A person has just requested it.
+    Requested,
+    /// A person requested it, and the target has accepted no token since.
+    RequestOpen,
+    /// Nobody waits for the answer.
+    None,
+}
+
+#[derive(Clone)]
+struct TargetSilence {
+    target: Generation,
+    /// The handled `keyferry.dev/requestedAt` of the target.
+    requested: Option<String>,
+    at: Duration,
+    asked_at: Timestamp,
+    silence: Silence,
 }
 
 #[derive(Clone)]
 struct ProbeRecord {
+    basis: ProbeBasis,
+    at: Duration,
+    /// The same time for people.
+    asked_at: Timestamp,
+    answer: ProbeAnswer,
+}
+
+/// What an answer depends on besides the target.
+#[derive(Clone, PartialEq, Eq)]
+struct ProbeBasis {
     access: Generation,
     target: Generation,
-    at: Duration,
-    answer: ProbeAnswer,
+    /// The published keys and their issuer at that time: a later change may change the answer.
+    published: Option<u64>,
+    /// The handled `keyferry.dev/requestedAt` of the access and of the target.
+    requested: Requested,
     /// How many keys were revoked at that time: a later revocation may concern the key of the
     /// probed token.
     revoked: usize,
+}
+
+/// The values of `keyferry.dev/requestedAt`: of the access, and of its target.
+type Requested = (Option<String>, Option<String>);
+
+/// The token that a probe tries.
+struct ProbeToken {
+    /// The delivery that would give such a token.
+    delivery: Delivery,
+    pair: Pair,
+    requester: Requester,
+}
+
+impl ProbeToken {
+    /// Whether no object holds such a token. Then the target is asked only on request, until it
+    /// accepts a token.
+    fn is_on_request(&self) -> bool {
+        matches!(self.requester, Requester::Probe)
+    }
 }
 
 /// The result of the last probe of an access.
 #[derive(Clone, Default)]
 pub(super) struct LastProbe {
     answer: Option<ProbeAnswer>,
+    /// When the target was asked.
+    asked_at: Option<Timestamp>,
     /// Why the target was not probed.
     hindered: Option<(Reason, String)>,
+    /// Whether a person waits for the answer, so that the status says why there is none.
+    is_requested: bool,
     next: Option<Duration>,
     /// What is wrong with the username by which the target knows the token.
     unexpected: Option<String>,
@@ -61,7 +140,51 @@ pub(super) struct LastProbe {
 
 impl Probes {
     pub(super) fn forget(&self, name: &AccessName) {
-        self.known().accesses.remove(name);
+        let mut known = self.known();
+        known.accesses.remove(name);
+        known.requests.remove(name);
+    }
+
+    /// Forgets every answer, because another replica asks now.
+    pub(super) fn forget_all(&self) {
+        *self.known() = ProbeHistory::default();
+    }
+
+    /// Returns on which occasion the target of an access is asked that is asked only on request.
+    /// `reported` are the values that the statuses call handled. They count until this process has
+    /// seen the access, so that a new leader does not repeat every request.
+    fn request_occasion(
+        &self,
+        name: &AccessName,
+        target: &TargetCluster,
+        requested: &Requested,
+        reported: Requested,
+        now: Duration,
+    ) -> ProbeOccasion {
+        let mut known = self.known();
+        let earlier = known.requests.get(name);
+        let earlier = earlier.filter(|request| request.target == target.name);
+        let handled = earlier.map(|request| request.requested.clone());
+        let handled = handled.unwrap_or(reported);
+        let is_new = |value: &Option<String>, handled| value.is_some() && *value != handled;
+        let is_new = is_new(&requested.0, handled.0) || is_new(&requested.1, handled.1);
+        let open_since = if is_new {
+            Some(now)
+        } else {
+            earlier.and_then(|request| request.open_since)
+        };
+        let open_since = open_since.filter(|since| now.saturating_sub(*since) < REQUEST_OPEN);
+        let request = ProbeRequest {
+            target: target.name.clone(),
+            requested: requested.clone(),
+            open_since,
+        };
+        known.requests.insert(name.clone(), request);
+        match open_since {
+            None => ProbeOccasion::None,
+            Some(_) if is_new => ProbeOccasion::Requested,
+            Some(_) => ProbeOccasion::RequestOpen,
+        }
     }
 
     fn last(&self, name: &AccessName) -> Option<ProbeRecord> {
@@ -71,32 +194,49 @@ impl Probes {
     /// Returns why a target did not answer, and how long this is still cached. When the cached
     /// failure expires, one access probes again while the others keep using it; else each would
     /// wait for the target's timeout.
-    fn silence(&self, target: &TargetCluster, now: Duration) -> Option<(&'static str, Duration)> {
+    fn silence(
+        &self,
+        target: &TargetCluster,
+        requested: Option<&String>,
+        now: Duration,
+    ) -> Option<(TargetSilence, Duration)> {
         let mut known = self.known();
-        let (_, at, why) = known
+        let silent = known
             .silent
             .get_mut(&target.name)
-            .filter(|(generation, ..)| *generation == target.generation)?;
-        let left = (*at + UNWELL).saturating_sub(now);
+            .filter(|silent| silent.target == target.generation)
+            .filter(|silent| silent.requested.as_ref() == requested)?;
+        let left = (silent.at + UNWELL).saturating_sub(now);
         if left.is_zero() {
-            *at = now;
+            silent.at = now;
             return None;
         }
-        Some((*why, left))
+        Some((silent.clone(), left))
     }
 
     fn note(&self, name: &AccessName, target: &TargetCluster, tried: ProbeRecord) {
         let mut known = self.known();
-        match tried.answer {
+        match &tried.answer {
             // One answer of the target's name says nothing about the next one.
             ProbeAnswer::AddressRefused(_) => {}
-            ProbeAnswer::Unanswered(why) => {
-                let silent = (target.generation, tried.at, why);
+            ProbeAnswer::Unanswered(silence) => {
+                let silent = TargetSilence {
+                    target: target.generation,
+                    requested: tried.basis.requested.1.clone(),
+                    at: tried.at,
+                    asked_at: tried.asked_at,
+                    silence: silence.clone(),
+                };
                 known.silent.insert(target.name.clone(), silent);
             }
             ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => {
                 known.silent.remove(&target.name);
             }
+        }
+        if matches!(tried.answer, ProbeAnswer::Accepted(_))
+            && let Some(request) = known.requests.get_mut(name)
+        {
+            request.open_since = None;
         }
         known.accesses.insert(name.clone(), tried);
     }
@@ -110,7 +250,9 @@ impl LastProbe {
     pub(super) fn reachable(&self) -> Option<Finding> {
         Some(match self.answer.as_ref()? {
             ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::well("the target answered"),
-            ProbeAnswer::Unanswered(why) => Finding::not(Reason::ProbeUnanswered, *why),
+            ProbeAnswer::Unanswered(silence) => {
+                Finding::not(Reason::ProbeUnanswered, silence.text.clone())
+            }
             ProbeAnswer::AddressRefused(destination) => {
                 Finding::not(Reason::TargetAddressRefused, refused(destination.kind))
             }
@@ -118,7 +260,11 @@ impl LastProbe {
     }
 
     pub(super) fn authenticates(&self) -> Option<Finding> {
-        Some(match self.answer.as_ref()? {
+        let Some(answer) = &self.answer else {
+            let (reason, message) = self.hindered.clone().filter(|_| self.is_requested)?;
+            return Some(Finding::unknown(reason, message));
+        };
+        Some(match answer {
             ProbeAnswer::Accepted(_) => match &self.unexpected {
                 Some(what) => Finding::not(Reason::IdentityUnexpected, what.clone()),
                 None => Finding::well("the target accepted a token of this access"),
@@ -127,7 +273,9 @@ impl LastProbe {
                 Reason::ProbeRefused,
                 "the target answered 401 to a token of this access",
             ),
-            ProbeAnswer::Unanswered(why) => Finding::unknown(Reason::ProbeUnanswered, *why),
+            ProbeAnswer::Unanswered(silence) => {
+                Finding::unknown(Reason::ProbeUnanswered, silence.text.clone())
+            }
             ProbeAnswer::AddressRefused(destination) => {
                 Finding::unknown(Reason::TargetAddressRefused, refused(destination.kind))
             }
@@ -141,6 +289,17 @@ impl LastProbe {
             }
             _ => None,
         }
+    }
+
+    pub(super) fn silence(&self) -> Option<SilenceCause> {
+        match &self.answer {
+            Some(ProbeAnswer::Unanswered(silence)) => Some(silence.cause),
+            _ => None,
+        }
+    }
+
+    pub(super) fn asked_at(&self) -> Option<Timestamp> {
+        self.asked_at
     }
 
     pub(super) fn next(&self) -> Option<Duration> {
@@ -158,9 +317,9 @@ impl LastProbe {
                 Reason::ProbeRefused,
                 "the target answered 401 to a token of this access".to_owned(),
             )),
-            Some(ProbeAnswer::Unanswered(why)) => Some((
+            Some(ProbeAnswer::Unanswered(silence)) => Some((
                 Reason::ProbeUnanswered,
-                format!("the target could not be probed: {why}"),
+                format!("the target could not be probed: {}", silence.text),
             )),
             Some(ProbeAnswer::AddressRefused(destination)) => {
                 Some((Reason::TargetAddressRefused, refused(destination.kind)))
@@ -174,8 +333,8 @@ impl LastProbe {
 }
 
 impl Deliveries {
-    /// Returns the last answer of the target, and probes again when that is due. Only for accesses
-    /// with objects: other callers find out for themselves.
+    /// Returns the last answer of the target, and probes again when that is due. An access without
+    /// objects is probed only if a person asks for it: its callers find out for themselves.
     pub(super) async fn probe(
         &self,
         round: &Reconciliation<'_>,
@@ -196,21 +355,24 @@ impl Deliveries {
         round: &Reconciliation<'_>,
         pairs: &[(Delivery, Result<Pair, Reason>)],
     ) -> LastProbe {
-        let granted = pairs
-            .iter()
-            .filter(|(delivery, _)| delivery.object_name.is_some());
-        let Some((delivery, pair)) = granted
-            .into_iter()
-            .find_map(|(delivery, pair)| Some((delivery, pair.as_ref().ok()?)))
-        else {
+        let Some(token) = self.probe_token(round, pairs) else {
             return LastProbe::default();
         };
-        let Some(target) = round.policy.targets.get(pair.target()) else {
+        let Some(target) = round.policy.targets.get(token.pair.target()) else {
             return LastProbe::default();
         };
-        // No token is for the hub itself, so none can be tried there.
-        if target.client_certificates.is_some() {
-            return LastProbe::default();
+        // No token is for the hub itself, so none can be tried there, and a relying party that is
+        // no cluster has no address.
+        if target.client_certificates.is_some() || !target.is_cluster() {
+            return LastProbe {
+                hindered: Some((
+                    Reason::ProbeUnanswered,
+                    "Keyferry probes neither the hub itself nor a relying party that is no \
+                     cluster, so no access of it can require a probe"
+                        .to_owned(),
+                )),
+                ..LastProbe::default()
+            };
         }
         if round.access.probe == Probe::Off || target.suspend || round.access.suspend {
             return LastProbe::default();
@@ -226,77 +388,168 @@ impl Deliveries {
                 ..LastProbe::default()
             };
         }
-        let now = self.parts.clock.now().mono;
-        let last = self.probes.last(round.name);
+        let now = self.parts.clock.now();
         let revoked = self.parts.published.revoked().len();
-        let same = |tried: &ProbeRecord| {
-            tried.access == round.access.generation
-                && tried.target == target.generation
-                && tried.revoked == revoked
+        let published = self.published();
+        let basis = ProbeBasis {
+            access: round.access.generation,
+            target: target.generation,
+            published,
+            requested: self.requested(round, target),
+            revoked,
         };
-        let last = last.filter(same);
-        if let Some(tried) = last {
-            let stands = if matches!(tried.answer, ProbeAnswer::Accepted(_)) {
-                WELL
-            } else {
-                UNWELL
-            };
-            let left = (tried.at + stands).saturating_sub(now);
+        let occasion = self.occasion(round, target, &token, &basis.requested);
+        if token.is_on_request() && basis.requested == (None, None) {
+            return LastProbe::default();
+        }
+        let last = self.probes.last(round.name);
+        if let Some(tried) = last.filter(|tried| tried.basis == basis) {
+            let left = (tried.at + lifetime(&tried.answer)).saturating_sub(now.mono);
             if !left.is_zero() {
                 return LastProbe {
                     answer: Some(tried.answer),
+                    asked_at: Some(tried.asked_at),
                     next: Some(left),
-                    hindered: None,
-                    unexpected: None,
+                    ..LastProbe::default()
                 };
             }
         }
-        if let Some((why, left)) = self.probes.silence(target, now) {
+        // An answer on request gets old: of it, only its time stays.
+        let earlier = token
+            .is_on_request()
+            .then(|| last_probe_time(round))
+            .flatten();
+        if occasion == ProbeOccasion::None {
             return LastProbe {
-                answer: Some(ProbeAnswer::Unanswered(why)),
-                next: Some(left),
-                hindered: None,
-                unexpected: None,
+                asked_at: earlier,
+                ..LastProbe::default()
             };
         }
-        match self.try_token(round, delivery, pair).await {
+        let silence = self
+            .probes
+            .silence(target, basis.requested.1.as_ref(), now.mono)
+            .filter(|_| occasion != ProbeOccasion::Requested);
+        if let Some((silent, left)) = silence {
+            return LastProbe {
+                answer: Some(ProbeAnswer::Unanswered(silent.silence)),
+                asked_at: Some(silent.asked_at),
+                next: Some(left),
+                ..LastProbe::default()
+            };
+        }
+        match self.try_token(round, &token).await {
             Ok(answer) => {
-                let next = Some(if matches!(answer, ProbeAnswer::Accepted(_)) {
-                    WELL
-                } else {
-                    UNWELL
-                });
+                let next = Some(lifetime(&answer));
+                let asked_at = self.parts.clock.now().wall;
                 let tried = ProbeRecord {
-                    access: round.access.generation,
-                    target: target.generation,
-                    at: now,
+                    basis,
+                    at: now.mono,
+                    asked_at,
                     answer: answer.clone(),
-                    revoked,
                 };
                 self.probes.note(round.name, target, tried);
                 LastProbe {
                     answer: Some(answer),
+                    asked_at: Some(asked_at),
                     next,
-                    hindered: None,
-                    unexpected: None,
+                    ..LastProbe::default()
                 }
             }
-            Err((reason, message)) => LastProbe {
-                answer: None,
+            Err(hindered) => LastProbe {
+                asked_at: earlier,
                 next: Some(UNWELL),
-                hindered: Some((reason, message)),
-                unexpected: None,
+                hindered: Some(hindered),
+                is_requested: token.is_on_request(),
+                ..LastProbe::default()
             },
         }
+    }
+
+    /// Returns why the target is asked now. A person who requests it wants the present, not a cached
+    /// answer.
+    fn occasion(
+        &self,
+        round: &Reconciliation<'_>,
+        target: &TargetCluster,
+        token: &ProbeToken,
+        requested: &Requested,
+    ) -> ProbeOccasion {
+        let handled_of_access = handled(&round.stored.record);
+        if token.is_on_request() {
+            let now = self.parts.clock.now().mono;
+            let of_target = self.parts.store.target(&target.name);
+            let reported = (handled_of_access, of_target.as_ref().and_then(handled));
+            return self
+                .probes
+                .request_occasion(round.name, target, requested, reported, now);
+        }
+        if requested.0.is_some() && handled_of_access != requested.0 {
+            ProbeOccasion::Requested
+        } else {
+            ProbeOccasion::Regular
+        }
+    }
+
+    /// Chooses what to try: the first object's token that policy grants, else one that a caller
+    /// would get.
+    fn probe_token(
+        &self,
+        round: &Reconciliation<'_>,
+        pairs: &[(Delivery, Result<Pair, Reason>)],
+    ) -> Option<ProbeToken> {
+        let granted = |of_object: bool| {
+            pairs
+                .iter()
+                .filter(move |(delivery, _)| delivery.object_name.is_some() == of_object)
+                .find_map(|(delivery, pair)| Some((delivery, pair.as_ref().ok()?)))
+        };
+        if let Some((delivery, pair)) = granted(true) {
+            return Some(ProbeToken {
+                delivery: delivery.clone(),
+                pair: pair.clone(),
+                requester: Requester::Delivery(delivery.name.clone()),
+            });
+        }
+        let (delivery, _) = granted(false)?;
+        let (policy, live) = (&*round.policy, &*self.parts.live);
+        let requester = Requester::Probe;
+        let shape = delivery.delivery_type;
+        let pair = authorise::pair(policy, live, &requester, round.name, shape).ok()?;
+        Some(ProbeToken {
+            delivery: delivery.clone(),
+            pair,
+            requester,
+        })
+    }
+
+    /// Identifies what the hub publishes: a change there may change what a target answers.
+    fn published(&self) -> Option<u64> {
+        let published = self.parts.published.current()?;
+        let mut hasher = DefaultHasher::new();
+        published.issuer.as_str().hash(&mut hasher);
+        published.jwks.bytes.hash(&mut hasher);
+        Some(hasher.finish())
+    }
+
+    fn requested(&self, round: &Reconciliation<'_>, target: &TargetCluster) -> Requested {
+        let of_target = self.parts.store.target(&target.name);
+        (
+            round.stored.record.requested_at.clone(),
+            of_target.and_then(|record| record.requested_at),
+        )
     }
 
     /// Sends a token to the target and to no other host; policy names its address and CA.
     async fn try_token(
         &self,
         round: &Reconciliation<'_>,
-        delivery: &Delivery,
-        pair: &Pair,
+        token: &ProbeToken,
     ) -> Result<ProbeAnswer, (Reason, String)> {
+        let ProbeToken {
+            delivery,
+            pair,
+            requester,
+        } = token;
         let plain = |reason: Reason| {
             (
                 reason,
@@ -316,7 +569,7 @@ impl Deliveries {
             Readiness::Ready(ca_pem) => ca_pem,
             Readiness::NotReady { reason, message } => return Err((reason, message)),
         };
-        let grant = round.grant(delivery, pair).map_err(plain)?;
+        let grant = round.grant_to(requester.clone(), pair).map_err(plain)?;
         let minted = self
             .parts
             .mint
@@ -335,12 +588,32 @@ impl Deliveries {
         recorded.map_err(|hindrance| plain(hindrance.reason))?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
             .map_err(plain)?;
-        let probed = ProbedTarget::of(target, ca_pem);
+        let probed = TargetAddress::of(target, ca_pem);
         Ok(self
             .parts
             .probe
             .try_token(&probed, minted.token.secret())
             .await)
+    }
+}
+
+/// The value of `keyferry.dev/requestedAt` that a status says was handled.
+fn handled(record: &Record) -> Option<String> {
+    let handled = record.status.get("lastHandledReconcileAt")?;
+    Some(handled.as_str()?.to_owned())
+}
+
+/// When the status of the access says that the target was asked.
+fn last_probe_time(round: &Reconciliation<'_>) -> Option<Timestamp> {
+    let time = round.stored.record.status.get("lastProbeTime")?;
+    time.as_str()?.parse().ok()
+}
+
+/// How long an answer is cached.
+fn lifetime(answer: &ProbeAnswer) -> Duration {
+    match answer {
+        ProbeAnswer::Accepted(_) => WELL,
+        _ => UNWELL,
     }
 }
 

@@ -8,22 +8,25 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use keyferry_api::config;
+use jiff::Timestamp;
+use keyferry_api::config::{self, ReducedObject};
 use keyferry_api::name::AccessName;
 use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::audit::AuditRecord;
-use keyferry_core::delivery::{ObjectBody, ReadObject};
+use keyferry_core::client_certificate::CountedRequest;
+use keyferry_core::delivery::{FluxObject, ObjectBody, ReadObject};
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::object_store::{Collection, Faults, ObjectStore};
-use keyferry_hub::policy_store::PolicyWriter;
-use keyferry_hub::ports::{
-    AuditSink, HubError, HubObjects, ProbeAnswer, ProbedTarget, Recording, TargetProbe,
-};
-use keyferry_hub::random::SystemRandomness;
+use keyferry_hub::ports::{HubError, HubFacts, HubObjects};
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_issuer::client_key::SystemClientKeys;
 use keyferry_issuer::testing::{FakeClock, SmallWorld};
+use keyferry_platform::audit_sink::{AuditSink, Recording};
+use keyferry_platform::policy_store::PolicyWriter;
+use keyferry_platform::random::SystemRandomness;
+use keyferry_platform::target_connection::TargetAddress;
+use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -61,7 +64,7 @@ impl AuditSink for Fakes {
 impl TargetProbe for Fakes {
     fn try_token<'a>(
         &'a self,
-        _: &'a ProbedTarget,
+        _: &'a TargetAddress,
         _: &'a SecretString,
     ) -> BoxFuture<'a, ProbeAnswer> {
         assert!(
@@ -70,7 +73,7 @@ impl TargetProbe for Fakes {
         );
         self.asked.fetch_add(1, Ordering::SeqCst);
         let answer = match *self.known_as.lock().unwrap() {
-            None => ProbeAnswer::Unanswered("it did not answer in time"),
+            None => ProbeAnswer::Unanswered("it did not answer in time".into()),
             Some(name) => ProbeAnswer::Accepted(TargetIdentity {
                 username: name.to_owned(),
                 uid: String::new(),
@@ -81,9 +84,36 @@ impl TargetProbe for Fakes {
     }
 }
 
+impl HubFacts for Fakes {
+    fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>> {
+        Box::pin(async { Ok("keyferry".to_owned()) })
+    }
+}
+
 impl HubObjects for Fakes {
     fn get<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>> {
         Box::pin(async { Ok(None) })
+    }
+
+    fn is_used_by_flux<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a (dyn Fn(&FluxObject) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
+        Box::pin(async { Ok(false) })
+    }
+
+    fn certificate_request_times<'a>(
+        &'a self,
+        _: &'a str,
+        _: usize,
+        _: &'a (dyn Fn(&CountedRequest) -> Option<Timestamp> + Send + Sync),
+    ) -> BoxFuture<'a, Result<Vec<Timestamp>, HubError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn create<'a>(
@@ -124,7 +154,7 @@ impl HubObjects for Fakes {
         &'a self,
         _: &'a str,
         change: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, HubError>> {
+    ) -> BoxFuture<'a, Result<ReducedObject, HubError>> {
         self.conditions.lock().unwrap().extend(
             change
                 .pointer("/status/conditions")
@@ -132,7 +162,7 @@ impl HubObjects for Fakes {
                 .cloned()
                 .unwrap_or_default(),
         );
-        Box::pin(async { Ok(Value::Null) })
+        Box::pin(async { Ok(ReducedObject::of(&Value::Null)) })
     }
 
     fn apply_status<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
@@ -200,6 +230,7 @@ async fn world() -> (SmallWorld, Arc<Fakes>, Deliveries) {
         mint: small.mint.clone(),
         admission_policy: admission_policy.reader(),
         objects: Arc::<Fakes>::clone(&seen),
+        facts: Arc::<Fakes>::clone(&seen),
         probe: Arc::<Fakes>::clone(&seen),
         audit: Arc::<Fakes>::clone(&seen),
         clock: Arc::<FakeClock>::clone(&small.clock),

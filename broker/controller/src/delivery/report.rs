@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use keyferry_api::condition::{Finding, conditions, seconds, standing};
-use keyferry_api::config::{Policy, StoredAccess};
+use keyferry_api::config::{ObjectSize, Policy, StoredAccess};
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
 use keyferry_api::status::{ClusterStatus, DeliveryStatus};
@@ -56,9 +56,7 @@ impl Deliveries {
             .map(|token| token.expires_at.as_second())
             .min();
         self.parts.metrics.access(name, ready.holds(), expires);
-        self.parts
-            .metrics
-            .probe(name, report.authenticates.as_ref().map(Finding::holds));
+        self.parts.metrics.probe(name, report.probe_success());
         let status = report.status(
             &stored.record.status,
             stored.record.generation,
@@ -68,9 +66,9 @@ impl Deliveries {
         self.put(name, stored, &json!(status), &ready).await
     }
 
-    /// Reports an invalid access, which is excluded from the policy. Its delivered objects stay
-    /// until their tokens expire, because a typing error must not cut off consumers. They stay only
-    /// while policy would grant them to the last valid spec.
+    /// Reports an access that is excluded from the policy, as invalid, too large, or one of too
+    /// many. Its delivered objects stay until their tokens expire, because a typing error must not
+    /// cut off consumers. They stay only while policy would grant them to the last valid spec.
     pub(super) async fn report_fault(
         &self,
         name: &AccessName,
@@ -92,21 +90,21 @@ impl Deliveries {
         let mut status = self.with_conditions(
             stored,
             &[("Ready", &ready), ("Stalled", &stalled)],
-            summary::of_access(&ready, None),
+            summary::of_access(&ready, None, None),
         );
         leave_out(&mut status, name, &withdrawn);
         self.parts.metrics.access(name, false, None);
         self.put(name, stored, &status, &ready).await?;
-        if let Some(before) = &stored.before {
+        if let Some(meant) = stored.meant() {
             // Until policy includes the target, nothing is removed.
             if !self
                 .parts
                 .store
-                .is_taken_in(&before.target, &self.parts.policy.current(), &faults)
+                .is_taken_in(&meant.target, &self.parts.policy.current(), &faults)
             {
                 return Ok(Next::Retry);
             }
-            self.take_back(before).await?;
+            self.take_back(meant).await?;
         }
         Ok(Next::OnChange)
     }
@@ -167,6 +165,10 @@ impl Deliveries {
         ready: &Finding,
     ) -> Result<(), HubError> {
         let record = &stored.record;
+        // A status that is not known cannot be compared, and would be written again and again.
+        if record.size == ObjectSize::StatusTooLarge {
+            return Ok(());
+        }
         let Some(mut change) = access_status::patch(&record.status, status) else {
             return Ok(());
         };

@@ -105,6 +105,8 @@ impl Deliveries {
             ),
             reachable: None,
             authenticates: None,
+            silence: None,
+            probed_at: None,
             identity: None,
             passes: true,
             deliveries: standing

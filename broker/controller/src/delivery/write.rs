@@ -7,9 +7,9 @@ use keyferry_api::config::{Delivery, DeliveryType, Probe, TargetCluster};
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::{AuditRecord, TokenNote};
-use keyferry_core::authorise::{self, Grant, Pair};
+use keyferry_core::authorise::{Grant, Pair};
 use keyferry_core::delivery::{self, Bearer, ObjectBody, ObjectPlace, Snapshot, Step};
-use keyferry_hub::targets::Readiness;
+use keyferry_core::readiness::NotReady;
 
 use super::client_certificate::{Issuance, is_of_another_user};
 use super::delivered_token::token_report;
@@ -316,26 +316,14 @@ impl Deliveries {
         delivery: &Delivery,
         probe: &LastProbe,
     ) -> Result<Option<std::sync::Arc<str>>, Hindrance> {
-        if target.suspend || round.access.suspend {
-            return Err(Hindrance::new(
-                Reason::TargetSuspended,
-                "the TargetCluster or the TargetAccess is suspended",
-            ));
-        }
-        let published = self.parts.published.current().ok_or_else(|| {
-            Hindrance::new(Reason::HubUnreachable, "the hub's keys are not known yet")
-        })?;
-        if authorise::issuer_collides(&published.issuer, target) {
-            let message = format!(
-                "a target whose own issuer is {} refuses it",
-                published.issuer
-            );
-            return Err(Hindrance::new(Reason::IssuerCollision, message));
-        }
-        let ca_pem = match self.parts.targets.readiness(target) {
-            Readiness::Ready(ca_pem) => ca_pem,
-            Readiness::NotReady { reason, message } => return Err(Hindrance::new(reason, message)),
+        let published = self.parts.published.current();
+        let issuer = published.as_ref().map(|published| &published.issuer);
+        let ready = if round.access.suspend {
+            Err(NotReady::Suspended)
+        } else {
+            self.parts.targets.ready_ca(target, issuer)
         };
+        let ca_pem = ready.map_err(|error| Hindrance::new(error.reason(), error.to_string()))?;
         if delivery.holds_credential() {
             self.parts
                 .admission_policy

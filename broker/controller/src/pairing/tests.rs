@@ -7,8 +7,8 @@ use keyferry_api::config;
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::object_store::Collection;
-use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_issuer::testing::{FakeClock, FakeObjects, SmallWorld, account_of};
+use keyferry_platform::policy_store::PolicyWriter;
 
 use super::*;
 

@@ -13,7 +13,7 @@ use keyferry_api::summary;
 use keyferry_hub::finalizer::{self, FinalizerState};
 use keyferry_hub::ports::HubError;
 
-use super::{TargetStatusParts, write};
+use super::{TargetOutcome, TargetStatusParts, write};
 
 /// The pause after the hub refused the finalizer.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
@@ -98,16 +98,13 @@ impl Drains {
             Reason::TargetDraining,
             message(name, users, &seconds(draining.ends())),
         );
-        let summary = summary::of_draining_target(users.len());
-        write(
-            parts,
-            name,
-            record,
-            Some(&draining.target),
-            &[("Ready", &ready)],
-            summary,
-        )
-        .await
+        let outcome = TargetOutcome {
+            findings: vec![("Ready", &ready)],
+            summary: summary::of_draining_target(users.len()),
+            counts: None,
+            asked_at: None,
+        };
+        write(parts, name, record, Some(&draining.target), outcome).await
     }
 }
 

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 
 use keyferry_api::audience::Audience;
+use keyferry_api::managed_issuer::INERT_AUDIENCE;
+use serde_json::json;
 
 use super::HubSite;
 
@@ -25,6 +27,19 @@ const HUB_AUDIENCES: &str = "['https://kubernetes.default.svc', \
 
 /// The RBAC rights, which must be applied before any binding.
 const RIGHTS: &str = include_str!("../../../../examples/admission-policies/rights.yaml");
+
+/// Keyferry's right to mint in [`RIGHTS`], for every audience.
+const EVERY_AUDIENCE: &str = "{ apiGroups: [keyferry.dev], resources: [audiences], verbs: [mint] }";
+
+/// The audiences of the tokens that Keyferry's account may request, by its ClusterRole
+/// `keyferry-audiences`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MintableAudiences {
+    /// Every audience but the hub's own.
+    Every,
+    /// These alone.
+    Only(BTreeSet<Audience>),
+}
 
 /// Why the manifests cannot be filled in for a hub.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +63,10 @@ pub enum FillError {
 ///
 /// # Errors
 /// [`FillError`].
-pub fn manifests(site: &HubSite) -> Result<(String, String), FillError> {
+pub fn manifests(
+    site: &HubSite,
+    mintable: &MintableAudiences,
+) -> Result<(String, String), FillError> {
     if site.hub_audiences.is_empty() {
         return Err(FillError::NoHubAudiences);
     }
@@ -79,13 +97,29 @@ pub fn manifests(site: &HubSite) -> Result<(String, String), FillError> {
         super::KEPT,
         super::PAIRING,
     ];
-    let mut files = vec![fill(RIGHTS)];
+    let mut files = vec![with_audiences(&fill(RIGHTS), mintable)];
     files.extend(
         policies
             .iter()
             .map(|admission_policy| fill(admission_policy.policy)),
     );
     Ok((files.join("---\n"), fill(super::PAIRING.binding)))
+}
+
+/// Limits the right to mint in the manifest of the rights. An empty `resourceNames` would mean every
+/// audience, so the list always has the one that no target may have.
+fn with_audiences(rights: &str, mintable: &MintableAudiences) -> String {
+    let MintableAudiences::Only(audiences) = mintable else {
+        return rights.to_owned();
+    };
+    let mut names: BTreeSet<&str> = audiences.iter().map(Audience::as_str).collect();
+    names.insert(INERT_AUDIENCE);
+    let names = json!(names);
+    let limited = format!(
+        "{{ apiGroups: [keyferry.dev], resources: [audiences], resourceNames: {names}, verbs: \
+         [mint] }}"
+    );
+    rights.replace(EVERY_AUDIENCE, &limited)
 }
 
 /// Replaces the shipped names in a manifest by those of this Keyferry.
@@ -159,7 +193,7 @@ mod tests {
             caller_audience: "callers.example.com".to_owned(),
             hub_audiences: ["https://hub.example.com".to_owned(), "api".to_owned()].into(),
         };
-        let (first, last) = manifests(&site).unwrap();
+        let (first, last) = manifests(&site, &MintableAudiences::Every).unwrap();
         let all = format!("{first}---\n{last}");
         assert!(
             !all.contains("keyferry-system")
@@ -200,13 +234,14 @@ mod tests {
     #[test]
     fn what_would_end_its_quotes_is_not_written() {
         let with = |audience: &str| {
-            manifests(&HubSite {
+            let site = HubSite {
                 hub_audiences: [audience.to_owned()].into(),
                 ..HubSite::shipped()
-            })
+            };
+            manifests(&site, &MintableAudiences::Every)
         };
         assert_eq!(
-            manifests(&HubSite::shipped()),
+            manifests(&HubSite::shipped(), &MintableAudiences::Every),
             Err(FillError::NoHubAudiences)
         );
         for audience in ["a'] + ['b", "a\"", "a\\", "", "a b", "a\nb"] {
@@ -217,6 +252,37 @@ mod tests {
             );
         }
         assert!(with("https://hub.example.com").is_ok());
+    }
+
+    #[test]
+    fn keyferry_may_mint_for_the_listed_audiences_alone() {
+        let site = HubSite {
+            hub_audiences: ["api".to_owned()].into(),
+            ..HubSite::shipped()
+        };
+        let names = |mintable: &MintableAudiences| {
+            let (first, _) = manifests(&site, mintable).unwrap();
+            let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(&first).unwrap();
+            let is_role = |object: &&serde_json::Value| {
+                object["kind"] == "ClusterRole"
+                    && object["metadata"]["name"] == "keyferry-audiences"
+            };
+            let role = objects.iter().find(is_role).unwrap();
+            assert_eq!(role["rules"].as_array().unwrap().len(), 1);
+            assert_eq!(role["rules"][0]["verbs"], json!(["mint"]));
+            role["rules"][0]["resourceNames"].clone()
+        };
+        assert_eq!(names(&MintableAudiences::Every), serde_json::Value::Null);
+        // Without a name, RBAC would allow every audience.
+        assert_eq!(
+            names(&MintableAudiences::Only(BTreeSet::new())),
+            json!(["keyferry.dev/inert"])
+        );
+        let two = ["https://a.example.com", "b"].map(|name| Audience::new(name).unwrap());
+        assert_eq!(
+            names(&MintableAudiences::Only(two.into())),
+            json!(["b", "https://a.example.com", "keyferry.dev/inert"])
+        );
     }
 
     #[test]

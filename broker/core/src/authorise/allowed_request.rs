@@ -69,7 +69,7 @@ pub(super) fn find<'a>(
         .position(|rule| allows(rule, access, target, &labels, delivery))?;
     let via = match requester {
         Requester::Operator => Via::Itself,
-        Requester::Delivery(_) => Via::Author,
+        Requester::Delivery(_) | Requester::Probe => Via::Author,
         Requester::Caller(caller) if caller.identity() == &*service_account => Via::Itself,
         Requester::Caller(caller) => {
             let caller = &caller.identity().account;

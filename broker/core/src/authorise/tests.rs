@@ -55,7 +55,7 @@ discovery: {tls: {certFile: a, keyFile: b}}
 api: {tls: {certFile: a, keyFile: b}}
 ";
 
-fn target(fields: &str) -> String {
+pub(crate) fn target(fields: &str) -> String {
     format!(
         "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: \
          prod}}\nspec:\n  address: https://prod.example.com\n{fields}"
@@ -73,7 +73,7 @@ const RULE: &str = "  allow:\n    - {namespaces: [tenant-a], serviceAccounts: [r
 const BY_LABEL: &str = "  allow:\n    - {namespaceSelector: {matchLabels: \
     {access.keyferry.dev/prod: 'yes'}}, serviceAccounts: [reconciler]}\n";
 
-fn policy(text: &str) -> Policy {
+pub(crate) fn policy(text: &str) -> Policy {
     read(&format!("{HEAD}{text}"))
         .unwrap_or_else(|error| panic!("{error}"))
         .policy

@@ -9,9 +9,11 @@ use keyferry_api::config::{CertificateApproval, DeliveryType, Policy};
 use keyferry_api::lifetime;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_keys::client_certificate::{ReceivedCertificateRequest, UnexpectedRequest};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{ACCESS, DELIVERY, SIGNER, USAGES, user_of};
+use super::{SIGNER, USAGES, user_of};
 use crate::authorise::{self, HubView};
 
 /// The delivery that a request names. It is only a claim until [`approve`] has compared it.
@@ -27,21 +29,67 @@ impl RequestSubject {
     /// Reads it from a CertificateSigningRequest that `requester` created for the signer and that
     /// is not decided yet; `None` for all others, about which the approver does not decide.
     pub fn of(object: &Value, requester: &str) -> Option<Self> {
-        if object["spec"]["signerName"] != SIGNER || object["spec"]["username"] != requester {
+        let listed = ListedRequest::deserialize(object).ok()?;
+        listed.into_pending(requester).map(|(_, subject)| subject)
+    }
+}
+
+/// A CertificateSigningRequest of a list, reduced to what says whether the approver decides on it.
+/// Users of the hub can create requests of up to 1 MiB, and the rest is skipped while the list is
+/// parsed.
+#[derive(Debug, Deserialize)]
+pub struct ListedRequest {
+    metadata: ListedMetadata,
+    spec: ListedSpec,
+    status: Option<ListedStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListedMetadata {
+    name: Option<String>,
+    annotations: Option<SubjectAnnotations>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SubjectAnnotations {
+    #[serde(rename = "keyferry.dev/access")]
+    access: Option<String>,
+    #[serde(rename = "keyferry.dev/delivery")]
+    delivery: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedSpec {
+    signer_name: Option<String>,
+    username: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListedStatus {
+    conditions: Option<Vec<IgnoredAny>>,
+}
+
+impl ListedRequest {
+    /// Its name and the delivery that it names, if `requester` created it for the signer and it is
+    /// not decided yet.
+    pub fn into_pending(self, requester: &str) -> Option<(String, RequestSubject)> {
+        let spec = &self.spec;
+        if spec.signer_name.as_deref() != Some(SIGNER)
+            || spec.username.as_deref() != Some(requester)
+        {
             return None;
         }
-        let decided = object
-            .pointer("/status/conditions")
-            .and_then(Value::as_array)
-            .is_some_and(|conditions| !conditions.is_empty());
-        if decided {
+        let conditions = self.status.and_then(|status| status.conditions);
+        if conditions.is_some_and(|conditions| !conditions.is_empty()) {
             return None;
         }
-        let annotations = object.pointer("/metadata/annotations")?;
-        Some(Self {
-            access: AccessName::parse(annotations[ACCESS].as_str()?).ok()?,
-            delivery: ObjectName::new(annotations[DELIVERY].as_str()?).ok()?,
-        })
+        let annotations = self.metadata.annotations?;
+        let subject = RequestSubject {
+            access: AccessName::parse(&annotations.access?).ok()?,
+            delivery: ObjectName::new(annotations.delivery?).ok()?,
+        };
+        Some((self.metadata.name?, subject))
     }
 }
 

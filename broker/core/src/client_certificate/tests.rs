@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use keyferry_api::config::{self, Policy};
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_keys::client_certificate::{CertificateRequest, ClientKey, UnexpectedRequest};
@@ -11,7 +12,10 @@ use rcgen::KeyPair;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::{NotApproved, RequestProgress, RequestSubject, approve, object, progress};
+use super::{
+    CountedRequest, NotApproved, RequestProgress, RequestSubject, approve, latest_requests_path,
+    object, progress,
+};
 use crate::authorise::tests::{Hub, hub};
 
 const KEYFERRY: &str = "system:serviceaccount:keyferry-system:keyferry";
@@ -29,9 +33,58 @@ fn access() -> AccessName {
 
 /// A request as the apiserver stores it.
 fn stored(request: &CertificateRequest) -> Value {
-    let mut object = object(request, &access(), &ObjectName::new("tls").unwrap());
+    let tls = ObjectName::new("tls").unwrap();
+    let mut object = object(request, &access(), &tls, Timestamp::UNIX_EPOCH);
     object["spec"]["username"] = json!(KEYFERRY);
     object
+}
+
+#[test]
+fn the_requests_of_a_namespace_are_counted_for_an_hour() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let namespace = access().namespace;
+    let made = |second: i64, access: &str, signer: &str, username: &str| {
+        json!({
+            "metadata": {
+                "creationTimestamp": at(second).to_string(),
+                "annotations": { "keyferry.dev/access": access },
+            },
+            "spec": { "signerName": signer, "username": username },
+        })
+    };
+    let ours = |second| made(second, "tenant-a/any", super::SIGNER, KEYFERRY);
+    let seconds: Vec<i64> = [
+        ours(10_000),
+        ours(9000),
+        ours(6401),
+        ours(6400),
+        ours(10_100),
+        made(9000, "tenant-b/any", super::SIGNER, KEYFERRY),
+        made(9000, "tenant-a/any", "other", KEYFERRY),
+        // What others label and annotate like a request of Keyferry.
+        made(9000, "tenant-a/any", super::SIGNER, "mallory"),
+        json!({ "metadata": { "annotations": null }, "spec": {} }),
+    ]
+    .into_iter()
+    .filter_map(|object| {
+        let request: CountedRequest = serde_json::from_value(object).unwrap();
+        request.counted_time(KEYFERRY, &namespace, at(10_000))
+    })
+    .map(Timestamp::as_second)
+    .collect();
+    assert_eq!(seconds, [10_000, 9000, 6401, 10_100]);
+    // What a request is labelled with is what is looked for during the hour after it.
+    let request = request(USER, 3600);
+    let tls = ObjectName::new("tls").unwrap();
+    let object = object(&request, &access(), &tls, at(7199));
+    let labels = &object["metadata"]["labels"];
+    assert_eq!(labels["keyferry.dev/namespace"], "tenant-a");
+    assert_eq!(labels["keyferry.dev/requested-in-hour"], "1");
+    for (second, found) in [(7199, "%280%2C1%29"), (10_798, "%281%2C2%29")] {
+        let path = latest_requests_path(&namespace, at(second));
+        assert!(path.ends_with(found), "{path}");
+        assert!(path.contains("namespace%3Dtenant-a%2C"), "{path}");
+    }
 }
 
 #[test]

@@ -20,6 +20,11 @@ pub struct OtherFluxCredential {
 }
 
 impl OtherFluxCredential {
+    /// Whether an annotation has a part in this.
+    pub fn is_read_from(annotation: &str) -> bool {
+        ANNOTATIONS.iter().any(|(key, _)| *key == annotation)
+    }
+
     /// Finds the first such annotation. Without the annotations, Flux requests a token of the hub.
     pub fn of<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         ANNOTATIONS.iter().find_map(|(key, of_the_hub)| {

@@ -20,6 +20,19 @@ const CREDENTIALS: [(&str, &str); 5] = [
     ("execProviderConfig", "a command that gets credentials"),
 ];
 
+/// Entries by which Argo CD limits what is done with a cluster.
+const LIMITS_OF_ARGO: [(&str, &str); 3] = [
+    ("namespaces", "Argo CD acts in these namespaces only"),
+    (
+        "clusterResources",
+        "Argo CD decides by it whether to act cluster-wide",
+    ),
+    (
+        "project",
+        "only this project's applications use the cluster",
+    ),
+];
+
 /// Whether a Secret describes a cluster of Argo CD.
 pub(super) fn is_cluster(secret: &Value) -> bool {
     secret.pointer(LABEL).and_then(Value::as_str) == Some("cluster")
@@ -39,6 +52,14 @@ pub(super) fn read(secret: &Value) -> Result<Imported, ImportError> {
         server,
         ..Imported::default()
     };
+    for (key, what) in LIMITS_OF_ARGO {
+        if text(key)?.is_some_and(|value| !value.trim().is_empty()) {
+            imported.warnings.push(format!(
+                "{key} is not carried over: {what}; allow[] and the target's RBAC limit what \
+                 Keyferry's tokens may do"
+            ));
+        }
+    }
     let config = text("config")?.ok_or_else(|| field("data.config", "is missing"))?;
     let config = read_object(config.as_bytes(), LIMITS)
         .map_err(|error| field("data.config", error.to_string()))?;

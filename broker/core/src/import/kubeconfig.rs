@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{ImportError, Imported, cluster, field, plain, text_of};
+use super::{ImportError, Imported, cluster, field, named_few, plain, text_of};
 
 /// Descriptions of a user's members, for the note on what was left out.
 const CREDENTIALS: [(&str, &str); 12] = [
@@ -22,21 +22,24 @@ const CREDENTIALS: [(&str, &str); 12] = [
 
 /// Reads the cluster of one context.
 pub(super) fn read(document: &Value, context: Option<&str>) -> Result<Imported, ImportError> {
-    if text_of(document, "kind") != "Config" {
+    let is_config = matches!(text_of(document, "kind"), "" | "Config");
+    if !is_config || document.get("clusters").is_none() {
         return Err(ImportError::Kind);
     }
-    let name = context.unwrap_or(text_of(document, "current-context"));
-    if name.is_empty() {
-        return Err(field(
-            "current-context",
-            "is not set; name a context with --context",
-        ));
-    }
+    let names = context_names(document);
+    let choices = || named_few(names.iter().map(|name| plain(name)));
+    let current = Some(text_of(document, "current-context")).filter(|name| !name.is_empty());
+    let only = names.first().copied().filter(|_| names.len() == 1);
+    let name = context.or(current).or(only).ok_or_else(|| {
+        let fix = format!("is not set; name a context with --context: {}", choices());
+        field("current-context", fix)
+    })?;
     let missing = |what: &str| {
-        field(
-            what,
-            "names nothing that is in the kubeconfig; name another context with --context",
-        )
+        let fix = format!(
+            "names nothing that is in the kubeconfig; name another context with --context: {}",
+            choices()
+        );
+        field(what, fix)
     };
     let context =
         named(document, "contexts", name, "context")?.ok_or_else(|| missing("the context"))?;
@@ -61,6 +64,15 @@ pub(super) fn read(document: &Value, context: Option<&str>) -> Result<Imported, 
         }));
     }
     Ok(imported)
+}
+
+fn context_names(document: &Value) -> Vec<&str> {
+    let contexts = document.get("contexts").and_then(Value::as_array);
+    let contexts = contexts.map(Vec::as_slice).unwrap_or_default();
+    contexts
+        .iter()
+        .map(|entry| text_of(entry, "name"))
+        .collect()
 }
 
 /// Finds the only entry with this name in a list of named items. Two such entries are an error.

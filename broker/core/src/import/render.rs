@@ -1,7 +1,5 @@
 //! Writes the TargetCluster for an imported cluster.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use keyferry_api::audience::Audience;
 use keyferry_api::config;
@@ -10,7 +8,10 @@ use keyferry_keys::ca_bundle::CaBundle;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::encoding::{base64_problem, decode_base64};
+use super::proposals::{proposed_address, proposed_name};
 use super::{ImportError, Imported, field};
+use crate::address_warning::address_warning;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,7 +41,7 @@ struct Spec<'a> {
 }
 
 /// The configuration that precedes the object when it is checked.
-pub(super) const HEAD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example\n\
+pub(crate) const HEAD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example\n\
                     discovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n---\n";
 
 impl Imported {
@@ -85,13 +86,22 @@ impl Imported {
     ) -> Result<(String, Value), ImportError> {
         let name = name.unwrap_or(&self.name);
         ObjectName::new(name).map_err(|error| {
-            field(
-                "the cluster's name",
-                format!("{error}; give another with --name"),
-            )
+            let fix = proposed_name(name).map_or_else(
+                || "give another with --name".to_owned(),
+                |proposed| format!("give another with --name, such as --name {proposed}"),
+            );
+            field("the cluster's name", format!("{error}; {fix}"))
         })?;
-        let address =
-            config::server_address(&self.server).map_err(|problem| field("server", problem))?;
+        let address = config::server_address(&self.server).map_err(|problem| {
+            let problem = match proposed_address(&self.server) {
+                Some(proposed) if config::server_address(&proposed).is_ok() => {
+                    format!("{problem}; write {proposed}")
+                }
+                _ => problem.to_string(),
+            };
+            field("server", problem)
+        })?;
+        self.warnings.extend(address_warning(&address));
         let proxy_url = self
             .proxy_url
             .as_deref()
@@ -101,9 +111,8 @@ impl Imported {
         let ca_bundle = match &self.ca {
             None => None,
             Some(data) => {
-                let pem = STANDARD
-                    .decode(data.trim_ascii())
-                    .map_err(|_| field("the CA certificates", "are not base64 of PEM"))?;
+                let pem = decode_base64(data)
+                    .map_err(|_| field("the CA certificates", base64_problem(data)))?;
                 let bundle = CaBundle::from_pem(&pem, now).map_err(ImportError::Authority)?;
                 if bundle.ignored_blocks() > 0 {
                     self.dropped

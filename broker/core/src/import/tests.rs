@@ -56,7 +56,7 @@ fn imported(
     document: &Value,
     choice: Choice<'_>,
 ) -> Result<(TargetCluster, Vec<String>), ImportError> {
-    let mut imported = read(&document.to_string(), choice)?;
+    let mut imported = read(document.to_string().as_bytes(), choice)?;
     let text = imported.render(None, &Audience::new("https://prod").unwrap(), now())?;
     assert!(!text.contains("secret"), "{text}");
     let policy = config::read(&format!("{}{text}", super::render::HEAD))
@@ -119,8 +119,11 @@ fn a_kubeconfig_gives_its_cluster_and_keeps_its_user() {
             .0,
         );
     }
-    let own_key = secret("mine", &kubeconfig(cluster(), user.clone()));
-    assert!(imported(&own_key, Choice::default()).is_err());
+    let mut own_key = secret("mine", &kubeconfig(cluster(), user.clone()));
+    whole(&imported(&own_key, Choice::default()).unwrap().0);
+    own_key["data"]["other"] = json!("eA==");
+    let error = imported(&own_key, Choice::default()).unwrap_err();
+    assert!(error.to_string().contains("--key: mine, other"), "{error}");
     whole(
         &imported(
             &own_key,
@@ -229,6 +232,24 @@ fn what_would_weaken_a_target_is_refused_with_the_fix() {
         ("certificate-authority-data", json!("!"), "not base64"),
         (
             "certificate-authority-data",
+            json!("<LS0t>"),
+            "angle brackets",
+        ),
+        ("certificate-authority-data", json!("LS0t LS0t"), "spaces"),
+        ("certificate-authority-data", json!("/etc/ca.crt"), "a path"),
+        ("certificate-authority-data", json!(ca()), "PEM itself"),
+        (
+            "server",
+            json!("prod.example.com:6443"),
+            "write https://prod.example.com:6443",
+        ),
+        (
+            "server",
+            json!("https://küche.example.com"),
+            "write https://xn--kche-0ra.example.com",
+        ),
+        (
+            "certificate-authority-data",
             json!(STANDARD.encode("secret")),
             "CA certificates",
         ),
@@ -241,6 +262,10 @@ fn what_would_weaken_a_target_is_refused_with_the_fix() {
     ] {
         let mut bad = cluster();
         bad[member] = value;
+        if member == "certificate-authority" {
+            // With data too, the data would take precedence, as in client-go.
+            bad["certificate-authority-data"] = json!(null);
+        }
         let error = imported(&kubeconfig(bad, json!({})), Choice::default())
             .unwrap_err()
             .to_string();
@@ -281,26 +306,145 @@ fn hostile_input_is_refused_without_being_repeated() {
         "apiVersion: v1\nkind: Config\nkind: Secret\n",
         "apiVersion: v1\nkind: Secret\ndata: {value: '!'}\n",
         "a: &x secret\nb: *x\n",
+        "kind: List\nitems: [{metadata: {name: one}}, {metadata: {name: two}}]\n",
         "a: 1\n---\nb: 2\n",
         "apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ClusterProfile\n",
         "apiVersion: v1\nkind: Config\ncurrent-context: secret\n",
         &long,
         &deep,
     ] {
-        let error = read(text, Choice::default()).unwrap_err().to_string();
+        let error = read(text.as_bytes(), Choice::default())
+            .unwrap_err()
+            .to_string();
         assert!(!error.contains("secret") && error.len() < 300, "{error}");
     }
     // A Secret inside a Secret is not a kubeconfig.
     let nested = secret("value", &secret("value", &kubeconfig(cluster(), json!({}))));
     assert_eq!(
-        read(&nested.to_string(), Choice::default()).unwrap_err(),
+        read(nested.to_string().as_bytes(), Choice::default()).unwrap_err(),
         ImportError::Kind
     );
+}
+
+/// Whatever kubectl reads as a kubeconfig is read here too.
+#[test]
+fn what_kubectl_takes_is_taken() {
+    let document = kubeconfig(cluster(), json!({ "token": "secret" }));
+    let text = document.to_string();
+    let utf16 = |mark: char, unit: fn(u16) -> [u8; 2]| {
+        let text: String = std::iter::once(mark).chain(text.chars()).collect();
+        text.encode_utf16().flat_map(unit).collect::<Vec<u8>>()
+    };
+    let mut without_kind = document.clone();
+    for member in ["apiVersion", "kind"] {
+        without_kind.as_object_mut().unwrap().remove(member);
+    }
+    let mut wrapped = document.clone();
+    let data = STANDARD.encode(ca());
+    let (first, second) = data.split_at(64);
+    wrapped["clusters"][0]["cluster"]["certificate-authority-data"] =
+        json!(format!("{first}\n{second}\r\n"));
+    let mut both = document.clone();
+    both["clusters"][0]["cluster"]["certificate-authority"] = json!("/etc/ca.crt");
+    let mut only_context = document.clone();
+    only_context["contexts"].as_array_mut().unwrap().pop();
+    only_context["current-context"] = json!("");
+    let list = json!({
+        "apiVersion": "v1", "kind": "List", "items": [secret("value", &document)],
+    });
+    let anchors = text.replacen("\"https://prod", "&server \"https://prod", 1);
+    for (what, input) in [
+        (
+            "UTF-16, little end first",
+            utf16('\u{feff}', u16::to_le_bytes),
+        ),
+        ("UTF-16, big end first", utf16('\u{feff}', u16::to_be_bytes)),
+        ("a byte order mark", format!("\u{feff}{text}").into_bytes()),
+        ("no kind", without_kind.to_string().into_bytes()),
+        ("wrapped base64", wrapped.to_string().into_bytes()),
+        ("file and data", both.to_string().into_bytes()),
+        ("one context", only_context.to_string().into_bytes()),
+        ("a List with one item", list.to_string().into_bytes()),
+        ("an anchor", anchors.into_bytes()),
+    ] {
+        let mut imported =
+            read(&input, Choice::default()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let audience = Audience::new("https://prod").unwrap();
+        let text = imported.render(None, &audience, now()).unwrap();
+        assert!(
+            text.contains("https://prod.example.com:6443"),
+            "{what}: {text}"
+        );
+        assert!(text.contains("BEGIN CERTIFICATE"), "{what}: {text}");
+    }
+}
+
+#[test]
+fn contexts_and_names_are_proposed() {
+    let mut document = kubeconfig(cluster(), json!({}));
+    document["current-context"] = json!(null);
+    let error = imported(&document, Choice::default()).unwrap_err();
+    assert!(error.to_string().contains("--context: one, two"), "{error}");
+    let mut arn = kubeconfig(cluster(), json!({}));
+    let name = "arn:aws:eks:eu-west-1:123:cluster/Prod_1";
+    arn["clusters"][0]["name"] = json!(name);
+    arn["contexts"][0]["context"]["cluster"] = json!(name);
+    let error = imported(&arn, Choice::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("--name arn-aws-eks-eu-west-1-123-cluster-prod-1"),
+        "{error}"
+    );
+}
+
+/// A warning for what imports, and then does not work or means something else.
+#[test]
+fn what_imports_and_does_not_work_is_warned_of() {
+    let warnings = |server: &str| {
+        let mut document = kubeconfig(cluster(), json!({}));
+        document["clusters"][0]["cluster"]["server"] = json!(server);
+        let mut imported = read(document.to_string().as_bytes(), Choice::default()).unwrap();
+        imported
+            .render(None, &Audience::new("https://prod").unwrap(), now())
+            .unwrap();
+        imported.warnings
+    };
+    for local in [
+        "https://127.0.0.1:6443",
+        "https://0.0.0.0:6550",
+        "https://[::1]:6443",
+        "https://localhost:6443",
+    ] {
+        let warned = warnings(local);
+        assert!(
+            warned.len() == 1 && warned[0].contains("this machine"),
+            "{local}: {warned:?}"
+        );
+    }
+    for hub in [
+        "https://kubernetes.default.svc",
+        "https://kubernetes.default.svc.cluster.local:443",
+    ] {
+        let warned = warnings(hub);
+        assert!(
+            warned.len() == 1 && warned[0].contains("the hub itself"),
+            "{hub}: {warned:?}"
+        );
+    }
+    assert_eq!(warnings("https://prod.example.com"), Vec::<String>::new());
+    let argo = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "labels": { "argocd.argoproj.io/secret-type": "cluster" } },
+        "stringData": {
+            "name": "prod", "server": "https://prod.example.com", "namespaces": "a,b", "project": "a",
+            "clusterResources": "true", "config": "{}",
+        },
+    });
+    let imported = read(argo.to_string().as_bytes(), Choice::default()).unwrap();
+    assert_eq!(imported.warnings.len(), 3, "{:?}", imported.warnings);
 }
 
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text in ".{0,300}") {
-        let _ = read(&text, Choice::default());
+        let _ = read(text.as_bytes(), Choice::default());
     }
 }

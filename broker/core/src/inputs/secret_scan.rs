@@ -1,5 +1,6 @@
-//! Finds what looks like a secret in fleet inputs: a JWT, a private key, a token of this API, or a
-//! member whose name says that it is a secret.
+//! Finds what looks like a secret in fleet inputs: a JWT, a private key, a token of this API or of
+//! a well-known system, a URL with a password, or a value whose name says that it is a secret. The
+//! name may be that of a member, of an entry `{name, value}`, or of a line in a text.
 //!
 //! This finds mistakes of writers. It cannot recognise a password under an innocent name.
 
@@ -9,7 +10,11 @@ use base64::Engine;
 use base64::alphabet;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{NO_PAD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use super::secret_text::{
+    has_known_token, has_named_value, has_url_with_password, is_name_member, is_value_member,
+};
 
 /// The prefix of the tokens of this API.
 pub const TOKEN_PREFIX: &str = "keyferry-inputs-";
@@ -31,9 +36,10 @@ const MAX_SHOWN: usize = 40;
 
 /// Endings of names whose value is a secret. Case, `-`, `_`, `.` and digits at the end do not
 /// count. `secretRef` and `tokenName` end otherwise: they name a secret and do not hold it.
-const SECRET_NAMES: [&str; 34] = [
+const SECRET_NAMES: [&str; 35] = [
     "accesskey",
     "accesskeyid",
+    "accountkey",
     "apikey",
     "apikeys",
     "authorization",
@@ -71,6 +77,14 @@ const SECRET_NAMES: [&str; 34] = [
 /// Endings that do not change what a name means, such as in `passwordValue`.
 const EMPTY_ENDINGS: [&str; 6] = ["value", "data", "base64", "b64", "text", "string"];
 
+/// Endings of names whose value is the name of a Secret.
+const REFERENCE_NAMES: [&str; 4] = [
+    "existingsecret",
+    "imagepullsecret",
+    "imagepullsecrets",
+    "pullsecrets",
+];
+
 /// What kind of secret something looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretKind {
@@ -82,6 +96,12 @@ pub enum SecretKind {
     InputToken,
     /// A member whose name says that its value is a secret.
     Name,
+    /// A token that begins as all tokens of a well-known system do.
+    KnownToken,
+    /// A URL with a password.
+    UrlPassword,
+    /// A text with a line or a member whose name says that its value is a secret.
+    NameInText,
     /// Deeper than the scan goes.
     TooDeep,
 }
@@ -102,7 +122,10 @@ impl fmt::Display for SecretKind {
             Self::Jwt => "looks like a JSON Web Token",
             Self::PrivateKey => "looks like a private key",
             Self::InputToken => "looks like a token for fleet inputs",
+            Self::KnownToken => "looks like a token of a well-known system",
+            Self::UrlPassword => "has a URL with a password",
             Self::Name => "has the name of a secret",
+            Self::NameInText => "has a text with a line that has the name of a secret",
             Self::TooDeep => {
                 "is nested more than 32 levels deep, so it was not searched for secrets"
             }
@@ -133,21 +156,52 @@ fn scan_at(value: &Value, place: &str, depth: usize) -> Result<(), LooksSecret> 
             Some(kind) => found(place, kind),
             None => Ok(()),
         },
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .try_for_each(|(index, item)| scan_at(item, &format!("{place}[{index}]"), depth - 1)),
+        Value::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
+            let inner = format!("{place}[{index}]");
+            match index.checked_sub(1).and_then(|before| items.get(before)) {
+                Some(flag) if is_value_of_flag(flag, item) => found(&inner, SecretKind::Name),
+                _ => scan_at(item, &inner, depth - 1),
+            }
+        }),
+        Value::Object(members) if is_named_secret(members) => found(place, SecretKind::Name),
         Value::Object(members) => members.iter().try_for_each(|(name, value)| {
             let inner = format!("{place}.{}", shown(name));
             match in_text(name) {
                 // The name itself must not be repeated.
                 Some(kind) => found(place, kind),
-                None if is_secret_name(name) => found(&inner, SecretKind::Name),
+                // A switch is no secret, such as automountServiceAccountToken.
+                None if is_secret_name(name) && !value.is_boolean() => {
+                    found(&inner, SecretKind::Name)
+                }
                 None => scan_at(value, &inner, depth - 1),
             }
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
+}
+
+/// Whether an entry such as `{name: DB_PASSWORD, value: x}` holds a secret by its name.
+fn is_named_secret(members: &Map<String, Value>) -> bool {
+    let holds = |value: &Value| match value {
+        Value::Null | Value::Bool(_) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
+    };
+    let is_secret = |value: &Value| value.as_str().is_some_and(is_secret_name);
+    let mut named = members.iter().filter(|(name, _)| is_name_member(name));
+    named.any(|(_, value)| is_secret(value))
+        && members
+            .iter()
+            .any(|(name, value)| is_value_member(name) && holds(value))
+}
+
+/// Whether an argument is the value of the flag before it, such as `--password`.
+fn is_value_of_flag(flag: &Value, argument: &Value) -> bool {
+    let flag = flag.as_str().and_then(|flag| flag.strip_prefix("--"));
+    flag.is_some_and(|flag| !flag.contains('=') && is_secret_name(flag))
+        && argument
+            .as_str()
+            .is_some_and(|text| !text.is_empty() && !text.starts_with(['-', '$']))
 }
 
 /// A member's name for a message, or a placeholder if the name could itself be a secret.
@@ -167,6 +221,12 @@ fn is_secret_name(name: &str) -> bool {
         .filter(char::is_ascii_alphanumeric)
         .map(|c| c.to_ascii_lowercase())
         .collect();
+    if REFERENCE_NAMES
+        .iter()
+        .any(|reference| plain.ends_with(reference))
+    {
+        return false;
+    }
     loop {
         if SECRET_NAMES.iter().any(|secret| plain.ends_with(secret)) {
             return true;
@@ -215,7 +275,18 @@ fn in_encoded(run: &str) -> Option<SecretKind> {
         .decode(run)
         .or_else(|_| URL_SAFE_NO_PAD.decode(run))
         .ok()?;
-    in_plain(&String::from_utf8_lossy(&decoded))
+    let kind = in_plain(&String::from_utf8_lossy(&decoded));
+    // Names of objects have no upper-case letter. Tenants choose them, and must not be able to
+    // choose one that is base64 of `token=x`.
+    let can_be_name = !run.bytes().any(|byte| byte.is_ascii_uppercase());
+    kind.filter(|kind| {
+        let by_form = [
+            SecretKind::KnownToken,
+            SecretKind::UrlPassword,
+            SecretKind::NameInText,
+        ];
+        !(can_be_name && by_form.contains(kind))
+    })
 }
 
 fn in_plain(text: &str) -> Option<SecretKind> {
@@ -225,6 +296,12 @@ fn in_plain(text: &str) -> Option<SecretKind> {
         Some(SecretKind::PrivateKey)
     } else if has_jwt(text) {
         Some(SecretKind::Jwt)
+    } else if has_known_token(text) {
+        Some(SecretKind::KnownToken)
+    } else if has_url_with_password(text) {
+        Some(SecretKind::UrlPassword)
+    } else if has_named_value(text, is_secret_name) {
+        Some(SecretKind::NameInText)
     } else {
         None
     }

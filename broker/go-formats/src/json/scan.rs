@@ -1,9 +1,23 @@
 //! Parses JSON text in one pass, with the errors of Go's scanner.
 
-use super::{Json, JsonFault, MAX_DEPTH, MAX_DEPTH_OF_GO, quote_byte};
+use std::collections::BTreeSet;
+
+use super::{Deep, Json, JsonFault, MAX_DEPTH, MAX_DEPTH_OF_GO, quote_byte};
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Json, JsonFault> {
-    let mut scan = Scan { bytes, at: 0 };
+    parse_to(bytes, MAX_DEPTH_OF_GO)
+}
+
+pub(super) fn parse_at_any_depth(bytes: &[u8]) -> Result<Json, JsonFault> {
+    parse_to(bytes, usize::MAX)
+}
+
+fn parse_to(bytes: &[u8], depth_limit: usize) -> Result<Json, JsonFault> {
+    let mut scan = Scan {
+        bytes,
+        at: 0,
+        depth_limit,
+    };
     let value = scan.value(0)?;
     scan.skip_space();
     match scan.peek() {
@@ -15,6 +29,22 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Json, JsonFault> {
 struct Scan<'a> {
     bytes: &'a [u8],
     at: usize,
+    depth_limit: usize,
+}
+
+/// A container that is open, and the names in it so far.
+struct OpenContainer {
+    bracket: u8,
+    names: BTreeSet<String>,
+}
+
+impl OpenContainer {
+    fn new(bracket: u8) -> Self {
+        Self {
+            bracket,
+            names: BTreeSet::new(),
+        }
+    }
 }
 
 fn invalid(byte: u8, context: &str) -> JsonFault {
@@ -64,50 +94,61 @@ impl Scan<'_> {
     /// Checks a container without keeping its content. Open containers are tracked on the heap, so
     /// that no depth exhausts the stack.
     fn deep(&mut self, first: u8, depth: usize) -> Result<Json, JsonFault> {
-        let mut open = vec![first];
+        let mut deep = Deep {
+            kind: if first == b'{' { "object" } else { "array" },
+            duplicate_name: None,
+            has_huge_number: false,
+        };
+        let mut open = vec![OpenContainer::new(first)];
         // Whether the innermost container may still close at once, before its first value and
         // without a comma.
         let mut fresh = true;
-        while let Some(innermost) = open.last().copied() {
-            let close = if innermost == b'{' { b'}' } else { b']' };
-            self.skip_space();
-            if fresh && self.peek() == Some(close) {
-                self.at += 1;
+        while let Some(innermost) = open.last_mut() {
+            if self.closes(innermost.bracket, fresh)? {
                 open.pop();
                 fresh = false;
                 continue;
             }
-            if !fresh {
-                match self.next_visible()? {
-                    b',' => {}
-                    byte if byte == close => {
-                        open.pop();
-                        continue;
-                    }
-                    byte if innermost == b'{' => {
-                        return Err(invalid(byte, "after object key:value pair"));
-                    }
-                    byte => return Err(invalid(byte, "after array element")),
+            if innermost.bracket == b'{' {
+                let name = self.key()?;
+                if innermost.names.contains(&name) {
+                    deep.duplicate_name.get_or_insert(name);
+                } else {
+                    innermost.names.insert(name);
                 }
-            }
-            if innermost == b'{' {
-                self.key()?;
             }
             fresh = false;
             self.skip_space();
             match self.peek() {
                 Some(byte @ (b'{' | b'[')) => {
                     self.at += 1;
-                    if depth + open.len() >= MAX_DEPTH_OF_GO {
+                    if depth + open.len() >= self.depth_limit {
                         return Err(invalid(byte, "exceeded max depth"));
                     }
-                    open.push(byte);
+                    open.push(OpenContainer::new(byte));
                     fresh = true;
                 }
-                _ => drop(self.value(0)?),
+                _ => deep.has_huge_number |= self.value(0)?.is_huge_number(),
             }
         }
-        Ok(Json::Deep(if first == b'{' { "object" } else { "array" }))
+        Ok(Json::Deep(Box::new(deep)))
+    }
+
+    /// Whether the innermost container closes here; otherwise reads the comma before its next value.
+    fn closes(&mut self, bracket: u8, fresh: bool) -> Result<bool, JsonFault> {
+        let close = if bracket == b'{' { b'}' } else { b']' };
+        self.skip_space();
+        if fresh {
+            let closes = self.peek() == Some(close);
+            self.at += usize::from(closes);
+            return Ok(closes);
+        }
+        match self.next()? {
+            b',' => Ok(false),
+            byte if byte == close => Ok(true),
+            byte if bracket == b'{' => Err(invalid(byte, "after object key:value pair")),
+            byte => Err(invalid(byte, "after array element")),
+        }
     }
 
     /// Reads the name of a member, and the colon after it.

@@ -112,6 +112,8 @@ fn what_nests_deep_is_checked_and_not_kept() {
         syntax(&objects(100_000)),
         "invalid character '{' exceeded max depth"
     );
+    let any_depth = Json::parse_at_any_depth(objects(100_000).as_bytes());
+    assert!(any_depth.unwrap().nests_below(MAX_DEPTH));
     let around = |inner: &str| "[".repeat(300) + inner + &"]".repeat(300);
     for fine in ["", "1", " [ ] , { } ", "{\"a\":[],\"b\":{}}", "\"]\",null"] {
         assert!(parse(&around(fine)).is_ok(), "{fine}");

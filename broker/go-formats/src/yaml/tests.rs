@@ -35,7 +35,7 @@ fn ours(json: &Json) -> Value {
                 .map(|(name, value)| (name.clone(), ours(value)))
                 .collect(),
         ),
-        Json::Deep(kind) => (*kind).into(),
+        Json::Deep(deep) => deep.kind.into(),
     }
 }
 

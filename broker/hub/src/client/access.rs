@@ -2,14 +2,21 @@
 
 use std::path::PathBuf;
 
+use keyferry_api::foreign_text;
+use keyferry_core::import::join_base64_lines;
+use keyferry_platform::regular_file;
+use kube::client::AuthError;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use secrecy::ExposeSecret;
 
 use super::CALL_DEADLINE;
-use crate::regular_file;
 
 /// The largest kubeconfig that is read: more than a thousand clusters with their CA certificates
 /// need.
 const MAX_KUBECONFIG_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The most characters of a text of the kubeconfig that a message repeats.
+const MAX_NAMED_CHARS: usize = 200;
 
 /// Where the hub is, and which identity to use there.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +73,35 @@ pub enum ClientError {
          verified; remove insecure-skip-tls-verify and give its CA"
     )]
     Insecure,
+    /// The command of the user's credentials is not there. The kubeconfig may say how to install it.
+    #[error(
+        "preparing the client of the hub: the command {command:?} of the kubeconfig's user could not \
+         be started{}",
+        hinted(hint)
+    )]
+    CommandMissing {
+        /// The command.
+        command: String,
+        /// The kubeconfig's `installHint`.
+        hint: Option<String>,
+    },
+    /// The command of the user's credentials gave none. Its output is withheld.
+    #[error(
+        "preparing the client of the hub: the command {0:?} of the kubeconfig's user gave no \
+         credentials; fix: run it by itself"
+    )]
+    CommandFailed(String),
+    /// The hub's proxy is of a kind that cannot be used.
+    #[error(
+        "preparing the client of the hub: its proxy-url has the scheme {0:?}, through which Keyferry \
+         does not connect; fix: name an address that is reached without a proxy"
+    )]
+    Proxy(String),
+    /// The user's token file cannot be read.
+    #[error(
+        "preparing the client of the hub: the token file {0} of the kubeconfig's user cannot be read"
+    )]
+    TokenFile(PathBuf),
     /// The TLS or authentication part of the configuration cannot be used.
     #[error("preparing the client of the hub: its certificates or credentials cannot be used")]
     Credentials,
@@ -185,13 +221,87 @@ impl HubAccess {
         for path in self.files()? {
             let wrong = || ClientError::Kubeconfig(path.clone());
             regular_file::check(&path, MAX_KUBECONFIG_BYTES).map_err(|_| wrong())?;
-            let next = Kubeconfig::read_from(&path).map_err(|_| wrong())?;
+            let mut next = Kubeconfig::read_from(&path).map_err(|_| wrong())?;
+            unwrap_base64(&mut next);
             merged = Some(match merged {
                 Some((first, kubeconfig)) => (first, kubeconfig.merge(next).map_err(|_| wrong())?),
                 None => (path, next),
             });
         }
         Ok(merged)
+    }
+}
+
+/// Joins base64 that is wrapped over several lines, which kubectl takes and the library refuses.
+fn unwrap_base64(kubeconfig: &mut Kubeconfig) {
+    let join = |data: &mut Option<String>| {
+        if let Some(data) = data {
+            *data = join_base64_lines(data);
+        }
+    };
+    for named in &mut kubeconfig.clusters {
+        if let Some(cluster) = &mut named.cluster {
+            join(&mut cluster.certificate_authority_data);
+        }
+    }
+    for named in &mut kubeconfig.auth_infos {
+        if let Some(user) = &mut named.auth_info {
+            join(&mut user.client_certificate_data);
+            if let Some(key) = &mut user.client_key_data {
+                *key = join_base64_lines(key.expose_secret()).into();
+            }
+        }
+    }
+}
+
+/// The user's parts of a configuration that errors name.
+pub(super) struct NamedParts {
+    command: Option<String>,
+    hint: Option<String>,
+    proxy_scheme: String,
+}
+
+impl NamedParts {
+    pub(super) fn of(config: &kube::Config) -> Self {
+        let exec = config.auth_info.exec.as_ref();
+        let short = |text: &String| foreign_text::one_line(text, MAX_NAMED_CHARS);
+        let proxy = config.proxy_url.as_ref().and_then(|url| url.scheme_str());
+        Self {
+            command: exec.and_then(|exec| exec.command.as_ref()).map(short),
+            hint: exec.and_then(|exec| exec.install_hint.as_ref()).map(short),
+            proxy_scheme: proxy.unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// Names what cannot be used. The library's own texts are withheld, because they may quote
+    /// credentials or the output of a command.
+    pub(super) fn error(self, error: &kube::Error) -> ClientError {
+        let command = self.command.unwrap_or_default();
+        match error {
+            kube::Error::ProxyProtocolUnsupported { .. }
+            | kube::Error::ProxyProtocolDisabled { .. } => ClientError::Proxy(self.proxy_scheme),
+            kube::Error::Auth(AuthError::AuthExecStart(_)) => ClientError::CommandMissing {
+                command,
+                hint: self.hint,
+            },
+            kube::Error::Auth(
+                AuthError::AuthExecRun { .. }
+                | AuthError::AuthExecParse(_)
+                | AuthError::AuthExec(_)
+                | AuthError::ExecPluginFailed,
+            ) => ClientError::CommandFailed(command),
+            kube::Error::Auth(AuthError::ReadTokenFile(_, path)) => {
+                ClientError::TokenFile(path.clone())
+            }
+            _ => ClientError::Credentials,
+        }
+    }
+}
+
+fn hinted(hint: &Option<String>) -> String {
+    match hint {
+        Some(hint) => format!("; the kubeconfig says how to install it: {hint}"),
+        None => "; fix: install it, or correct its path".to_owned(),
     }
 }
 
@@ -207,6 +317,8 @@ fn listed(files: &[PathBuf]) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::path::{Path, PathBuf};
+
+    use secrecy::ExposeSecret;
 
     use super::{ClientError, HubAccess};
 
@@ -343,6 +455,93 @@ mod tests {
             ..HubAccess::default()
         };
         assert!(matches!(two.pinned(), Err(ClientError::Several(_))));
+    }
+
+    /// All of them had one text: "its certificates or credentials cannot be used".
+    #[tokio::test]
+    async fn each_kubeconfig_that_cannot_be_used_has_its_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        let text = async |cluster: &str, user: &str| {
+            let kubeconfig = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+                 clusters: [{{name: a, cluster: {{server: 'https://hub.example'{cluster}}}}}]\nusers: [{{name: a, user: {{{user}}}}}]\n"
+            );
+            std::fs::write(&path, kubeconfig).unwrap();
+            let access = HubAccess {
+                kubeconfig: Some(path.clone()),
+                ..HubAccess::default()
+            };
+            let made = access
+                .config()
+                .await
+                .and_then(crate::client::HubClient::new);
+            made.err().unwrap().to_string()
+        };
+        let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: COMMAND}";
+        let missing = exec.replace(
+            "COMMAND",
+            "keyferry-no-such-command, installHint: brew install it",
+        );
+        let missing = text("", &missing).await;
+        assert!(
+            missing.contains("\"keyferry-no-such-command\""),
+            "{missing}"
+        );
+        assert!(missing.ends_with("brew install it"), "{missing}");
+        let failing = text("", &exec.replace("COMMAND", "'false'")).await;
+        assert!(
+            failing.contains("\"false\"") && failing.contains("gave no credentials"),
+            "{failing}"
+        );
+        let proxy = text(", proxy-url: 'socks5://canary:secret@p:1'", "token: canary").await;
+        assert!(
+            proxy.contains("\"socks5\"") && !proxy.contains("canary"),
+            "{proxy}"
+        );
+    }
+
+    /// As `kubectl config view` of some platforms and `base64` without `-w0` write it.
+    #[tokio::test]
+    async fn base64_wrapped_over_lines_is_read_as_kubectl_reads_it() {
+        use base64::Engine;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        let authority = keyferry_testing::Authority::new("hub CA").unwrap();
+        let client = authority.server_identity(&["client"]).unwrap();
+        let wrapped = |pem: &str, end: &str| {
+            let encoded = base64::engine::general_purpose::STANDARD.encode(pem);
+            let lines: Vec<&str> = encoded
+                .as_bytes()
+                .chunks(64)
+                .map(|line| std::str::from_utf8(line).unwrap())
+                .collect();
+            serde_json::Value::from(lines.join(end) + end).to_string()
+        };
+        let made = async |end: &str| {
+            let ca = wrapped(authority.ca_pem(), end);
+            let certificate = wrapped(&client.certificate_pem, end);
+            let key = wrapped(client.key_pem.expose_secret(), end);
+            let kubeconfig = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+                 clusters: [{{name: a, cluster: {{server: 'https://hub.example', certificate-authority-data: {ca}}}}}]\n\
+                 users: [{{name: a, user: {{client-certificate-data: {certificate}, client-key-data: {key}}}}}]\n"
+            );
+            std::fs::write(&path, kubeconfig).unwrap();
+            let access = HubAccess {
+                kubeconfig: Some(path.clone()),
+                ..HubAccess::default()
+            };
+            let config = access.config().await?;
+            let roots = config.root_cert.clone();
+            crate::client::HubClient::new(config).map(|_| roots)
+        };
+        let plain = made("").await.unwrap();
+        assert_eq!(plain.as_ref().map(Vec::len), Some(1));
+        assert_eq!(made("\n").await.unwrap(), plain);
+        assert_eq!(made("\r\n").await.unwrap(), plain);
+        // client-go refuses other white space too.
+        assert!(matches!(made(" ").await, Err(ClientError::Context(_))));
     }
 
     #[tokio::test]

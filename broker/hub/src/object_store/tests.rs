@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use keyferry_api::config;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -24,6 +24,10 @@ fn access(version: &str, phase: &str) -> Value {
     })
 }
 
+fn reduced(object: &Value) -> ReducedObject {
+    ReducedObject::of(object)
+}
+
 fn phase(store: &ObjectStore) -> Option<String> {
     let stored = store.access(&AccessName::parse("tenant-a/apps").unwrap())?;
     stored.record.status["phase"].as_str().map(str::to_owned)
@@ -32,17 +36,26 @@ fn phase(store: &ObjectStore) -> Option<String> {
 #[test]
 fn what_was_written_is_known_before_the_watch_shows_it() {
     let store = store();
-    store.set(Collection::TargetAccesses, &access("5", "seen"));
-    assert!(store.written(&access("7", "written")).is_some());
+    store.set(Collection::TargetAccesses, &reduced(&access("5", "seen")));
+    assert!(store.written(&reduced(&access("7", "written"))).is_some());
     assert_eq!(phase(&store).as_deref(), Some("written"));
-    store.set(Collection::TargetAccesses, &access("6", "between"));
+    store.set(
+        Collection::TargetAccesses,
+        &reduced(&access("6", "between")),
+    );
     assert_eq!(
         phase(&store).as_deref(),
         Some("written"),
         "the watch is behind"
     );
-    store.set(Collection::TargetAccesses, &access("7", "written"));
-    store.set(Collection::TargetAccesses, &access("6", "restored"));
+    store.set(
+        Collection::TargetAccesses,
+        &reduced(&access("7", "written")),
+    );
+    store.set(
+        Collection::TargetAccesses,
+        &reduced(&access("6", "restored")),
+    );
     assert_eq!(
         phase(&store).as_deref(),
         Some("restored"),
@@ -53,20 +66,20 @@ fn what_was_written_is_known_before_the_watch_shows_it() {
 #[test]
 fn an_answer_takes_nothing_back() {
     let store = store();
-    store.set(Collection::TargetAccesses, &access("9", "seen"));
-    store.written(&access("7", "late"));
+    store.set(Collection::TargetAccesses, &reduced(&access("9", "seen")));
+    store.written(&reduced(&access("7", "late")));
     assert_eq!(
         phase(&store).as_deref(),
         Some("seen"),
         "the watch has shown a later version"
     );
-    store.remove(Collection::TargetAccesses, &access("10", "gone"));
-    store.written(&access("11", "late"));
+    store.remove(Collection::TargetAccesses, &reduced(&access("10", "gone")));
+    store.written(&reduced(&access("11", "late")));
     assert_eq!(phase(&store), None, "what is gone stays gone");
     let mut other = access("12", "another");
     other["metadata"]["uid"] = json!("uid-of-another");
-    store.set(Collection::TargetAccesses, &other);
-    store.written(&access("13", "late"));
+    store.set(Collection::TargetAccesses, &reduced(&other));
+    store.written(&reduced(&access("13", "late")));
     assert_eq!(
         phase(&store).as_deref(),
         Some("another"),
@@ -77,21 +90,21 @@ fn an_answer_takes_nothing_back() {
 #[test]
 fn a_whole_list_counts_in_any_case() {
     let store = store();
-    store.set(Collection::TargetAccesses, &access("5", "seen"));
-    store.written(&access("700", "written"));
+    store.set(Collection::TargetAccesses, &reduced(&access("5", "seen")));
+    store.written(&reduced(&access("700", "written")));
     store.list(Collection::TargetAccesses, &[access("6", "restored")]);
     assert_eq!(phase(&store).as_deref(), Some("restored"));
-    store.set(Collection::TargetAccesses, &access("8", "later"));
+    store.set(Collection::TargetAccesses, &reduced(&access("8", "later")));
     assert_eq!(phase(&store).as_deref(), Some("later"));
 }
 
 #[test]
 fn versions_that_are_no_numbers_leave_it_to_the_watch() {
     let store = store();
-    store.set(Collection::TargetAccesses, &access("a", "seen"));
-    store.written(&access("b", "written"));
+    store.set(Collection::TargetAccesses, &reduced(&access("a", "seen")));
+    store.written(&reduced(&access("b", "written")));
     assert_eq!(phase(&store).as_deref(), Some("seen"));
-    store.set(Collection::TargetAccesses, &access("0", "shown"));
+    store.set(Collection::TargetAccesses, &reduced(&access("0", "shown")));
     assert_eq!(phase(&store).as_deref(), Some("shown"));
 }
 
@@ -149,9 +162,9 @@ fn a_list_holds_nothing_twice_and_counts_at_its_end() {
     let mut changes = store.changes();
     changes.mark_unchanged();
     let mut listing = Listing::of(Collection::TargetAccesses);
-    store.note(&mut listing, &named("a", "5"));
-    store.note(&mut listing, &named("b", "6"));
-    store.note(&mut listing, &named("d", "7"));
+    store.note(&mut listing, &reduced(&named("a", "5")));
+    store.note(&mut listing, &reduced(&named("b", "6")));
+    store.note(&mut listing, &reduced(&named("d", "7")));
     assert_eq!(held(&listing), 2, "a is as it was");
     assert_eq!(
         (names(), changes.has_changed().unwrap()),
@@ -188,17 +201,20 @@ fn another_spec_of_the_same_version_counts() {
 #[test]
 fn what_was_written_during_a_list_stays() {
     let store = store();
-    store.set(Collection::TargetAccesses, &access("5", "seen"));
+    store.set(Collection::TargetAccesses, &reduced(&access("5", "seen")));
     let mut listing = Listing::of(Collection::TargetAccesses);
-    store.note(&mut listing, &access("5", "seen"));
-    store.written(&access("7", "written"));
+    store.note(&mut listing, &reduced(&access("5", "seen")));
+    store.written(&reduced(&access("7", "written")));
     store.replace_all(listing);
     assert_eq!(
         phase(&store).as_deref(),
         Some("written"),
         "the list is older than the write"
     );
-    store.set(Collection::TargetAccesses, &access("6", "between"));
+    store.set(
+        Collection::TargetAccesses,
+        &reduced(&access("6", "between")),
+    );
     assert_eq!(
         phase(&store).as_deref(),
         Some("between"),

@@ -4,8 +4,12 @@
 use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
-use keyferry_core::delivery::{FIELD_MANAGER, ObjectBody, ReadObject};
+use jiff::Timestamp;
+use keyferry_api::config::ReducedObject;
+use keyferry_core::client_certificate::CountedRequest;
+use keyferry_core::delivery::{FIELD_MANAGER, FluxObject, ObjectBody, ReadObject};
 use parking_lot::{Mutex, MutexGuard};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::ports::{HubError, HubObjects};
@@ -24,6 +28,8 @@ pub enum Failing {
     Forbidden(&'static str, &'static str),
     /// Calls with this verb whose path contains this text do not reach the hub.
     Unreachable(&'static str, &'static str),
+    /// Calls with this verb whose path contains this text have an answer that cannot be read.
+    Unreadable(&'static str, &'static str),
 }
 
 /// A test's action before a call.
@@ -142,12 +148,25 @@ impl FakeObjects {
             Some(Failing::Unreachable(one, text)) if one == verb && path.contains(text) => {
                 Err(away())
             }
+            Some(Failing::Unreadable(one, text)) if one == verb && path.contains(text) => {
+                Err(HubError::Unreadable("answer"))
+            }
             _ => work(&mut shelf),
         }
     }
 }
 
 impl Shelf {
+    /// The objects of a collection, whatever its query selects.
+    fn items<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Value> {
+        let collection = path.split('?').next().unwrap_or_default();
+        let objects = self.objects.iter().filter(move |(path, _)| {
+            let name = path.strip_prefix(collection);
+            name.is_some_and(|name| name.starts_with('/'))
+        });
+        objects.map(|(_, object)| object)
+    }
+
     fn next(&mut self) -> u64 {
         self.given += 1;
         self.given
@@ -271,6 +290,39 @@ impl HubObjects for FakeObjects {
         }))
     }
 
+    fn is_used_by_flux<'a>(
+        &'a self,
+        path: &'a str,
+        uses: &'a (dyn Fn(&FluxObject) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
+        // A test puts a whole list at the path of a collection.
+        Box::pin(self.call("list", path, move |shelf| {
+            let list = shelf.objects.get(path);
+            let list = list.ok_or_else(|| HubError::NotFound("no such kind".to_owned()))?;
+            let items = list["items"].as_array();
+            let items = items.ok_or(HubError::Unreadable("list"))?;
+            let is_used = |item| FluxObject::deserialize(item).is_ok_and(|object| uses(&object));
+            let is_cut_off = !list["metadata"]["continue"].is_null();
+            Ok(is_cut_off || items.iter().any(is_used))
+        }))
+    }
+
+    fn certificate_request_times<'a>(
+        &'a self,
+        path: &'a str,
+        most: usize,
+        counted_time: &'a (dyn Fn(&CountedRequest) -> Option<Timestamp> + Send + Sync),
+    ) -> BoxFuture<'a, Result<Vec<Timestamp>, HubError>> {
+        Box::pin(self.call("list", path, move |shelf| {
+            let requests = shelf.items(path);
+            Ok(requests
+                .filter_map(|object| CountedRequest::deserialize(object).ok())
+                .filter_map(|request| counted_time(&request))
+                .take(most)
+                .collect())
+        }))
+    }
+
     fn create<'a>(
         &'a self,
         collection: &'a str,
@@ -329,10 +381,12 @@ impl HubObjects for FakeObjects {
         &'a self,
         path: &'a str,
         change: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, HubError>> {
+    ) -> BoxFuture<'a, Result<ReducedObject, HubError>> {
         // Only the watch reports the new object, as when an answer is lost.
         Box::pin(self.call("patch", path, move |shelf| {
-            shelf.patch(path, change).map(|()| Value::Null)
+            shelf
+                .patch(path, change)
+                .map(|()| ReducedObject::of(&Value::Null))
         }))
     }
 

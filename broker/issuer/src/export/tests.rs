@@ -7,8 +7,8 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::future::BoxFuture;
-use keyferry_hub::clock::SystemClock;
 use keyferry_hub::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
+use keyferry_platform::clock::SystemClock;
 
 use super::*;
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
@@ -63,7 +63,7 @@ async fn published(hub: Hub) -> Arc<Published> {
         activation_delay: keyferry_api::lifetime::activation_delay(MAX_AGE),
         records: KeyRecords::none(),
         clock: Arc::new(SystemClock::start()),
-        metrics: keyferry_hub::metrics::Metrics::default(),
+        metrics: keyferry_platform::metrics::Metrics::default(),
     });
     publisher.refresh().await.unwrap();
     publisher.reader().current().unwrap()

@@ -8,9 +8,9 @@ use keyferry_api::moment::{Deadline, Moment};
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccountIdentity;
 use keyferry_core::authorise::Grant;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::Hub;
 use keyferry_keys::managed_issuer::INERT_AUDIENCE;
+use keyferry_platform::clock::Clock;
 
 use crate::bound_request::{self, TokenPurpose};
 use crate::publication::Publisher;

@@ -10,10 +10,10 @@ use keyferry_api::config::{Policy, TargetCluster, TokenIssuer};
 use keyferry_api::issuer::PublicUrl;
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{HubError, IssuerKeyStore, StoredKeys, StoredObject};
 use keyferry_keys::managed_issuer::{self, Binding, Change, KeySet, ReadyChange, RotationPolicy};
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
 
 use super::ManagedIssuers;
 use super::keyring::{Keyring, fresh_key};

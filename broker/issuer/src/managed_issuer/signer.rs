@@ -8,10 +8,10 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Grant;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::random::Random;
 use keyferry_keys::bound_token::MintAnswer;
 use keyferry_keys::managed_issuer::{ClaimsOfToken, signing_input};
+use keyferry_platform::clock::Clock;
+use keyferry_platform::random::Random;
 use secrecy::SecretString;
 
 use super::{HubsConsent, ManagedIssuers};

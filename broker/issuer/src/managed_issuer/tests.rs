@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use keyferry_api::config::TokenIssuer;
 use keyferry_api::reason::Reason;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::ports::HubError;
 use keyferry_keys::managed_issuer::{self, KeySet};
+use keyferry_platform::clock::Clock;
 
 use super::*;
 use crate::testing::SmallWorld;

@@ -29,7 +29,7 @@ async fn renew(world: &SmallWorld, mints: u64) {
 }
 
 #[tokio::test]
-async fn a_renewed_token_waits_while_the_earlier_one_is_handed_out() {
+async fn a_renewed_token_waits_while_the_earlier_one_is_issued() {
     let world = SmallWorld::start().await;
     let grant = world.grant("tenant-a/prod");
     let first = world.mint.token(&grant, NOTHING).await.unwrap();
@@ -50,9 +50,9 @@ async fn a_renewed_token_waits_while_the_earlier_one_is_handed_out() {
     for _ in 0..3 {
         world.clock.advance(ACTIVATION_DELAY / 4);
         renew(&world, 3).await;
-        let held = world.mint.token(&grant, NOTHING).await.unwrap();
+        let cached = world.mint.token(&grant, NOTHING).await.unwrap();
         assert_eq!(
-            (held.from_cache, held.token.token_id()),
+            (cached.from_cache, cached.token.token_id()),
             (FromCache::Hit, first.token.token_id())
         );
     }
@@ -63,9 +63,9 @@ async fn a_renewed_token_waits_while_the_earlier_one_is_handed_out() {
     );
     world.clock.advance(ACTIVATION_DELAY / 4);
     renew(&world, 3).await;
-    let held = world.mint.token(&grant, NOTHING).await.unwrap();
+    let cached = world.mint.token(&grant, NOTHING).await.unwrap();
     assert_eq!(
-        (held.from_cache, held.token.kid()),
+        (cached.from_cache, cached.token.kid()),
         (FromCache::Hit, kid.as_str())
     );
     assert_eq!(world.hub.token_requests(), 3);
@@ -103,8 +103,8 @@ async fn without_an_earlier_token_the_caller_learns_when_to_come_again() {
         "the canary's, the other one's, and one for both tries"
     );
     world.clock.advance(Duration::from_secs(70));
-    let held = world.mint.token(&grant, NOTHING).await.unwrap();
-    assert_eq!(held.token.kid(), kid);
+    let cached = world.mint.token(&grant, NOTHING).await.unwrap();
+    assert_eq!(cached.token.kid(), kid);
     assert_eq!(world.hub.token_requests(), 3);
 }
 
@@ -136,7 +136,7 @@ async fn a_caller_waits_for_a_key_that_is_about_to_be_active() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_listed_long_before_it_signs_makes_nobody_wait() {
+async fn a_key_that_is_listed_long_before_it_signs_delays_no_caller() {
     let world = SmallWorld::start().await;
     let kid = world.hub.new_key().unwrap();
     world.hub.publish_key(&kid).unwrap();

@@ -23,9 +23,9 @@ use crate::publication::Published;
 const CAPACITY: u64 = 50_000;
 /// The maximum number of cached tokens of one namespace: a tenant must not evict the tokens of
 /// others.
-const PER_NAMESPACE: usize = 1_000;
+const MAX_PER_NAMESPACE: usize = 1_000;
 /// How long after a renewal attempt the next one may start.
-const RETRY: Duration = Duration::from_secs(10);
+const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A cached token with its grant and its time of renewal.
 pub(super) struct CachedToken {
@@ -72,7 +72,7 @@ impl Default for CachedTokens {
         let counts = Arc::clone(&per_namespace);
         let listener = move |key: Arc<MintKey>, _: Arc<CachedToken>, cause: RemovalCause| {
             if cause != RemovalCause::Replaced {
-                forget_one(&counts, &key.identity.account.namespace);
+                decrement_count(&counts, &key.identity.account.namespace);
             }
         };
         let tokens = Cache::builder()
@@ -98,30 +98,30 @@ impl CachedTokens {
         now: Moment,
         gate: &Gate<'_>,
     ) -> Option<Arc<BoundToken>> {
-        let held = self
+        let entry = self
             .tokens
             .get(key)
-            .filter(|held| gate.lets_out(&held.token, now))?;
+            .filter(|entry| gate.may_issue(&entry.token, now))?;
         // A hub may shorten the lifetimes of its tokens. A new token would then miss `min_ttl` too,
         // so a token in the first half of its life is returned regardless.
-        let young = held.token.age(now) < held.token.lifetime() / 2;
-        if held.token.usable(now)? < min_ttl && !young {
+        let is_young = entry.token.age(now) < entry.token.lifetime() / 2;
+        if entry.token.usable(now)? < min_ttl && !is_young {
             return None;
         }
-        held.last_used.store(now.mono.as_secs(), Ordering::Relaxed);
-        Some(Arc::clone(&held.token))
+        entry.last_used.store(now.mono.as_secs(), Ordering::Relaxed);
+        Some(Arc::clone(&entry.token))
     }
 
     /// Checks that the key's namespace may cache one more token.
     pub(super) fn check_room(&self, key: &MintKey) -> Result<(), Reason> {
         // Looked up before locking: the cache may call the eviction listener, which takes the same
         // lock.
-        let held = self.tokens.contains_key(key);
+        let is_cached = self.tokens.contains_key(key);
         let counts = self.per_namespace.lock();
         let full = counts
             .get(&key.identity.account.namespace)
-            .is_some_and(|count| *count >= PER_NAMESPACE);
-        if full && !held {
+            .is_some_and(|count| *count >= MAX_PER_NAMESPACE);
+        if full && !is_cached {
             Err(Reason::TenantLimitReached)
         } else {
             Ok(())
@@ -129,27 +129,27 @@ impl CachedTokens {
     }
 
     /// Stores a token until its key is active.
-    pub(super) fn let_wait(&self, key: MintKey, held: CachedToken) {
-        self.lock_waiting().insert(key, held);
+    pub(super) fn hold_until_active(&self, key: MintKey, entry: CachedToken) {
+        self.lock_waiting().insert(key, entry);
     }
 
     /// Returns the `kid` that signed the waiting token of `key`.
     pub(super) fn waiting_kid(&self, key: &MintKey) -> Option<String> {
         self.lock_waiting()
             .get(key)
-            .map(|held| held.token.kid().to_owned())
+            .map(|entry| entry.token.kid().to_owned())
     }
 
     /// Caches the waiting tokens whose keys are active now. Drops those that have expired or whose
     /// keys are no longer published.
     pub(super) fn promote(&self, now: Moment, published: &Published) {
         let mut waiting = self.lock_waiting();
-        waiting.retain(|_, held| {
-            published.keys.get(held.token.kid()).is_some() && held.token.usable(now).is_some()
+        waiting.retain(|_, entry| {
+            published.keys.get(entry.token.kid()).is_some() && entry.token.usable(now).is_some()
         });
         let active: Vec<MintKey> = waiting
             .iter()
-            .filter(|(_, held)| published.is_active(held.token.kid(), now))
+            .filter(|(_, entry)| published.is_active(entry.token.kid(), now))
             .map(|(key, _)| key.clone())
             .collect();
         let active: Vec<(MintKey, CachedToken)> = active
@@ -157,8 +157,8 @@ impl CachedTokens {
             .filter_map(|key| waiting.remove_entry(&key))
             .collect();
         drop(waiting);
-        for (key, held) in active {
-            self.insert(key, held);
+        for (key, entry) in active {
+            self.insert(key, entry);
         }
     }
 
@@ -167,7 +167,7 @@ impl CachedTokens {
     }
 
     /// Caches a token, and replaces an earlier one of the same key.
-    pub(super) fn insert(&self, key: MintKey, held: CachedToken) {
+    pub(super) fn insert(&self, key: MintKey, entry: CachedToken) {
         if !self.tokens.contains_key(&key) {
             let mut counts = self.per_namespace.lock();
             *counts
@@ -176,31 +176,32 @@ impl CachedTokens {
         }
         // A renewal keeps the time of last use: only callers keep a token in the cache.
         if let Some(before) = self.tokens.get(&key) {
-            held.last_used
+            entry
+                .last_used
                 .store(before.last_used.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        self.tokens.insert(key, Arc::new(held));
+        self.tokens.insert(key, Arc::new(entry));
     }
 
     /// Returns the tokens to renew now, and drops expired ones. A token that was not used within
     /// its last lifetime is not renewed.
-    pub(super) fn due(&self, now: Moment) -> Vec<(MintKey, Grant)> {
+    pub(super) fn due_renewals(&self, now: Moment) -> Vec<(MintKey, Grant)> {
         let seconds = now.mono.as_secs();
         let mut due = Vec::new();
-        for (key, held) in &self.tokens {
-            let idle = seconds.saturating_sub(held.last_used.load(Ordering::Relaxed));
-            let waited =
-                seconds.saturating_sub(held.last_tried.load(Ordering::Relaxed)) >= RETRY.as_secs();
-            let old = held.token.age(now) >= held.refresh_after;
-            if held.token.usable(now).is_none() {
+        for (key, entry) in &self.tokens {
+            let idle = seconds.saturating_sub(entry.last_used.load(Ordering::Relaxed));
+            let is_retry_due = seconds.saturating_sub(entry.last_tried.load(Ordering::Relaxed))
+                >= MIN_RENEWAL_INTERVAL.as_secs();
+            let is_old = entry.token.age(now) >= entry.refresh_after;
+            if entry.token.usable(now).is_none() {
                 self.tokens.invalidate(&*key);
-            } else if old
-                && waited
+            } else if is_old
+                && is_retry_due
                 && !self.lock_waiting().contains_key(&*key)
-                && idle <= held.token.lifetime().as_secs()
+                && idle <= entry.token.lifetime().as_secs()
             {
-                held.last_tried.store(seconds, Ordering::Relaxed);
-                due.push((key.as_ref().clone(), held.grant.clone()));
+                entry.last_tried.store(seconds, Ordering::Relaxed);
+                due.push((key.as_ref().clone(), entry.grant.clone()));
             }
         }
         due
@@ -216,7 +217,7 @@ impl CachedTokens {
     }
 }
 
-fn forget_one(counts: &Mutex<HashMap<Namespace, usize>>, namespace: &Namespace) {
+fn decrement_count(counts: &Mutex<HashMap<Namespace, usize>>, namespace: &Namespace) {
     let mut counts = counts.lock();
     if let Some(count) = counts.get_mut(namespace) {
         *count = count.saturating_sub(1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keyferry_api::reason::Reason;
 use keyferry_core::authorise;
-use keyferry_hub::clock::Clock;
+use keyferry_platform::clock::Clock;
 use keyferry_testing::{Fault, Route};
 use secrecy::ExposeSecret;
 
@@ -36,7 +36,7 @@ fn renew(world: &SmallWorld) {
 }
 
 #[tokio::test]
-async fn a_token_is_minted_once_and_held() {
+async fn a_token_is_minted_once_and_cached() {
     let world = SmallWorld::start().await;
     let grant = world.grant("tenant-a/prod");
     let first = world.mint.token(&grant, NOTHING).await.unwrap();
@@ -81,11 +81,11 @@ async fn a_used_token_is_renewed_before_it_ends() {
         "nobody waits for a renewal"
     );
     assert_ne!(renewed.token.token_id(), first.token.token_id());
-    assert_eq!(mints(&world), 2, "two rounds at one time renew once");
+    assert_eq!(mints(&world), 2, "two runs at one time renew once");
 }
 
 #[tokio::test]
-async fn what_nobody_used_for_a_lifetime_is_not_renewed() {
+async fn a_token_that_was_unused_for_its_lifetime_is_not_renewed() {
     let world = SmallWorld::start().await;
     let grant = world.grant("tenant-a/prod");
     world.mint.token(&grant, NOTHING).await.unwrap();
@@ -99,7 +99,7 @@ async fn what_nobody_used_for_a_lifetime_is_not_renewed() {
 }
 
 #[tokio::test]
-async fn a_failed_renewal_leaves_the_held_token() {
+async fn a_failed_renewal_leaves_the_cached_token() {
     let world = SmallWorld::start().await;
     let grant = world.grant("tenant-a/prod");
     let first = world.mint.token(&grant, NOTHING).await.unwrap();
@@ -113,8 +113,8 @@ async fn a_failed_renewal_leaves_the_held_token() {
     world.clock.advance(Duration::from_secs(2900));
     renew(&world);
     until_minted(&world, 2).await;
-    let held = world.mint.token(&grant, NOTHING).await.unwrap();
-    assert_eq!(held.token.token_id(), first.token.token_id());
+    let cached = world.mint.token(&grant, NOTHING).await.unwrap();
+    assert_eq!(cached.token.token_id(), first.token.token_id());
     renew(&world);
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(mints(&world), 2, "not tried again at once");
@@ -156,7 +156,7 @@ async fn a_token_is_not_used_to_its_end() {
 }
 
 #[tokio::test]
-async fn min_ttl_gets_a_new_token_only_when_the_held_one_is_old() {
+async fn min_ttl_gets_a_new_token_only_when_the_cached_one_is_old() {
     let world = SmallWorld::start().await;
     let grant = world.grant("tenant-a/prod");
     world.mint.token(&grant, NOTHING).await.unwrap();
@@ -195,7 +195,7 @@ async fn a_grant_that_no_longer_holds_is_not_renewed() {
 }
 
 #[tokio::test]
-async fn a_failure_stands_for_a_moment_and_a_missing_right_does_not() {
+async fn a_failure_is_cached_for_a_moment_and_a_missing_right_is_not() {
     let world = SmallWorld::start().await;
     let grant = world.grant("tenant-a/prod");
     // The canary's mint first, so that only the mint itself fails.
@@ -247,7 +247,7 @@ async fn a_failure_stands_for_a_moment_and_a_missing_right_does_not() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_what_was_asked_for_is_not_held() {
+async fn a_token_that_is_not_what_was_asked_for_is_not_cached() {
     let world = SmallWorld::start().await;
     let grant = world.grant("tenant-a/prod");
     world

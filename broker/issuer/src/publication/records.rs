@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use keyferry_api::reason::Reason;
 use keyferry_hub::key_record_store::{ATTEMPTS, KeyRecordStore, RecordError, StoredRecord};
-use keyferry_hub::state_directory::StateDirectory;
 use keyferry_keys::key_journal::KeyJournal;
 use keyferry_keys::tracked_keys::{Draft, Origin, TrackedKeys};
+use keyferry_platform::state_directory::StateDirectory;
 
 use super::{EventSource, Publisher};
 
@@ -63,7 +63,7 @@ impl Publisher {
                 another issuer; they are not used");
             return;
         }
-        self.open_book(journal.issuer.clone());
+        self.start_tracking(journal.issuer.clone());
         self.change(EventSource::Record, |tracked, now| {
             tracked.adopt(&journal, Origin::StateDirectory, now)
         });
@@ -77,7 +77,7 @@ impl Publisher {
     /// minted.
     pub async fn sync(&self) -> Result<(), RecordError> {
         let _alone = self.syncing.lock().await;
-        self.publish_again();
+        self.republish();
         let outcome = match &self.parts.records.shared {
             Some(store) => self.sync_with(store).await,
             None => Ok(()),
@@ -135,7 +135,7 @@ impl Publisher {
                 .as_ref()
                 .is_none_or(|pinned| *pinned == journal.issuer)
         {
-            self.open_book(journal.issuer.clone());
+            self.start_tracking(journal.issuer.clone());
         }
         self.change(EventSource::Record, |tracked, now| match found {
             None => tracked.adopt_none(now),

@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use keyferry_api::issuer::PublicUrl;
 use keyferry_api::lifetime;
-use keyferry_hub::clock::Clock;
 use keyferry_hub::key_record_store::KeyRecordStore;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{EndpointAnswer, HubError, IssuerDocuments, UpstreamDocuments};
-use keyferry_hub::random::SystemRandomness;
 use keyferry_keys::tracked_keys::KeyActivation;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::random::SystemRandomness;
 use keyferry_testing::{EmbeddedHub, HubOptions};
 
 use super::{KeyRecords, Publisher, PublisherParts};
@@ -161,7 +161,7 @@ async fn without_the_record_nothing_new_is_minted_and_all_else_goes_on() {
     assert!(jwks(&replica).is_some());
     let kid = world.hub.rotate_key().unwrap();
     world.copy().await;
-    replica.vouch(&kid).await;
+    replica.publish_signing_key(&kid).await;
     assert!(
         String::from_utf8(jwks(&replica).unwrap())
             .unwrap()
@@ -262,7 +262,7 @@ async fn a_revocation_reaches_every_replica_and_outlives_all_of_them() {
                 .contains(&kid)
         );
         assert_eq!(replica.activation(&kid), KeyActivation::Revoked);
-        replica.vouch(&kid).await;
+        replica.publish_signing_key(&kid).await;
         assert_eq!(
             replica.activation(&kid),
             KeyActivation::Revoked,

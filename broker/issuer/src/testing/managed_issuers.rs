@@ -14,10 +14,10 @@ use keyferry_api::config::{Policy, TokenIssuer};
 use keyferry_api::issuer::PublicUrl;
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::ports::{HubError, IssuerKeyStore, StoredKeys, StoredObject};
 use keyferry_keys::managed_issuer::{self, KeySet, RotationPolicy};
+use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
 use zeroize::Zeroizing;
 
 use super::{FakeClock, SmallWorld};

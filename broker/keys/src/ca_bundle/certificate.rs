@@ -6,6 +6,7 @@ use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384, OID_NIST_EC_P521,
 use x509_parser::parse_x509_certificate;
 use x509_parser::public_key::PublicKey;
 use x509_parser::signature_algorithm::SignatureAlgorithm;
+use x509_parser::x509::X509Version;
 
 use super::error::CaBundleError;
 use crate::jwks::rsa::check_authority_key;
@@ -31,6 +32,14 @@ pub(super) fn check(
     ) else {
         return Err(not_x509);
     };
+    let version = certificate.version();
+    if version != X509Version::V3 {
+        return Err(CaBundleError::OldVersion {
+            position,
+            subject,
+            version: version.0.saturating_add(1),
+        });
+    }
     match certificate.basic_constraints() {
         Ok(Some(constraints)) if constraints.value.ca => {}
         Ok(_) => return Err(CaBundleError::NotAuthority { position, subject }),

@@ -38,6 +38,20 @@ pub enum CaBundleError {
     /// The bytes are not an X.509 certificate.
     #[error("certificate {0} of `ca.crt` is not an X.509 certificate")]
     NotX509(usize),
+    /// The certificate is of X.509 version 1 or 2, which has no extensions, so it cannot say that
+    /// it is a CA. Clients of Kubernetes accept it.
+    #[error(
+        "certificate {position} of `ca.crt` ({subject}) is of X.509 version {version}, which cannot \
+         mark a CA, and Keyferry takes only version 3"
+    )]
+    OldVersion {
+        /// The position of the certificate.
+        position: usize,
+        /// Its subject.
+        subject: String,
+        /// Its version.
+        version: u32,
+    },
     /// The certificate is not a CA by RFC 5280 section 4.2.1.9.
     #[error(
         "certificate {position} of `ca.crt` ({subject}) is no CA: it has no basicConstraints with \
@@ -127,6 +141,10 @@ impl CaBundleError {
             }
             Self::NotBase64(_) | Self::NotX509(_) => {
                 "copy that certificate again, complete and unchanged"
+            }
+            Self::OldVersion { .. } => {
+                "issue the CA's certificate again as version 3 with basicConstraints CA:TRUE, with \
+                 the same subject and key, so that the certificates it signed stay valid"
             }
             Self::NotAuthority { .. } => {
                 "give the CA that signed the target's serving certificate, not the serving or \

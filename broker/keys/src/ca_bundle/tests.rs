@@ -413,6 +413,45 @@ fn s9_to_s11_weak_hashes_are_refused() {
     }
 }
 
+/// A CA of `openssl x509 -req` without extensions. It is a CA, so the fix must not speak of a
+/// serving certificate.
+#[test]
+fn a_ca_of_version_1_has_its_own_fix() {
+    use openssl::asn1::Asn1Time;
+    use openssl::hash::MessageDigest;
+    use openssl::pkey::PKey;
+    use openssl::x509::{X509, X509NameBuilder};
+    let key = PKey::private_key_from_der(&KEY.serialize_der()).unwrap();
+    let made = |version: i32| {
+        let mut name = X509NameBuilder::new().unwrap();
+        name.append_entry_by_text("CN", "old-ca").unwrap();
+        let name = name.build();
+        let mut builder = X509::builder().unwrap();
+        builder.set_version(version - 1).unwrap();
+        builder.set_subject_name(&name).unwrap();
+        builder.set_issuer_name(&name).unwrap();
+        let at = |seconds: i64| Asn1Time::from_unix(now().as_second() + seconds).unwrap();
+        builder.set_not_before(&at(-60)).unwrap();
+        builder.set_not_after(&at(3600)).unwrap();
+        builder.set_pubkey(&key).unwrap();
+        builder.sign(&key, MessageDigest::sha256()).unwrap();
+        pem(&builder.build().to_der().unwrap())
+    };
+    let error = fault(made(1));
+    assert_eq!(
+        error,
+        CaBundleError::OldVersion {
+            position: 1,
+            subject: "CN=old-ca".into(),
+            version: 1,
+        }
+    );
+    assert!(error.to_string().contains("X.509 version 1"), "{error}");
+    assert!(!error.fix().contains("serving"), "{}", error.fix());
+    assert!(error.fix().contains("version 3"), "{}", error.fix());
+    assert!(matches!(fault(made(3)), CaBundleError::NotAuthority { .. }));
+}
+
 #[test]
 fn a_subject_is_shortened_and_made_printable() {
     let mut leaf = parameters(&format!("a\n\u{1b}[31m\u{202e}{}", "x".repeat(10_000)));

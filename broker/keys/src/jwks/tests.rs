@@ -137,7 +137,13 @@ fn sets_are_made_of_keys_of_other_sets() {
     let both = set([good(), rsa()]);
     let keys: Vec<PublicKey> = set([rsa()]).keys().chain(both.keys()).cloned().collect();
     assert_eq!(PublicKeySet::from_keys(keys), Ok(both));
-    assert_eq!(PublicKeySet::from_keys([]), Err(JwksError::NoUsableKey(0)));
+    assert_eq!(
+        PublicKeySet::from_keys([]),
+        Err(JwksError::NoUsableKey {
+            found: 0,
+            first: None
+        })
+    );
     let clash = set([changed(rsa(), "kid", json!("ES256"))]);
     assert_eq!(
         PublicKeySet::from_keys(clash.keys().chain(set([good()]).keys()).cloned()),

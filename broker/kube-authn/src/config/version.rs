@@ -3,6 +3,7 @@
 use keyferry_go_formats::json::{Json, folds_to};
 use keyferry_go_formats::quote::quote;
 
+use super::other_kind::{self, OtherKind};
 use super::{LoadFault, Refusal, Undetermined};
 use crate::{Code, Minor};
 
@@ -22,6 +23,14 @@ const KIND: &str = "AuthenticationConfiguration";
 /// The type into which the codec reads these two, as Go prints it.
 const GO_TYPE: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
+/// The kind of a file that the target's release knows.
+pub(super) enum FileKind {
+    /// An AuthenticationConfiguration.
+    Authentication(ApiVersion),
+    /// Another kind of the apiserver's configuration.
+    Other(OtherKind),
+}
+
 impl ApiVersion {
     /// Returns the version as `apiVersion` has it after the slash. It is also the name of the Go
     /// package.
@@ -37,7 +46,7 @@ impl ApiVersion {
 
 /// Reads `apiVersion` and `kind` as the apiserver's codec does before it knows the type: the case
 /// of the names does not matter.
-pub(super) fn find(value: &Json, file: &[u8], minor: Minor) -> Result<ApiVersion, LoadFault> {
+pub(super) fn find(value: &Json, file: &[u8], minor: Minor) -> Result<FileKind, LoadFault> {
     if !matches!(value, Json::Object(_) | Json::Null) {
         let reason = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value \
@@ -75,12 +84,7 @@ pub(super) fn find(value: &Json, file: &[u8], minor: Minor) -> Result<ApiVersion
     judge(&kind, &version, file, minor)
 }
 
-fn judge(
-    kind: &str,
-    api_version: &str,
-    file: &[u8],
-    minor: Minor,
-) -> Result<ApiVersion, LoadFault> {
+fn judge(kind: &str, api_version: &str, file: &[u8], minor: Minor) -> Result<FileKind, LoadFault> {
     let (group, version) = match api_version.split_once('/') {
         _ if api_version == "/" => ("", ""),
         None => ("", api_version),
@@ -124,9 +128,12 @@ fn judge(
                 && kind == KIND
                 && (known != ApiVersion::V1 || minor >= Minor::V1_34) =>
         {
-            Ok(known)
+            Ok(FileKind::Authentication(known))
         }
         _ => {
+            if let Some(other) = other_kind::find(api_version, kind, minor) {
+                return Ok(FileKind::Other(other));
+            }
             // The line number in the scheme's name changes with every patch release.
             let message = format!(
                 "no kind {} is registered for version {} in \

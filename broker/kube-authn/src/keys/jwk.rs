@@ -5,12 +5,15 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P521_SHA512_ASN1, ParsedPublicKey,
     VerificationAlgorithm,
 };
+use keyferry_go_formats::GoRelease;
 use keyferry_go_formats::base64::{decode_raw_url, decode_standard};
 use keyferry_go_formats::json::Json;
+use keyferry_go_formats::x509::PublicKey;
 
-use super::private_rsa::{self, Judgement, PrivateNumbers};
+use super::private_rsa::{self, PrivateNumbers};
 use super::rsa::RsaKey;
-use crate::certificate::{self, Certificate, CertificateKey};
+use crate::Code;
+use crate::certificate::{Judgement, judge};
 
 /// A key and its `kid`.
 #[derive(Debug)]
@@ -44,7 +47,15 @@ pub(crate) enum Curve {
 #[derive(Debug)]
 pub(crate) enum KeyFault {
     Refused(String),
-    Undetermined(String),
+    /// The code says whether it is about the key or a certificate.
+    Undetermined(Code, String),
+}
+
+/// The certificates of a key.
+pub(crate) struct Chain {
+    leaf: Vec<u8>,
+    /// The key of the first certificate, if Go knows its kind.
+    key: Option<PublicKey>,
 }
 
 type Bytes = Option<Vec<u8>>;
@@ -76,8 +87,9 @@ fn refused<T>(reason: impl Into<String>) -> Result<T, KeyFault> {
 }
 
 impl Jwk {
-    /// Decodes a JWK. Names are case-sensitive here, and none may occur twice.
-    pub(crate) fn read(value: &Json) -> Result<Self, KeyFault> {
+    /// Decodes a JWK as builds with these releases of Go do. Names are case-sensitive here, and none
+    /// may occur twice.
+    pub(crate) fn read(value: &Json, releases: &[GoRelease]) -> Result<Self, KeyFault> {
         if !matches!(value, Json::Object(_) | Json::Null) {
             return Err(KeyFault::Refused(value.mismatch("jose.rawJSONWebKey")));
         }
@@ -91,16 +103,13 @@ impl Jwk {
         }
         let kid = fields.text("kid")?;
         check_x5u(value)?;
-        let certificates = fields.certificates()?;
-        let certificate_key = match certificates.first().map(|der| certificate::judge(der)) {
-            Some(Certificate::Taken(key)) => key,
-            _ => None,
-        };
+        let chain = fields.certificates(releases)?;
+        let certificate_key = chain.as_ref().and_then(|chain| chain.key.as_ref());
         let key = fields.key(certificate_key.is_some())?;
-        if certificate_key.is_some_and(|from_certificate| !is_same(&key, &from_certificate)) {
+        if certificate_key.is_some_and(|from_certificate| !is_same(&key, from_certificate)) {
             return refused("invalid JWK, public keys in key and x5c fields to not match");
         }
-        check_thumbprints(&fields, certificates.first())?;
+        check_thumbprints(&fields, chain.as_ref().map(|chain| &chain.leaf))?;
         Ok(Self { kid, key })
     }
 }
@@ -136,6 +145,7 @@ fn check_x5u(value: &Json) -> Result<(), KeyFault> {
     match value.member("x5u") {
         None | Some(Json::Null) => Ok(()),
         Some(Json::Object(_)) => Err(KeyFault::Undetermined(
+            Code::UnusualKey,
             "a key has an object for x5u".to_owned(),
         )),
         Some(other) => Err(KeyFault::Refused(other.mismatch("url.URL"))),
@@ -143,13 +153,13 @@ fn check_x5u(value: &Json) -> Result<(), KeyFault> {
 }
 
 /// Whether a key equals the key of its certificate.
-fn is_same(key: &Key, from_certificate: &CertificateKey) -> bool {
+fn is_same(key: &Key, from_certificate: &PublicKey) -> bool {
     match (key, from_certificate) {
-        (Key::Rsa(key), CertificateKey::Rsa(n, e)) => {
-            key.modulus == *n && key.exponent_bytes() == *e
+        (Key::Rsa(key), PublicKey::Rsa { modulus, exponent }) => {
+            key.modulus == *modulus && key.exponent_bytes() == *exponent
         }
-        (Key::Ec(_, point), CertificateKey::Ec(other)) => point == other,
-        (Key::Edwards(bytes), CertificateKey::Edwards(other)) => bytes == other,
+        (Key::Ec(_, point), PublicKey::Ec(other)) => point == other,
+        (Key::Edwards(bytes), PublicKey::Ed25519(other)) => bytes == other,
         (Key::Private(public), _) => is_same(public, from_certificate),
         _ => false,
     }
@@ -215,17 +225,17 @@ impl Fields<'_> {
         }
     }
 
-    fn certificates(&self) -> Result<Vec<Vec<u8>>, KeyFault> {
+    fn certificates(&self, releases: &[GoRelease]) -> Result<Option<Chain>, KeyFault> {
         let texts = self
             .0
             .member("x5c")
             .map_or(Ok(Vec::new()), Json::to_texts)
             .map_err(KeyFault::Refused)?;
-        read_chain(&texts).map_err(|fault| match fault {
+        read_chain(&texts, releases).map_err(|fault| match fault {
             KeyFault::Refused(reason) => KeyFault::Refused(format!(
                 "go-jose/go-jose: failed to unmarshal x5c field: {reason}"
             )),
-            unsure @ KeyFault::Undetermined(_) => unsure,
+            unsure @ KeyFault::Undetermined(..) => unsure,
         })
     }
 
@@ -245,9 +255,10 @@ impl Fields<'_> {
                 precomputed,
             },
         ) {
-            Judgement::Taken => Ok(Key::Private(Box::new(Key::Rsa(public)))),
-            Judgement::Refused(reason) => Err(KeyFault::Refused(reason.to_owned())),
-            Judgement::Unsure => Err(KeyFault::Undetermined(
+            private_rsa::Judgement::Taken => Ok(Key::Private(Box::new(Key::Rsa(public)))),
+            private_rsa::Judgement::Refused(reason) => Err(KeyFault::Refused(reason.to_owned())),
+            private_rsa::Judgement::Unsure => Err(KeyFault::Undetermined(
+                Code::UnusualKey,
                 "a key is an unusual private RSA key".to_owned(),
             )),
         }
@@ -295,20 +306,22 @@ impl Fields<'_> {
 }
 
 /// Decodes an `x5c` chain. Every certificate in it must parse.
-pub(crate) fn read_chain(texts: &[String]) -> Result<Vec<Vec<u8>>, KeyFault> {
-    let mut chain = Vec::new();
+pub(crate) fn read_chain(
+    texts: &[String],
+    releases: &[GoRelease],
+) -> Result<Option<Chain>, KeyFault> {
+    let mut chain = None;
     for text in texts {
         let der = decode_standard(text.as_bytes())
             .map_err(|fault| KeyFault::Refused(fault.to_string()))?;
-        match certificate::judge(&der) {
-            Certificate::Taken(_) => chain.push(der),
-            Certificate::Refused => {
-                return Err(KeyFault::Refused("x509: malformed certificate".to_owned()));
+        match judge(&der, releases) {
+            Judgement::Taken(key) => {
+                chain.get_or_insert(Chain { leaf: der, key });
             }
-            Certificate::Unsure => {
-                return Err(KeyFault::Undetermined(
-                    "libraries read a certificate in x5c differently".to_owned(),
-                ));
+            Judgement::Refused { message, .. } => return Err(KeyFault::Refused(message)),
+            Judgement::Unsure { reason } => {
+                let reason = format!("a certificate in x5c: {reason}");
+                return Err(KeyFault::Undetermined(Code::UnusualCertificate, reason));
             }
         }
     }

@@ -13,7 +13,7 @@ use super::rsa::PaddingScheme;
 
 /// A signature algorithm that an apiserver accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Algorithm {
+pub struct Algorithm {
     family: Family,
     hash: Hash,
 }
@@ -40,7 +40,7 @@ impl Algorithm {
     ];
 
     /// Returns the algorithm of a name; names are case-sensitive.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub fn named(name: &str) -> Option<Self> {
         if !Self::NAMES.contains(&name) {
             return None;
         }

@@ -12,7 +12,10 @@ fn vectors() -> Vec<Value> {
 }
 
 fn read(keys: &Value) -> Result<KeySet, KeySetFault> {
-    KeySet::read(json!({ "keys": keys }).to_string().as_bytes())
+    KeySet::read(
+        json!({ "keys": keys }).to_string().as_bytes(),
+        &GoRelease::ALL,
+    )
 }
 
 fn text(value: &Value) -> &str {
@@ -121,9 +124,38 @@ fn one_odd_key_spoils_the_set() {
     }
     let twice = r#"{"keys":[{"kty":"oct","k":"AQ","k":"AQ"}]}"#;
     assert!(matches!(
-        KeySet::read(twice.as_bytes()),
+        KeySet::read(twice.as_bytes(), &GoRelease::ALL),
         Err(KeySetFault::Undecodable(_))
     ));
+}
+
+#[test]
+fn the_odd_key_is_named() {
+    let good = json!({"kty": "oct", "k": "AQ", "kid": "fine"});
+    let odd = json!({"kty": "EC", "crv": "secp256k1", "x": "AQ", "y": "AQ", "kid": "odd\nkey"});
+    let Err(KeySetFault::Undecodable(reason)) = read(&json!([good, odd])) else {
+        panic!("it is read");
+    };
+    let expected = "go-jose/go-jose: unsupported elliptic curve 'secp256k1'; it is keys[1] with \
+                    the kid \"odd\\nkey\"";
+    assert_eq!(reason, expected);
+}
+
+#[test]
+fn what_has_no_keys_is_named() {
+    let instead = |text: &str| {
+        let set = KeySet::read(text.as_bytes(), &GoRelease::ALL).unwrap();
+        set.instead()
+    };
+    assert_eq!(
+        instead(r#"{"issuer": "https://a", "jwks_uri": "https://a/keys"}"#),
+        Some(InsteadOfKeys::DiscoveryDocument)
+    );
+    let key = r#"{"kty": "oct", "k": "AQ"}"#;
+    assert_eq!(instead(key), Some(InsteadOfKeys::SingleKey));
+    for neither in ["{}", r#"{"keys": []}"#, &format!(r#"{{"keys": [{key}]}}"#)] {
+        assert_eq!(instead(neither), None, "{neither}");
+    }
 }
 
 #[test]
@@ -146,7 +178,7 @@ fn harmless_keys_do_not() {
 
 #[test]
 fn the_set_itself_is_read_as_go_reads_it() {
-    let length = |text: &str| KeySet::read(text.as_bytes()).map(|keys| keys.len());
+    let length = |text: &str| KeySet::read(text.as_bytes(), &GoRelease::ALL).map(|keys| keys.len());
     let key = "{\"kty\":\"oct\",\"k\":\"AQ\"}";
     assert_eq!(length("null"), Ok(0));
     assert_eq!(length("{}"), Ok(0));

@@ -1,15 +1,18 @@
 //! Checks what the issuers of a file publish, as seen from this machine. This finds what a target
 //! could not use before the target has the file.
 
-use keyferry_api::reason::Reason;
 use serde_json::Value;
 
 use super::{Finding, Severity, finding};
+use crate::certificate::go_releases;
 use crate::config::{self, Issuer};
-use crate::doctor::{Fetched, HttpResponse, well_known};
-use crate::keys::{KeySet, KeySetFault};
+use crate::fetched::{Fetched, HttpResponse};
+use crate::keys::{InsteadOfKeys, KeySet, KeySetFault, PublishedSecret};
+use crate::prediction::well_known;
 use crate::{Code, Minor};
 
+/// How the program that fetched a document names an address to which nothing is sent.
+const ADDRESS_REFUSED: &str = "TargetAddressRefused";
 /// The longest part of a foreign text that is shown.
 const SHOWN: usize = 200;
 
@@ -72,15 +75,15 @@ pub fn jwks_uri(document: &Fetched) -> Option<String> {
 }
 
 /// Says that this machine did not read a document, which proves nothing about the target.
-pub(crate) fn not_read(at: &str, how: &str) -> String {
-    let reason = Reason::TargetAddressRefused.as_str();
-    format!("{at} was not read from here: {reason}: {how}")
+pub fn not_read(at: &str, how: &str) -> String {
+    format!("{at} was not read from here: {ADDRESS_REFUSED}: {how}")
 }
 
 /// Finds faults in what an issuer publishes.
 pub(super) fn find(
     issuer: &Issuer,
     published: &Published,
+    minor: Minor,
     path: &str,
     findings: &mut Vec<Finding>,
 ) {
@@ -189,18 +192,42 @@ pub(super) fn find(
         Fetched::AddressRefused(how) => {
             push(Code::KeysUnreachable, Severity::Warning, not_read(&at, how))
         }
-        Fetched::Response(HttpResponse { status: 200, body }) => match KeySet::read(body) {
-            Ok(set) if set.is_empty() => push(Code::KeysEmpty, Severity::Error, at),
-            Ok(_) => {}
-            Err(KeySetFault::Undecodable(reason)) => push(
-                Code::KeySetUndecodable,
-                Severity::Error,
-                format!("{at}: {reason}"),
-            ),
-            Err(KeySetFault::Undetermined(why)) => {
-                push(why.code, Severity::Warning, format!("{at}: {}", why.reason))
+        Fetched::Response(HttpResponse { status: 200, body }) => {
+            match KeySet::read(body, go_releases(minor)) {
+                Ok(set) if set.is_empty() => {
+                    let instead = set.instead().map(InsteadOfKeys::advice);
+                    let text = instead.map_or(at.clone(), |instead| format!("{at}: {instead}"));
+                    push(Code::KeysEmpty, Severity::Error, text);
+                }
+                Ok(set) => {
+                    if let Some(PublishedSecret { index, kind }) = set.published_secret() {
+                        push(
+                            Code::PrivateKeyPublished,
+                            Severity::Error,
+                            format!("{at}: keys[{index}] is {kind}"),
+                        );
+                    }
+                    if set.verifies_nothing() {
+                        push(
+                            Code::KeysUnusable,
+                            Severity::Error,
+                            format!(
+                                "{at}: none of its {} key(s) is a public RSA or EC key",
+                                set.len()
+                            ),
+                        );
+                    }
+                }
+                Err(KeySetFault::Undecodable(reason)) => push(
+                    Code::KeySetUndecodable,
+                    Severity::Error,
+                    format!("{at}: {reason}"),
+                ),
+                Err(KeySetFault::Undetermined(why)) => {
+                    push(why.code, Severity::Warning, format!("{at}: {}", why.reason))
+                }
             }
-        },
+        }
         Fetched::Response(HttpResponse { status, .. }) => {
             push(
                 Code::KeysNotServed,
@@ -235,6 +262,7 @@ jwt:
 - issuer: {url: https://hub/, audiences: [a]}
   claimValidationRules: [{expression: 'claims.exp - claims.iat <= 60 && claims.aud.size() == 1'}]
   claimMappings: {username: {claim: sub, prefix: 'h:'}}
+anonymous: {enabled: false}
 ";
     const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
 
@@ -364,6 +392,68 @@ jwt:
         }
         assert_eq!(found(FILE, here.clone(), answer(200, KEYS)), []);
         assert_eq!(found(FILE, none.clone(), none), []);
+    }
+
+    /// Both were silent: the apiserver reads such a set, and then refuses every token, or the world
+    /// can sign.
+    #[test]
+    fn private_keys_and_sets_that_verify_nothing_are_errors() {
+        const PUBLIC: &str = r#""kty":"EC","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM""#;
+        const SECRET: &str = "870MB6gfuTJ4HtUnUvYMyJpr5eUZNP4Bk43bVdj3eAE";
+        const EDWARDS: &str =
+            r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+        let private = format!(r#"{{{PUBLIC},"d":"{SECRET}"}}"#);
+        let half = format!(r#"{{{PUBLIC},"q":"{SECRET}"}}"#);
+        let symmetric = format!(r#"{{"kty":"oct","k":"{SECRET}"}}"#);
+        let of_keys = |keys: &[&str]| {
+            let body = format!(r#"{{"keys":[{}]}}"#, keys.join(","));
+            let published = Published {
+                discovery: document("https://hub/keys"),
+                keys: answer(200, &body),
+            };
+            lint_published(FILE.as_bytes(), Minor::V1_33, &[], &[published])
+        };
+        let public = format!("{{{PUBLIC}}}");
+        let (secret, unusable) = (Code::PrivateKeyPublished, Code::KeysUnusable);
+        for (keys, codes, says) in [
+            (
+                vec![&*public, &*private],
+                vec![secret],
+                "keys[1] is a private EC key",
+            ),
+            (vec![&*half], vec![secret], "keys[0] is a private EC key"),
+            (
+                vec![&*private],
+                vec![secret, unusable],
+                "keys[0] is a private EC key",
+            ),
+            (
+                vec![&*symmetric],
+                vec![secret, unusable],
+                "keys[0] is a symmetric key",
+            ),
+            (
+                vec![EDWARDS],
+                vec![unusable],
+                "none of its 1 key(s) is a public RSA",
+            ),
+            (vec![EDWARDS, &*public], vec![], ""),
+        ] {
+            let findings = of_keys(&keys);
+            let found: Vec<Code> = findings.iter().map(|finding| finding.code).collect();
+            assert_eq!(found, codes, "{keys:?}");
+            let texts: Vec<&str> = findings
+                .iter()
+                .map(|found| found.message.as_str())
+                .collect();
+            assert!(texts.concat().contains(says), "{texts:?}");
+            assert!(!texts.concat().contains(SECRET), "{texts:?}");
+            assert!(
+                findings
+                    .iter()
+                    .all(|found| found.severity == Severity::Error)
+            );
+        }
     }
 
     #[test]

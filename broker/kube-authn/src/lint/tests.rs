@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod misread;
+
 const HEAD: &str =
     "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt:\n";
 

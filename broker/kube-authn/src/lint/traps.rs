@@ -4,16 +4,26 @@ use keyferry_cel_kubernetes::{Expression, Input};
 use serde_json::Map;
 
 use super::expressions::{Shape, shapes, without_literals};
+use super::prefixes::{self, Names};
 use super::{Finding, Severity, finding};
 use crate::Code;
-use crate::config::{AuthenticationConfiguration, JwtAuthenticator, PrefixedClaimOrExpression};
+use crate::config::{AuthenticationConfiguration, JwtAuthenticator};
 use crate::validate::Compiled;
 
 /// The group that may do everything, because every authorizer allows it.
 const MASTERS: &str = "system:masters";
 
-/// Finds the traps that need no compiled expression.
-pub(super) fn find(configuration: &AuthenticationConfiguration, findings: &mut Vec<Finding>) {
+/// Finds the traps that a file without compiled expressions shows too. `compiled` is there if the
+/// file is valid.
+pub(super) fn find(
+    configuration: &AuthenticationConfiguration,
+    compiled: Option<&Compiled>,
+    findings: &mut Vec<Finding>,
+) {
+    if configuration.anonymous.is_none() {
+        let code = Code::AnonymousNotStated;
+        findings.push(finding(code, Severity::Note, "anonymous", code.cause()));
+    }
     if configuration.jwt.len() > 1 {
         findings.push(finding(
             Code::ManyIssuers,
@@ -33,49 +43,18 @@ pub(super) fn find(configuration: &AuthenticationConfiguration, findings: &mut V
                 Code::ManyAudiences.cause(),
             ));
         }
-        find_in_prefix(
-            &jwt.claim_mappings.username,
-            &format!("{path}.claimMappings.username"),
-            findings,
-        );
-        find_in_prefix(
-            &jwt.claim_mappings.groups,
-            &format!("{path}.claimMappings.groups"),
-            findings,
-        );
+        let authenticator = compiled.and_then(|compiled| compiled.authenticators.get(index));
+        for (name, names, mapping) in [
+            ("username", Names::Users, &jwt.claim_mappings.username),
+            ("groups", Names::Groups, &jwt.claim_mappings.groups),
+        ] {
+            let path = format!("{path}.claimMappings.{name}");
+            prefixes::find(mapping, names, authenticator, &path, findings);
+        }
         find_in_rules(jwt, &path, findings);
         for (path, expression) in expressions(jwt, &path) {
             find_in_expression(expression, &path, findings);
         }
-    }
-}
-
-fn find_in_prefix(mapping: &PrefixedClaimOrExpression, path: &str, findings: &mut Vec<Finding>) {
-    let mut push =
-        |code: Code, path: &str| findings.push(finding(code, Severity::Error, path, code.cause()));
-    if !mapping.claim.is_empty() && mapping.expression.is_empty() {
-        let path = format!("{path}.prefix");
-        match mapping.prefix.as_deref() {
-            Some("") => push(Code::EmptyPrefix, &path),
-            Some(prefix) if prefix.starts_with("system:") => push(Code::SystemPrefix, &path),
-            _ => {}
-        }
-        return;
-    }
-    let path = format!("{path}.expression");
-    let expression = mapping.expression.trim();
-    if expression.starts_with("'system:") || expression.starts_with("\"system:") {
-        push(Code::SystemPrefix, &path);
-    }
-    // A bare claim has no prefix.
-    let bare = expression.strip_prefix("claims.").is_some_and(|name| {
-        !name.is_empty()
-            && name
-                .chars()
-                .all(|character| character.is_alphanumeric() || character == '_')
-    });
-    if bare {
-        push(Code::EmptyPrefix, &path);
     }
 }
 

@@ -1,26 +1,27 @@
 //! Parses a compact JWS as go-jose v2 does, and returns the signed bytes.
 
+use keyferry_go_formats::GoRelease;
 use keyferry_go_formats::base64::{decode_raw_url, encode_raw_url};
-use keyferry_go_formats::json::{Json, JsonFault, MAX_DEPTH};
+use keyferry_go_formats::json::{Json, JsonFault};
 
 use super::TokenFault;
-use crate::Code;
 use crate::config::Undetermined;
 use crate::keys::{Jwk, Key, KeyFault, read_chain};
 
 /// A parsed JWS.
 #[derive(Debug)]
-pub(crate) struct Signed {
+pub struct Signed {
     /// `alg`; empty if the header has none.
-    pub(crate) algorithm: String,
+    pub algorithm: String,
     /// `kid`; empty if the header has none.
-    pub(crate) kid: String,
+    pub kid: String,
     /// Whether every critical header is understood; otherwise no signature is valid.
-    pub(crate) critical_understood: bool,
+    pub critical_understood: bool,
     /// The signed bytes. Like go-jose, this encodes the parts again instead of using the token's
     /// own text.
-    pub(crate) input: Vec<u8>,
-    pub(crate) signature: Vec<u8>,
+    pub input: Vec<u8>,
+    /// The signature.
+    pub signature: Vec<u8>,
 }
 
 fn malformed<T>(reason: impl Into<String>) -> Result<T, TokenFault> {
@@ -75,19 +76,10 @@ fn is_space(character: char) -> bool {
 }
 
 fn parse_header(bytes: &[u8]) -> Result<Json, TokenFault> {
-    let value = match Json::parse(bytes) {
+    let value = match Json::parse_at_any_depth(bytes) {
         Ok(value) => value,
         Err(JsonFault::Syntax(reason)) => return malformed(reason),
     };
-    // go-jose refuses a duplicate name at any depth, and the parser here keeps nothing below
-    // `MAX_DEPTH`.
-    if value.nests_below(MAX_DEPTH) {
-        let reason = "the token's header nests too deep to be read here";
-        return Err(TokenFault::Undetermined(Undetermined::new(
-            Code::TooDeep,
-            reason,
-        )));
-    }
     if !matches!(value, Json::Object(_) | Json::Null) {
         return malformed(value.mismatch("jose.rawHeader"));
     }
@@ -109,6 +101,7 @@ fn duplicate(value: &Json) -> Option<&str> {
     match value {
         Json::Object(members) => members.iter().find_map(|(_, value)| duplicate(value)),
         Json::List(items) => items.iter().find_map(duplicate),
+        Json::Deep(deep) => deep.duplicate_name.as_deref(),
         _ => None,
     }
 }
@@ -143,7 +136,8 @@ fn text(value: &Json, what: &str) -> Result<String, TokenFault> {
 }
 
 fn check_embedded(value: &Json) -> Result<(), TokenFault> {
-    match Jwk::read(value) {
+    // A token is parsed once for all releases of the target.
+    match Jwk::read(value, &GoRelease::ALL) {
         Ok(Jwk {
             key: Key::Rsa(key), ..
         }) if key.exponent == 0 => {}
@@ -155,9 +149,9 @@ fn check_embedded(value: &Json) -> Result<(), TokenFault> {
         Err(KeyFault::Refused(reason)) => {
             return near(format!("failed to unmarshal JWK: {reason}"));
         }
-        Err(KeyFault::Undetermined(reason)) => {
+        Err(KeyFault::Undetermined(code, reason)) => {
             return Err(TokenFault::Undetermined(Undetermined::new(
-                Code::UnusualKey,
+                code,
                 format!("in the token's header, {reason}"),
             )));
         }
@@ -169,19 +163,19 @@ fn check_chain(value: &Json) -> Result<(), TokenFault> {
     let texts = value
         .to_texts()
         .or_else(|reason| near(format!("failed to unmarshal x5c header: {reason}")))?;
-    match read_chain(&texts) {
+    match read_chain(&texts, &GoRelease::ALL) {
         Ok(_) => Ok(()),
         Err(KeyFault::Refused(reason)) => near(format!("failed to unmarshal x5c header: {reason}")),
-        Err(KeyFault::Undetermined(reason)) => Err(TokenFault::Undetermined(Undetermined::new(
-            Code::UnusualKey,
-            reason,
-        ))),
+        Err(KeyFault::Undetermined(code, reason)) => {
+            Err(TokenFault::Undetermined(Undetermined::new(code, reason)))
+        }
     }
 }
 
 fn has_huge_number(value: &Json) -> bool {
     match value {
-        Json::Number(digits) => digits.parse::<f64>().is_ok_and(f64::is_infinite),
+        Json::Number(_) => value.is_huge_number(),
+        Json::Deep(deep) => deep.has_huge_number,
         Json::List(items) => items.iter().any(has_huge_number),
         Json::Object(members) => members.iter().any(|(_, value)| has_huge_number(value)),
         _ => false,

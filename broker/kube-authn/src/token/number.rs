@@ -1,7 +1,7 @@
 //! Converts JSON numbers as the apiserver's Go does, and claims for expressions.
 
 use keyferry_go_formats::json::Json;
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 
 /// The type that a number claim has in an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +47,19 @@ fn to_value(value: &Json, numbers: Numbers) -> Result<Value, ClaimFault> {
                 .map(|item| to_value(item, numbers))
                 .collect::<Result<_, _>>()?,
         ),
+        Json::Object(members) if numbers == Numbers::Kept => {
+            // Up to 1.33, numbers are converted after the decoding, which has dropped a member that
+            // a later one of the same name replaces.
+            let mut object = Map::new();
+            for (name, value) in members.iter().rev() {
+                if !object.contains_key(name) {
+                    object.insert(name.clone(), to_value(value, numbers)?);
+                }
+            }
+            Value::Object(object)
+        }
         Json::Object(members) => {
-            // If a name occurs twice, the last one counts.
+            // If a name occurs twice, the last one counts, but all are converted.
             let values = members
                 .iter()
                 .map(|(name, value)| Ok((name.clone(), to_value(value, numbers)?)));

@@ -8,21 +8,22 @@ use crate::Code;
 
 /// The registered claims that the verification uses.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Registered {
-    pub(crate) audience: Vec<String>,
+pub struct Registered {
+    /// `aud`.
+    pub audience: Vec<String>,
     /// Seconds since 1970; `None` if the claim is absent.
-    pub(crate) expiry: Option<i64>,
+    pub expiry: Option<i64>,
     /// Seconds since 1970.
-    pub(crate) not_before: Option<i64>,
+    pub not_before: Option<i64>,
 }
 
 /// Why the registered claims cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RegisteredFault {
-    pub(crate) code: Code,
-    pub(crate) message: String,
+pub struct RegisteredFault {
+    pub code: Code,
+    pub message: String,
     /// Other messages that the apiserver may give, because it walks a map in random order.
-    pub(crate) others: Vec<String>,
+    pub others: Vec<String>,
 }
 
 const FIELDS: [&str; 10] = [
@@ -40,7 +41,7 @@ const FIELDS: [&str; 10] = [
 
 impl Registered {
     /// Decodes a payload that is an object.
-    pub(crate) fn read(payload: &Json) -> Result<Self, RegisteredFault> {
+    pub fn read(payload: &Json) -> Result<Self, RegisteredFault> {
         let mut reader = Reader::default();
         for (key, value) in payload.members() {
             let Some(field) = FIELDS.into_iter().find(|field| folds_to(key, field)) else {

@@ -153,6 +153,29 @@ fn the_input_is_encoded_again() {
     assert!(signed(&plain).input.ends_with(b".{}"));
 }
 
+#[test]
+fn a_header_nests_to_any_depth() {
+    let parse = |member: &str| {
+        let header = format!("{{\"alg\":\"ES256\",\"kid\":\"k\",\"x\":{member}}}");
+        let token = format!("{}.e30.YQ", encode_raw_url(header.as_bytes()));
+        match Signed::parse(&token) {
+            Ok(signed) => Ok(signed.kid),
+            Err(TokenFault::Malformed(reason, _)) => Err(reason),
+            Err(TokenFault::Undetermined(undetermined)) => panic!("{undetermined}"),
+        }
+    };
+    let around = |depth: usize, inner: &str| "[".repeat(depth) + inner + &"]".repeat(depth);
+    // encoding/json stops at 10,000; go-jose's copy of it does not.
+    for depth in [149, 150, 151, 1_000, 10_001, 100_000] {
+        assert_eq!(parse(&around(depth, "1")), Ok("k".to_owned()), "{depth}");
+        let twice = parse(&around(depth, "{\"a\":1,\"b\":[],\"a\":2}"));
+        let reason = "json: duplicate key 'a' in object";
+        assert_eq!(twice, Err(reason.to_owned()), "{depth}");
+        assert!(parse(&around(depth, "1e400")).is_err(), "{depth}");
+    }
+    assert!(parse(&around(500, "{\"a\":{\"a\":1},\"b\":{\"a\":1}}")).is_ok());
+}
+
 fn registered(payload: &str) -> Result<Registered, String> {
     Registered::read(&Json::parse(payload.as_bytes()).unwrap()).map_err(|fault| fault.message)
 }
@@ -288,6 +311,12 @@ fn numbers_are_what_the_minor_makes_of_them() {
             "{text}"
         );
     }
+    for text in ["{\"a\":1e400,\"a\":1}", "[{\"a\":{\"b\":1e400},\"a\":1}]"] {
+        assert!(claim(text, Numbers::Kept).is_ok(), "replaced: {text}");
+        let all = claim(text, Numbers::Doubles);
+        assert!(matches!(all, Err(ClaimFault::HugeNumber(_))), "{text}");
+    }
+    assert!(claim("{\"a\":1,\"a\":1e400}", Numbers::Kept).is_err());
     let deep = "[".repeat(500) + &"]".repeat(500);
     assert_eq!(claim(&deep, Numbers::Kept), Err(ClaimFault::TooDeep));
 }

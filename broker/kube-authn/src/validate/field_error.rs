@@ -68,6 +68,8 @@ pub struct FieldError {
     pub value: Option<String>,
     /// What is wrong; may be empty.
     pub detail: String,
+    /// Whether the detail is the same in every build of the release.
+    pub exact: bool,
 }
 
 impl FieldError {
@@ -75,7 +77,7 @@ impl FieldError {
     /// close.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.code != Code::ExpressionNotCompiled
+        self.exact && self.code != Code::ExpressionNotCompiled
     }
 }
 

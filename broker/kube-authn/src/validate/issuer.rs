@@ -1,12 +1,10 @@
 //! Checks `issuer`: URLs, audiences, certificates, egress.
 
-use keyferry_go_formats::pem;
-use keyferry_go_formats::quote::quote;
 use keyferry_go_formats::url::{self, UrlFault};
 
-use super::{Check, ErrorType};
+use super::Check;
 use crate::Code;
-use crate::certificate::{self, Certificate};
+use crate::certificate::{Judgement, go_releases, judge_authority};
 use crate::config::Issuer;
 
 pub(super) fn check(check: &mut Check, issuer: &Issuer, path: &str) {
@@ -17,7 +15,7 @@ pub(super) fn check(check: &mut Check, issuer: &Issuer, path: &str) {
     let egress = issuer.egress_selector_type.as_str();
     if !matches!(egress, "" | "controlplane" | "cluster") {
         let detail = "egress selector must be either controlplane or cluster";
-        check.invalid(
+        check.invalid_named(
             Code::EgressSelectorUnknown,
             &format!("{path}.egressSelectorType"),
             egress,
@@ -73,13 +71,17 @@ fn check_url(check: &mut Check, text: &str, path: &str) {
             "URL scheme must be https",
         ),
         (
-            url.user,
+            url.user.is_some(),
             Code::UrlHasUser,
             "URL must not contain a username or password",
         ),
-        (url.query, Code::UrlHasQuery, "URL must not contain a query"),
         (
-            url.fragment,
+            !url.query.is_empty(),
+            Code::UrlHasQuery,
+            "URL must not contain a query",
+        ),
+        (
+            !url.fragment.is_empty(),
             Code::UrlHasFragment,
             "URL must not contain a fragment",
         ),
@@ -118,49 +120,24 @@ fn check_audiences(check: &mut Check, issuer: &Issuer, path: &str) {
     let path = format!("{path}.audienceMatchPolicy");
     if audiences.len() > 1 && policy != "MatchAny" {
         let detail = "audienceMatchPolicy must be MatchAny for multiple audiences";
-        check.invalid(Code::MatchPolicyWrong, &path, policy, detail);
+        check.invalid_named(Code::MatchPolicyWrong, &path, policy, detail);
     }
     if audiences.len() == 1 && !matches!(policy, "" | "MatchAny") {
         let detail = "audienceMatchPolicy must be empty or MatchAny for single audience";
-        check.invalid(Code::MatchPolicyWrong, &path, policy, detail);
+        check.invalid_named(Code::MatchPolicyWrong, &path, policy, detail);
     }
 }
 
 fn check_authority(check: &mut Check, issuer: &Issuer, path: &str) {
-    let mut rest = issuer.certificate_authority.as_bytes();
-    if rest.is_empty() {
+    let authority = issuer.certificate_authority.as_bytes();
+    if authority.is_empty() {
         return;
     }
-    let mut found = false;
-    while let Some((block, after)) = pem::decode(rest) {
-        rest = after;
-        if block.label != b"CERTIFICATE" || block.headers {
-            continue;
+    match judge_authority(authority, go_releases(check.minor)) {
+        Judgement::Taken(()) => {}
+        Judgement::Refused { message, exact } => {
+            check.invalid_omitted(Code::AuthorityNotCertificates, path, message, exact);
         }
-        match certificate::judge(&block.bytes) {
-            Certificate::Taken(_) => found = true,
-            Certificate::Refused => {
-                let value = Some(quote("<omitted>"));
-                let detail = "x509: malformed certificate";
-                return check.push(
-                    Code::AuthorityNotCertificates,
-                    ErrorType::Invalid,
-                    path,
-                    value,
-                    detail,
-                );
-            }
-            Certificate::Unsure => {
-                return check.unsure(
-                    Code::UnusualKey,
-                    path,
-                    "libraries read one of the certificates differently",
-                );
-            }
-        }
-    }
-    if !found {
-        let detail = "data does not contain any valid RSA or ECDSA certificates";
-        check.invalid(Code::AuthorityNotCertificates, path, "<omitted>", detail);
+        Judgement::Unsure { reason } => check.unsure(Code::UnusualCertificate, path, &reason),
     }
 }

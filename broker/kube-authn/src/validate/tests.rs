@@ -148,6 +148,16 @@ fn audiences() {
              empty or MatchAny for single audience",
         ],
     );
+    // The policy has a Go type of its own, which is printed as JSON from 1.34 on.
+    let (old, new) = errors(audiences(&["a"], "<\u{a0}"));
+    let printed = |value: &str| {
+        format!(
+            "jwt[0].issuer.audienceMatchPolicy: Invalid value: {value}: audienceMatchPolicy must \
+             be empty or MatchAny for single audience"
+        )
+    };
+    assert_eq!(old, [printed("\"<\\u00a0\"")]);
+    assert_eq!(new, [printed("\"\\u003c\u{a0}\"")]);
     let (old, new) = errors(audiences(&[""], ""));
     assert_eq!(
         old,

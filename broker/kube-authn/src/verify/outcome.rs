@@ -70,6 +70,8 @@ pub struct Rejection {
     pub exact: bool,
     /// Other messages that the apiserver may give, because it walks a map in random order.
     pub others: Vec<(Code, String)>,
+    /// What to do about this token, if it shows more than the reason code.
+    pub fix: Option<String>,
 }
 
 impl Rejection {
@@ -80,6 +82,7 @@ impl Rejection {
             message: message.into(),
             exact: true,
             others: Vec::new(),
+            fix: None,
         }
     }
 

@@ -520,6 +520,7 @@ fn the_first_that_does_not_skip_decides() {
     assert!(matches!(verdict.union(), Union::Accepted(_)));
 }
 
+mod advice;
 mod expressions;
 mod observed;
 

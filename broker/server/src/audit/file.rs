@@ -1,24 +1,30 @@
-//! An audit log file that survives rotation.
+//! An audit log file that survives rotation, and can rotate itself.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use keyferry_api::config::{AuditFile, AuditRotation};
 
 /// A log file that is reopened when its path names another file or none: records must not get lost
 /// in a rotated file.
 pub(super) struct LogFile {
-    path: PathBuf,
+    settings: AuditFile,
     file: File,
+    /// In bytes.
+    size: u64,
 }
 
 impl LogFile {
-    pub(super) fn open(path: &Path) -> std::io::Result<Self> {
+    pub(super) fn open(settings: AuditFile) -> std::io::Result<Self> {
         let mut options = OpenOptions::new();
         options.create(true).append(true).mode(0o600);
+        let file = options.open(&settings.path)?;
         Ok(Self {
-            path: path.to_owned(),
-            file: options.open(path)?,
+            size: file.metadata()?.len(),
+            settings,
+            file,
         })
     }
 
@@ -26,18 +32,54 @@ impl LogFile {
         let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         let (here, there) = (
             self.file.metadata().map(identity),
-            std::fs::metadata(&self.path).map(identity),
+            std::fs::metadata(&self.settings.path).map(identity),
         );
         matches!((here, there), (Ok(here), Ok(there)) if here == there)
+    }
+
+    /// Renames the full file to `.1`, that one to `.2`, and so on. The oldest is overwritten. The
+    /// full file is moved first: if that fails, no other file has moved.
+    fn rotate(&self, rotation: AuditRotation) -> std::io::Result<()> {
+        // Left by a rotation that failed halfway: moving the full file there would lose its records.
+        if self.backup(0).is_file() {
+            self.shift(rotation)?;
+        }
+        std::fs::rename(&self.settings.path, self.backup(0))?;
+        self.shift(rotation)
+    }
+
+    /// Renames `.0` to `.1`, and what is in its way to the next number.
+    fn shift(&self, rotation: AuditRotation) -> std::io::Result<()> {
+        let most = rotation.max_backups.get();
+        let free = (1..most).find(|&number| !self.backup(number).exists());
+        for number in (0..free.unwrap_or(most)).rev() {
+            std::fs::rename(self.backup(number), self.backup(number + 1))?;
+        }
+        Ok(())
+    }
+
+    fn backup(&self, number: u32) -> PathBuf {
+        let mut name = self.settings.path.clone().into_os_string();
+        name.push(format!(".{number}"));
+        name.into()
     }
 }
 
 impl Write for LogFile {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         if !self.is_in_place() {
-            *self = Self::open(&self.path)?;
+            *self = Self::open(self.settings.clone())?;
         }
-        self.file.write(text)
+        if let Some(rotation) = self.settings.rotation
+            && self.size > 0
+            && self.size + text.len() as u64 > rotation.max_size
+        {
+            self.rotate(rotation)?;
+            *self = Self::open(self.settings.clone())?;
+        }
+        let written = self.file.write(text)?;
+        self.size += written as u64;
+        Ok(written)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

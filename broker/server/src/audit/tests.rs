@@ -1,14 +1,17 @@
 //! Tests of a full, a torn, a blocked, a lost, a crowded and a rotated log.
 
 use std::io::Write;
+use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use keyferry_api::config::{AuditFile, AuditRotation};
 use keyferry_api::reason::Reason;
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::request_id::RequestId;
-use keyferry_hub::ports::{AuditError, AuditSink};
+use keyferry_platform::audit_sink::{AuditError, AuditSink};
 
-use super::{AuditLog, PATIENCE, QUEUE, STRANGERS};
+use super::{AuditLog, MAX_QUEUED_REFUSALS, PATIENCE, QUEUE};
 
 /// The id of the record that follows a failure.
 const AFTER: u64 = 7;
@@ -183,10 +186,10 @@ async fn many_at_once_have_a_line_each() {
     assert!(state.1 < 10_002, "some lines shared a write");
 }
 
-/// With more refusals of unknown callers than the queue has room for, while the log is blocked, an
+/// With more refusals than the queue has room for, while the log is blocked, an
 /// issuance still gets its line and every refusal is counted.
 #[tokio::test]
-async fn strangers_take_no_room_from_hand_outs() {
+async fn refusals_take_no_room_from_issuances() {
     let (go, stuck) = std::sync::mpsc::channel();
     let disk = Filling::default();
     let log = AuditLog::to(Stuck(stuck, disk.clone()));
@@ -206,16 +209,18 @@ async fn strangers_take_no_room_from_hand_outs() {
         record.ended("granted", Reason::Ready);
         log.record(&record)
     };
-    let mut strangers: Vec<_> = (0..QUEUE)
+    let mut refusals: Vec<_> = (0..QUEUE)
         .map(|_| refused(Reason::CallerMalformed))
         .collect();
-    strangers.extend((0..QUEUE).map(|_| refused(Reason::RequestInvalid)));
-    let issuances: Vec<_> = (0..QUEUE as u64 - STRANGERS as u64).map(granted).collect();
+    refusals.extend((0..QUEUE).map(|_| refused(Reason::RequestInvalid)));
+    let issuances: Vec<_> = (0..QUEUE as u64 - MAX_QUEUED_REFUSALS as u64)
+        .map(granted)
+        .collect();
     drop(go);
     for (id, issue) in issuances.into_iter().enumerate() {
         assert_eq!(issue.await, Ok(()), "issuance {id}");
     }
-    drop(strangers);
+    drop(refusals);
     let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
     let lines: Vec<serde_json::Value> = text
         .lines()
@@ -235,7 +240,7 @@ async fn strangers_take_no_room_from_hand_outs() {
         .count();
     assert_eq!(
         (alone, counted as usize),
-        (STRANGERS, 2 * QUEUE - STRANGERS)
+        (MAX_QUEUED_REFUSALS, 2 * QUEUE - MAX_QUEUED_REFUSALS)
     );
     let reasons: Vec<_> = summaries
         .iter()
@@ -248,11 +253,113 @@ async fn strangers_take_no_room_from_hand_outs() {
     );
 }
 
+fn file_at(path: &Path) -> AuditFile {
+    AuditFile {
+        path: path.to_owned(),
+        rotation: None,
+    }
+}
+
+/// A log with two backups, each for about five records.
+fn rotated(path: &Path) -> AuditLog {
+    AuditLog::file(&AuditFile {
+        path: path.to_owned(),
+        rotation: Some(AuditRotation {
+            max_size: 1000,
+            max_backups: NonZeroU32::new(2).unwrap(),
+        }),
+    })
+    .unwrap()
+}
+
+async fn write(log: &AuditLog, ids: std::ops::Range<u64>) -> Result<(), AuditError> {
+    for id in ids {
+        let record = AuditRecord {
+            request_id: id.into(),
+            ..AuditRecord::default()
+        };
+        log.record(&record).await?;
+    }
+    Ok(())
+}
+
+/// A volume with room for the files never fills, and no record is lost but with the oldest file.
+#[tokio::test]
+async fn a_full_file_is_rotated_and_the_oldest_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = rotated(&path);
+    write(&log, 0..200).await.unwrap();
+    let mut names: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["audit.log", "audit.log.1", "audit.log.2"]);
+    let mut text = String::new();
+    for name in names.iter().rev() {
+        let part = std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(part.len() <= 1000, "{name} has {} bytes", part.len());
+        text.push_str(&part);
+    }
+    let ids: Vec<String> = text
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|record| record["requestId"].as_str().unwrap().to_owned())
+        .collect();
+    let last = ids.len() as u64;
+    let wanted: Vec<String> = (200 - last..200)
+        .map(|id| RequestId::from(id).to_string())
+        .collect();
+    assert_eq!(ids, wanted, "the newest records, in order, each once");
+    assert!(last > 10, "{last}");
+}
+
+/// A live file that cannot be moved: the backups, which would be overwritten at each try, stay.
+#[tokio::test]
+async fn a_rotation_moves_the_live_file_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("audit.log.1"), "newer").unwrap();
+    std::fs::write(at("audit.log.2"), "oldest").unwrap();
+    // No file can be renamed to a folder.
+    std::fs::create_dir(at("audit.log.0")).unwrap();
+    let log = rotated(&at("audit.log"));
+    for _ in 0..2 {
+        assert_eq!(write(&log, 0..50).await, Err(AuditError));
+        let read = |name: &str| std::fs::read_to_string(at(name)).unwrap();
+        assert_eq!(read("audit.log.1"), "newer");
+        assert_eq!(read("audit.log.2"), "oldest");
+    }
+}
+
+/// A rotation fails between its renames: the full file is `.0` until the next one.
+#[tokio::test]
+async fn a_rotation_that_failed_halfway_loses_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("audit.log.1"), "newer").unwrap();
+    std::fs::create_dir(at("audit.log.2")).unwrap();
+    let log = rotated(&at("audit.log"));
+    assert_eq!(write(&log, 0..50).await, Err(AuditError));
+    let full = std::fs::read_to_string(at("audit.log.0")).unwrap();
+    assert_eq!(std::fs::read_to_string(at("audit.log.1")).unwrap(), "newer");
+    std::fs::remove_dir(at("audit.log.2")).unwrap();
+    let mut id = 100;
+    while !at("audit.log.2").exists() {
+        write(&log, id..id + 1).await.unwrap();
+        id += 1;
+        assert!(id < 200, "it rotates again");
+    }
+    assert!(!at("audit.log.0").exists());
+    assert_eq!(std::fs::read_to_string(at("audit.log.2")).unwrap(), full);
+}
+
 #[tokio::test]
 async fn a_rotated_file_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
-    let log = AuditLog::file(&path).unwrap();
+    let log = AuditLog::file(&file_at(&path)).unwrap();
     log.record(&AuditRecord::default()).await.unwrap();
     std::fs::rename(&path, folder.path().join("audit.log.1")).unwrap();
     log.record(&AuditRecord {
@@ -275,7 +382,7 @@ async fn a_rotated_file_is_opened_again() {
 async fn a_record_is_in_the_file_when_its_writer_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
-    let log = AuditLog::file(&path).unwrap();
+    let log = AuditLog::file(&file_at(&path)).unwrap();
     let record = AuditRecord {
         delivery: Some("line\nbreak \u{1b}[31m".to_owned()),
         ..AuditRecord::default()

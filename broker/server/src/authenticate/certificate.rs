@@ -5,24 +5,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use keyferry_api::config::InputCredential;
 use keyferry_api::moment::{Deadline, Moment};
 use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccountIdentity;
-use keyferry_controller::caller_trust::{Trust, TrustReader};
 use keyferry_core::caller::{self, VerifiedCaller};
 use keyferry_core::inputs::credential::InputCaller;
 use keyferry_keys::caller_certificate::{
     CallerCertificateError, CallerCertificateRules, CertifiedCaller, PresentedChain,
 };
 use keyferry_listener::Source;
-use moka::sync::Cache;
-use parking_lot::Mutex;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::stale_cache::{Lifetimes, Lookup, StaleCache};
 
 use super::TokenKey;
 use super::review::Reviewer;
+use crate::caller_trust::{Trust, TrustReader};
 
 /// How long an accepted certificate is cached.
 const ACCEPTED_LIFETIME: Duration = Duration::from_secs(10);
@@ -103,38 +102,24 @@ impl CertificateIdentity for Arc<InputCredential> {
     }
 }
 
-/// The cached result of a certificate's verification.
-#[derive(Clone)]
-enum CachedCheck<C> {
-    Accepted {
-        caller: C,
-        fresh: Deadline,
-        /// Until then the caller is known, and the limits of unknown callers do not apply to it.
-        known: Deadline,
-    },
-    Refused {
-        fault: CallerCertificateError,
-        until: Deadline,
-    },
-}
-
 /// Verifies client certificates by the rules for identities of one type.
 pub(super) struct CertificateChecks<I: CertificateIdentity> {
     trust: TrustReader,
-    max_stale: Duration,
-    cached: Cache<TokenKey, CachedCheck<I::Caller>>,
+    /// The callers of recent certificates. One whose check is stale is verified again, but it is
+    /// known: the limits of unknown callers do not apply to it.
+    checks: StaleCache<TokenKey, I::Caller, CallerCertificateError>,
 }
 
 impl<I: CertificateIdentity> CertificateChecks<I> {
-    pub(super) fn new(trust: TrustReader, max_stale: Duration) -> Self {
-        let life = max_stale.max(ACCEPTED_LIFETIME) + REFUSED_LIFETIME;
+    pub(super) fn new(trust: TrustReader, max_stale: Duration, clock: Arc<dyn Clock>) -> Self {
+        let lifetimes = Lifetimes {
+            fresh: ACCEPTED_LIFETIME,
+            stale: max_stale,
+            refused: REFUSED_LIFETIME,
+        };
         Self {
             trust,
-            max_stale,
-            cached: Cache::builder()
-                .max_capacity(CAPACITY)
-                .time_to_live(life)
-                .build(),
+            checks: StaleCache::new(lifetimes, CAPACITY, clock),
         }
     }
 
@@ -150,23 +135,18 @@ impl<I: CertificateIdentity> CertificateChecks<I> {
         let now = reviewer.now();
         let trust = self.trust.current();
         let key = hash(trust.version);
-        let cached = self.cached.get(&key);
-        let is_known = match &cached {
-            Some(CachedCheck::Accepted { caller, fresh, .. }) if !fresh.passed(now) => {
-                return Ok((caller.clone(), key));
-            }
-            Some(CachedCheck::Accepted { known, .. }) => !known.passed(now),
-            _ => false,
-        };
-        if !is_known {
-            reviewer.new_callers.of_source(source, now.mono)?;
-        }
-        match cached {
-            Some(CachedCheck::Refused { fault, until }) if !until.passed(now) => {
+        let is_known = match self.checks.lookup(&key) {
+            Lookup::Fresh(caller) => return Ok((caller, key)),
+            Lookup::Stale(_) => true,
+            Lookup::Refused(fault) => {
+                reviewer.new_callers.of_source(source, now.mono)?;
                 return Err(fault.into());
             }
-            _ => {}
-        }
+            Lookup::Unknown => {
+                reviewer.new_callers.of_source(source, now.mono)?;
+                false
+            }
+        };
         let verified = if is_known {
             I::rules(&trust).identify(chain, now.wall)
         } else {
@@ -178,36 +158,15 @@ impl<I: CertificateIdentity> CertificateChecks<I> {
                     reviewer.new_callers.of_namespace(namespace, now.mono)?;
                 }
                 let caller = I::accept(&certified);
-                self.accepted(key, &caller, certified.not_after(), now);
+                let expiry = Deadline::at(certified.not_after(), now);
+                self.checks.accept(key, caller.clone(), now, Some(expiry));
                 Ok((caller, key))
             }
             Err(fault) => {
-                let until = Deadline::after(REFUSED_LIFETIME, now);
-                self.cached
-                    .insert(key, CachedCheck::Refused { fault, until });
+                self.checks.refuse(key, fault, now);
                 Err(fault.into())
             }
         }
-    }
-
-    fn accepted(&self, key: TokenKey, caller: &I::Caller, not_after: Timestamp, now: Moment) {
-        let expiry = Deadline::at(not_after, now);
-        let until = |life| {
-            let end = Deadline::after(life, now);
-            if expiry.left(now) < end.left(now) {
-                expiry
-            } else {
-                end
-            }
-        };
-        self.cached.insert(
-            key,
-            CachedCheck::Accepted {
-                caller: caller.clone(),
-                fresh: until(ACCEPTED_LIFETIME),
-                known: until(self.max_stale),
-            },
-        );
     }
 }
 
@@ -219,13 +178,6 @@ async fn verify_apart<I: CertificateIdentity>(
     now: Moment,
     reviewer: &Reviewer,
 ) -> Result<Result<CertifiedCaller<I>, CallerCertificateError>, Reason> {
-    let outcome = Arc::new(Mutex::new(None));
-    let slot = Arc::clone(&outcome);
-    let check = move || {
-        *slot.lock() = Some(I::rules(&trust).identify(&chain, now.wall));
-        Ok(())
-    };
-    reviewer.new_callers.check(check).await?;
-    let outcome = outcome.lock().take();
-    outcome.ok_or(Reason::CallerCertificateRejected)
+    let check = move || Ok(I::rules(&trust).identify(&chain, now.wall));
+    reviewer.new_callers.check(check).await
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use keyferry_api::reason::Reason;
 use keyferry_core::caller::PresentedToken;
-use keyferry_hub::clock::Clock;
 use keyferry_issuer::testing::{FakeClock, SmallWorld};
 use keyferry_listener::Source;
+use keyferry_platform::clock::Clock;
 use keyferry_testing::{Fault, Route};
 use secrecy::ExposeSecret;
 

@@ -4,6 +4,7 @@
 
 mod changes;
 mod new_callers;
+mod refusal_budget;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,23 +15,24 @@ use keyferry_api::config::{DeliveryType, NewCallerLimits};
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
-use keyferry_controller::caller_trust::TrustReader;
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::caller::{PresentedToken, ReviewedUser, TokenReviewAnswer};
-use keyferry_hub::clock::Clock;
-use keyferry_hub::policy_store::PolicyWriter;
-use keyferry_hub::ports::{AuditSink, Hub, HubError, Recording};
-use keyferry_hub::random::SystemRandomness;
+use keyferry_hub::ports::{Hub, HubError};
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_issuer::settings::CallerSettings;
 use keyferry_issuer::testing::{FakeClock, SmallWorld};
 use keyferry_keys::bound_token::MintAnswer;
 use keyferry_listener::Source;
+use keyferry_platform::audit_sink::{AuditSink, Recording};
+use keyferry_platform::clock::Clock;
+use keyferry_platform::policy_store::PolicyWriter;
+use keyferry_platform::random::SystemRandomness;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::{Broker, BrokerParts, Credential, DECISION_DEADLINE, Request};
 use crate::authenticate::Authenticator;
+use crate::caller_trust::TrustReader;
 use crate::delegate::Delegations;
 
 const MAX_STALE: Duration = Duration::from_secs(300);

@@ -8,9 +8,9 @@ use std::time::Duration;
 use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Review;
 use keyferry_core::caller::PresentedToken;
-use keyferry_hub::clock::Clock;
 use keyferry_issuer::testing::{FakeClock, SmallWorld, account_of};
 use keyferry_listener::Source;
+use keyferry_platform::clock::Clock;
 use keyferry_testing::{Fault, Grant, Route, Subject};
 use secrecy::ExposeSecret;
 

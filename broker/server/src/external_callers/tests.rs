@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -12,15 +12,15 @@ use keyferry_api::config::{self, ExternalIssuer};
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, Uid};
 use keyferry_core::caller::PresentedToken;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::external_issuer_documents::{
-    ExternalIssuerAddress, ExternalIssuerKeys, ExternalKeysError,
-};
 use keyferry_issuer::testing::{FakeClock, SmallWorld};
 use keyferry_keys::jwks::PublicKeySet;
 use keyferry_keys::jwt::SigningAlgorithm;
 use keyferry_keys::testing::{TestKey, key, set};
 use keyferry_listener::Source;
+use keyferry_platform::clock::Clock;
+use keyferry_platform::external_issuer_documents::{
+    ExternalIssuerAddress, ExternalIssuerKeys, ExternalKeysError,
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -31,6 +31,8 @@ use crate::authenticate::Authenticator;
 pub(super) struct FakeServer {
     pub(super) answer: Mutex<Result<PublicKeySet, ExternalKeysError>>,
     pub(super) fetches: AtomicUsize,
+    /// Whether it accepts connections and says nothing.
+    pub(super) is_silent: AtomicBool,
 }
 
 impl FakeServer {
@@ -38,6 +40,7 @@ impl FakeServer {
         Arc::new(Self {
             answer: Mutex::new(Ok(signer().set())),
             fetches: AtomicUsize::new(0),
+            is_silent: AtomicBool::new(false),
         })
     }
 
@@ -53,7 +56,14 @@ impl ExternalIssuerKeys for FakeServer {
     ) -> BoxFuture<'a, Result<PublicKeySet, ExternalKeysError>> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
         let answer = self.answer.lock().clone();
-        Box::pin(async move { answer })
+        let is_silent = self.is_silent.load(Ordering::SeqCst);
+        Box::pin(async move {
+            if is_silent {
+                tokio::time::sleep(Duration::from_secs(8)).await;
+                return Err(ExternalKeysError::NoAnswer("it did not answer in time"));
+            }
+            answer
+        })
     }
 }
 

@@ -8,9 +8,10 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use axum::routing::any;
+use keyferry_api::issuer::DISCOVERY_PATH;
 use keyferry_issuer::managed_issuer::ManagedIssuers;
 use keyferry_issuer::publication::{Document, PublicationReader, Published};
-use keyferry_keys::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_PATH, METADATA_TYPE, cache_control};
+use keyferry_keys::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_TYPE, cache_control};
 use keyferry_listener::plain_text;
 
 use super::managed_issuers;
@@ -30,7 +31,7 @@ pub fn routes(published: PublicationReader, own: ManagedIssuers, max_age: Durati
         cache_control: cache_control.clone(),
     });
     Router::new()
-        .route(METADATA_PATH, any(metadata))
+        .route(DISCOVERY_PATH, any(metadata))
         .route(KEYS_PATH, any(jwks))
         .with_state(hub)
         .merge(managed_issuers::routes(own, cache_control))
@@ -61,7 +62,7 @@ fn answer(
     if let Some(refused) = refused_method(request.method()) {
         return refused;
     }
-    match &*shared.published.look() {
+    match &*shared.published.borrow() {
         Some(published) => respond(
             document(published),
             content_type,

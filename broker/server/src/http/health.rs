@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use keyferry_hub::live::LiveObjects;
-use keyferry_hub::metrics::Metrics;
 use keyferry_issuer::publication::PublicationReader;
+use keyferry_platform::metrics::Metrics;
 
 use super::metrics::exposition;
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use keyferry_api::config::Listener;
-use keyferry_hub::metrics::Metrics;
 use keyferry_listener::{ListenError, ListenerMetrics, TlsListener};
+use keyferry_platform::metrics::Metrics;
 
 use crate::certificate_source;
 
@@ -44,7 +44,7 @@ pub async fn check_certificate(
 }
 
 /// Counts what happens to listeners in these metrics.
-pub(crate) fn counted(metrics: &Metrics) -> Arc<dyn ListenerMetrics> {
+pub fn counted(metrics: &Metrics) -> Arc<dyn ListenerMetrics> {
     Arc::new(Counted(metrics.clone()))
 }
 
@@ -78,7 +78,7 @@ impl ListenerMetrics for Counted {
 
 #[cfg(test)]
 mod tests {
-    use keyferry_hub::metrics::Metrics;
+    use keyferry_platform::metrics::Metrics;
 
     use super::counted;
 

@@ -7,6 +7,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, Response, StatusCode};
 use axum::routing::any;
+use keyferry_api::issuer::DISCOVERY_PATH;
 use keyferry_issuer::managed_issuer::{ManagedIssuers, OwnDocuments};
 use keyferry_issuer::publication::Document;
 use keyferry_listener::plain_text;
@@ -24,11 +25,11 @@ struct Shared {
 pub(super) fn routes(issuers: ManagedIssuers, cache_control: HeaderValue) -> Router {
     Router::new()
         .route(
-            "/issuers/{target}/.well-known/openid-configuration",
+            &format!("/issuers/{{target}}{DISCOVERY_PATH}"),
             any(metadata),
         )
         .route(
-            "/.well-known/openid-configuration/issuers/{target}",
+            &format!("{DISCOVERY_PATH}/issuers/{{target}}"),
             any(metadata),
         )
         .route(

@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use keyferry_api::reason::Reason;
-use keyferry_hub::metrics::Metrics;
 use keyferry_listener::{Source, plain_text};
+use keyferry_platform::metrics::Metrics;
 
 use super::bearer;
 use super::exchange::source_of;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use keyferry_api::reason::Reason;
 use keyferry_core::caller::PresentedToken;
-use keyferry_hub::clock::Clock;
 use keyferry_issuer::testing::{FakeClock, ISSUER, SmallWorld};
 use keyferry_listener::Source;
+use keyferry_platform::clock::Clock;
 use keyferry_testing::{Fault, Grant, Route, Subject};
 use secrecy::{ExposeSecret, SecretString};
 
@@ -129,6 +129,22 @@ async fn a_permission_stands_while_the_hub_is_away_until_the_token_expires() {
     );
     world.clock.advance(Duration::from_secs(30));
     assert_eq!(check(&readers, &long).await, Err(Reason::HubUnreachable));
+}
+
+#[tokio::test]
+async fn a_fresh_permission_ends_with_the_token() {
+    let world = SmallWorld::start().await;
+    world.hub.grant(may_read("deployer"));
+    let readers = readers(&world);
+    let scraper = token(&world, "deployer", ISSUER, Duration::from_secs(5));
+    assert_eq!(check(&readers, &scraper).await, Ok(()));
+    world
+        .hub
+        .set_fault(Route::TokenReview, Fault::CloseConnection);
+    world.clock.advance(Duration::from_secs(4));
+    assert_eq!(check(&readers, &scraper).await, Ok(()));
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(check(&readers, &scraper).await, Err(Reason::HubUnreachable));
 }
 
 #[tokio::test]

@@ -69,7 +69,31 @@ async fn namespaces() -> Json<Value> {
     }))
 }
 
+/// A resource that the target knows by name, so that access reviews can be about it, but of which it
+/// holds no objects.
+const fn named(
+    group_version: &'static str,
+    name: &'static str,
+    kind: &'static str,
+    short_names: &'static [&'static str],
+) -> ApiResource {
+    ApiResource {
+        group_version,
+        name,
+        kind,
+        short_names,
+        namespaced: true,
+        verbs: &[],
+    }
+}
+
 const SERVED: &[ApiResource] = &[
+    named("v1", "pods", "Pod", &["po"]),
+    named("v1", "configmaps", "ConfigMap", &["cm"]),
+    named("v1", "secrets", "Secret", &[]),
+    named("v1", "services", "Service", &["svc"]),
+    named("v1", "serviceaccounts", "ServiceAccount", &["sa"]),
+    named("apps/v1", "deployments", "Deployment", &["deploy"]),
     ApiResource {
         group_version: "v1",
         name: "namespaces",

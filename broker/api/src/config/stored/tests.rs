@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{StoredAccess, StoredObjects, StoredTarget};
+use super::{MAX_ACCESSES, StoredAccess, StoredObjects, StoredTarget};
 use crate::config::{self, DeliveryType, ServerConfiguration};
 use crate::name::{Namespace, ObjectName};
 use crate::reason::Reason;
@@ -398,5 +398,50 @@ fn mistakes_of_deliveries_are_named() {
             mistakes.iter().any(|mistake| mistake.path.ends_with(place)),
             "{place}: {mistakes:?}"
         );
+    }
+}
+
+#[test]
+fn the_oldest_accesses_of_a_namespace_to_a_target_count_and_no_more() {
+    let mut objects = StoredObjects::default();
+    let mut add = |namespace: &str, name: &str, created: &str, target: &str| {
+        let mut object = access(json!([]));
+        object["metadata"]["namespace"] = json!(namespace);
+        object["metadata"]["name"] = json!(name);
+        object["metadata"]["creationTimestamp"] = json!(created);
+        object["spec"]["targetClusterRef"]["name"] = json!(target);
+        let (name, stored) = StoredAccess::read(&object).unwrap();
+        objects.accesses.insert(name, stored);
+    };
+    for index in 0..MAX_ACCESSES + 2 {
+        add("tenant-a", &format!("crowd-{index:04}"), LATE, "prod");
+    }
+    // The oldest counts, although its name is the last.
+    add("tenant-a", "zz", EARLY, "prod");
+    add("tenant-a", "other", LATE, "staging");
+    add("tenant-b", "apps", LATE, "prod");
+    let assembled = objects.assemble(&own());
+    let surplus: Vec<String> = assembled.accesses.keys().map(ToString::to_string).collect();
+    assert_eq!(
+        surplus,
+        [255, 256, 257].map(|index| format!("tenant-a/crowd-{index:04}"))
+    );
+    let faults = assembled.accesses.values();
+    assert!(
+        faults
+            .into_iter()
+            .all(|fault| fault.reason == Reason::TooManyAccesses)
+    );
+    let counted = |name: &str| {
+        let name = crate::name::AccessName::parse(name).unwrap();
+        assembled.policy.accesses.contains_key(&name)
+    };
+    for name in [
+        "tenant-a/zz",
+        "tenant-a/crowd-0254",
+        "tenant-a/other",
+        "tenant-b/apps",
+    ] {
+        assert!(counted(name), "{name}");
     }
 }

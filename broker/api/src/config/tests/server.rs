@@ -61,7 +61,7 @@ fn the_server_has_its_defaults() {
 fn the_server_takes_what_is_written() {
     let written = "hubName: hub\nmetadata: {name: keyferry}\ncallerAudience: keys\nclusterResourceNamespace: keys\ncanaryServiceAccount: bird\n\
         hub: {issuer: 'https://hub.example.com', endpoints: ['https://10.0.0.2:6443', 'https://[fd00::1]:6443/']}\nhealth: {address: '[::1]:1'}\nmaxStaleAuthorization: 0s\nrequirePodBound: yes\n\
-        audit: {file: /audit.log}\n";
+        audit: {file: /audit.log, maxSize: 100}\n";
     let text = GOOD.replace("hubName: hub\n", written).replace(
         "discovery:\n",
         "discovery:\n  address: 10.0.0.1:1\n  maxAge: 2m\n",
@@ -96,7 +96,13 @@ fn the_server_takes_what_is_written() {
         (Duration::from_secs(120), Duration::ZERO)
     );
     assert!(server.require_pod_bound);
-    assert_eq!(server.audit_file.unwrap().to_str(), Some("/audit.log"));
+    let audit_file = server.audit_file.unwrap();
+    assert_eq!(audit_file.path.to_str(), Some("/audit.log"));
+    let rotation = audit_file.rotation.unwrap();
+    assert_eq!(
+        (rotation.max_size, rotation.max_backups.get()),
+        (100 * 1024 * 1024, 8)
+    );
     assert_eq!(
         configuration.policy.own_namespace,
         Some(Namespace::new("keys").unwrap())

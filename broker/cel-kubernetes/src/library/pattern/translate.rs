@@ -17,6 +17,10 @@ pub(super) struct Translated {
     pub(super) text: String,
     /// Whether it has a Unicode class.
     pub(super) unicode: bool,
+    /// Whether it has a `\B`.
+    pub(super) bytes: bool,
+    /// Whether it depends on which code points have no character.
+    pub(super) unassigned: bool,
 }
 
 /// Translates a whole expression.
@@ -27,8 +31,11 @@ pub(super) fn translate(written: &str) -> Translating<Translated> {
         depth: 0,
         unit: true,
         unicode: false,
+        bytes: false,
+        unassigned: false,
+        folds: false,
     };
-    if t.chars.len() > 1000 {
+    if t.chars.len() > 2000 {
         return Err(PatternFault::Beyond("a long pattern".to_owned()));
     }
     let (out, _) = t.alternatives()?;
@@ -38,6 +45,8 @@ pub(super) fn translate(written: &str) -> Translating<Translated> {
     Ok(Translated {
         text: out,
         unicode: t.unicode,
+        bytes: t.bytes,
+        unassigned: t.unassigned,
     })
 }
 
@@ -59,6 +68,12 @@ struct Translator {
     unit: bool,
     /// Whether there is a Unicode class.
     unicode: bool,
+    /// Whether there is a `\B`.
+    bytes: bool,
+    /// Whether there is a class of all code points without a character.
+    unassigned: bool,
+    /// Whether the case does not matter here.
+    folds: bool,
 }
 
 impl Translator {
@@ -97,6 +112,7 @@ impl Translator {
             return beyond("much nesting");
         }
         let (mut out, mut largest) = (String::new(), 1);
+        let folds = self.folds;
         self.unit = false;
         let mut last_size = 1;
         while let Some(c) = self.peek() {
@@ -143,6 +159,7 @@ impl Translator {
             }
         }
         self.depth -= 1;
+        self.folds = folds;
         Ok((out, largest))
     }
 
@@ -216,7 +233,7 @@ impl Translator {
             }
             _ => {
                 self.at += 1;
-                Ok((class::literal(c), 1))
+                Ok((self.literal(c), 1))
             }
         }
     }
@@ -239,7 +256,11 @@ impl Translator {
                 self.at += 1;
                 Ok("(?-u:\\b)".to_owned())
             }
-            'B' => beyond("\\B"),
+            'B' => {
+                self.at += 1;
+                self.bytes = true;
+                Ok("(?-u:\\B)".to_owned())
+            }
             'C' | 'E' => refused("invalid escape sequence"),
             'Q' => {
                 self.at += 1;
@@ -249,7 +270,7 @@ impl Translator {
                         break;
                     }
                     self.at += 1;
-                    out.push_str(&class::literal(c));
+                    out.push_str(&self.literal(c));
                 }
                 // A repeat after a quotation applies only to its last character; the output has the
                 // same effect.
@@ -265,7 +286,10 @@ impl Translator {
                 self.at += 1;
                 Ok(format!("[{}]", class::perl(c)))
             }
-            _ => Ok(class::literal(self.escaped()?)),
+            _ => {
+                let c = self.escaped()?;
+                Ok(self.literal(c))
+            }
         }
     }
 }

@@ -41,6 +41,7 @@ impl Clause {
         use Type::{
             Bool, Bytes, Double, Duration, Dyn, Int, List, Map, Null, String, Timestamp, Uint,
         };
+        let t = t.value();
         match self {
             _ if matches!(t, Dyn) => true,
             Self::Text
@@ -131,7 +132,7 @@ pub(crate) fn printable(t: &Type) -> bool {
 
 /// Returns the name of a type without its parameters.
 pub(crate) fn runtime_name(t: &Type) -> String {
-    match t {
+    match t.value() {
         Type::Any => "google.protobuf.Any".to_owned(),
         Type::Timestamp => "google.protobuf.Timestamp".to_owned(),
         Type::Duration => "google.protobuf.Duration".to_owned(),
@@ -371,7 +372,7 @@ fn literal_of(value: &Val, depth: u32) -> Printing {
         Val::Str(text) => Ok(quote(text)),
         Val::Bytes(_) => text_of(value, depth).map(|text| format!("b{}", quote(&text))),
         Val::Double(d) if d.is_finite() => Ok(format!("{d:.6}")),
-        Val::Double(d) => Ok(quote(&number::go_verb_v(*d))),
+        Val::Double(d) => Ok(quote(&number::go_verb_g(*d))),
         Val::Timestamp(_) => {
             text_of(value, depth).map(|text| format!("timestamp({})", quote(&text)))
         }

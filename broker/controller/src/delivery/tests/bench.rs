@@ -10,17 +10,18 @@ use keyferry_api::name::AccessName;
 use keyferry_core::audit::AuditRecord;
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::leadership::LeadershipWriter;
-use keyferry_hub::metrics::Metrics;
 use keyferry_hub::object_store::{Collection, Faults, ObjectStore};
-use keyferry_hub::policy_store::PolicyWriter;
-use keyferry_hub::ports::{
-    AuditSink, HubObjects, ProbeAnswer, ProbedTarget, Recording, TargetProbe,
-};
-use keyferry_hub::random::SystemRandomness;
+use keyferry_hub::ports::{HubError, HubFacts, HubObjects};
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_issuer::client_key::{ClientKeys, SystemClientKeys};
 use keyferry_issuer::testing::{CONFIGURATION, FakeObjects, SmallWorld, activation_delay};
 use keyferry_keys::client_certificate::ClientKey;
+use keyferry_platform::audit_sink::{AuditSink, Recording};
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::policy_store::PolicyWriter;
+use keyferry_platform::random::SystemRandomness;
+use keyferry_platform::target_connection::TargetAddress;
+use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
@@ -40,6 +41,7 @@ pub(super) struct Bench {
     pub(super) audit: Arc<FakeAudit>,
     pub(super) probe: Arc<FakeProbe>,
     pub(super) keys: Arc<KnownKeys>,
+    pub(super) facts: Arc<OwnUser>,
     pub(super) policy: Arc<PolicyWriter>,
     pub(super) admission_policy: AdmissionPolicyWriter,
     pub(super) leadership: Arc<LeadershipWriter>,
@@ -59,6 +61,7 @@ impl Bench {
             audit: Arc::default(),
             probe: Arc::default(),
             keys: Arc::default(),
+            facts: Arc::default(),
             policy: Arc::new(PolicyWriter::new(config::Policy::default())),
             admission_policy: AdmissionPolicyWriter::author(),
             leadership: Arc::default(),
@@ -108,6 +111,24 @@ impl Bench {
         );
     }
 
+    /// Writes another access of the namespace to the target, created at a time.
+    pub(super) fn put_other_access(&self, name: &str, created: &str) {
+        let path = ACCESS.replace("/apps", &format!("/{name}"));
+        let metadata = json!({
+            "name": name, "namespace": "tenant-a", "generation": 1, "creationTimestamp": created,
+        });
+        let spec =
+            json!({ "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler" });
+        let object = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": metadata, "spec": spec });
+        self.objects.put_foreign(&path, object);
+    }
+
+    /// Removes another access of the namespace.
+    pub(super) fn remove_other_access(&self, name: &str) {
+        self.objects
+            .delete_foreign(&ACCESS.replace("/apps", &format!("/{name}")));
+    }
+
     fn put(&self, path: &str, kind: &str, mut metadata: Value, spec: Value) {
         if self.objects.object(path).is_some() {
             return self.objects.edit(path, |object| {
@@ -127,7 +148,7 @@ impl Bench {
     }
 
     fn now(&self) -> String {
-        use keyferry_hub::clock::Clock;
+        use keyferry_platform::clock::Clock;
         self.world.clock.now().wall.to_string()
     }
 
@@ -191,6 +212,7 @@ impl Bench {
             mint: self.world.new_mint(),
             admission_policy: self.admission_policy.reader(),
             objects: Arc::<FakeObjects>::clone(&self.objects) as Arc<dyn HubObjects>,
+            facts: Arc::<OwnUser>::clone(&self.facts) as Arc<dyn HubFacts>,
             probe: Arc::<FakeProbe>::clone(&self.probe) as Arc<dyn TargetProbe>,
             audit: Arc::<FakeAudit>::clone(&self.audit) as Arc<dyn AuditSink>,
             clock: Arc::<keyferry_issuer::testing::FakeClock>::clone(&self.world.clock),
@@ -256,6 +278,36 @@ impl Bench {
     /// Returns the latest expiry of all tokens that an object ever contained.
     pub(super) fn last_end(&self) -> Option<jiff::Timestamp> {
         self.objects.every_version().iter().filter_map(expiry).max()
+    }
+}
+
+/// The user name under which the hub knows Keyferry.
+pub(super) const KEYFERRY: &str = "system:serviceaccount:keyferry-system:keyferry";
+
+/// Answers as the hub does when Keyferry asks who it is.
+#[derive(Default)]
+pub(super) struct OwnUser(Mutex<Option<fn() -> HubError>>);
+
+impl OwnUser {
+    /// Refuses the question like this from now on.
+    pub(super) fn refuse(&self, refusal: Option<fn() -> HubError>) {
+        *self.0.lock() = refusal;
+    }
+}
+
+impl HubFacts for OwnUser {
+    fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>> {
+        let refusal = *self.0.lock();
+        Box::pin(async move {
+            match refusal {
+                Some(refusal) => Err(refusal()),
+                None => Ok(KEYFERRY.to_owned()),
+            }
+        })
     }
 }
 
@@ -355,7 +407,7 @@ pub(super) struct FakeProbe {
 impl Default for FakeProbe {
     fn default() -> Self {
         Self {
-            answer: Mutex::new(ProbeAnswer::Unanswered("nobody is there")),
+            answer: Mutex::new(ProbeAnswer::Unanswered("nobody is there".into())),
             asked: AtomicUsize::new(0),
         }
     }
@@ -374,7 +426,7 @@ impl FakeProbe {
 impl TargetProbe for FakeProbe {
     fn try_token<'a>(
         &'a self,
-        _: &'a ProbedTarget,
+        _: &'a TargetAddress,
         _: &'a SecretString,
     ) -> BoxFuture<'a, ProbeAnswer> {
         Box::pin(async move {

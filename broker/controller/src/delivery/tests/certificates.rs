@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use keyferry_hub::clock::Clock;
+use keyferry_hub::ports::HubError;
+use keyferry_issuer::testing::Failing;
+use keyferry_platform::clock::Clock;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use serde_json::{Value, json};
 
-use super::bench::{ACCESS, Bench, annotation};
+use super::bench::{ACCESS, Bench, KEYFERRY, annotation};
 use crate::delivery::{Deliveries, Next};
 
 const SECRET: &str = "/api/v1/namespaces/tenant-a/secrets/apps-client-tls";
@@ -329,4 +331,70 @@ async fn renamed_deliveries_cost_a_bounded_number_of_requests() {
     bench.world.clock.advance(Duration::from_secs(3600));
     bench.reconcile_all(&process).await;
     assert_eq!(requests(&bench).len(), 33);
+}
+
+/// Everyone who may create requests can label them like Keyferry's. The apiserver alone writes the
+/// user who made them.
+#[tokio::test]
+async fn only_keyferrys_own_requests_count_for_a_tenant() {
+    for (user, counts) in [("mallory", false), (KEYFERRY, true)] {
+        let (bench, process) = begun(json!({ "maxLifetime": "1h" })).await;
+        let now = bench.world.clock.now().wall.to_string();
+        for number in 0..64 {
+            let name = format!("false-{number}");
+            let request = json!({
+                "metadata": {
+                    "name": name, "creationTimestamp": now,
+                    "annotations": { "keyferry.dev/access": "tenant-a/apps" },
+                },
+                "spec": {
+                    "signerName": "kubernetes.io/kube-apiserver-client", "username": user,
+                },
+            });
+            bench.objects.put_foreign(&path(&request), request);
+        }
+        bench.reconcile_all(&process).await;
+        let made = requests(&bench).len() - 64;
+        assert_eq!(made, usize::from(!counts), "{user}");
+        assert_eq!(
+            message(&bench).contains("64 certificates of this namespace"),
+            counts,
+            "{user}: {}",
+            message(&bench)
+        );
+    }
+}
+
+/// A user with false labels could make the list of requests too long, and no certificate was
+/// requested.
+#[tokio::test]
+async fn a_list_of_requests_that_is_too_long_holds_no_certificate_up() {
+    let (bench, process) = begun(json!({ "maxLifetime": "1h" })).await;
+    let failing = Failing::Unreadable("list", "certificatesigningrequests");
+    bench.objects.fail(Some(failing));
+    bench.reconcile_all(&process).await;
+    assert_eq!(requests(&bench).len(), 1, "{}", message(&bench));
+}
+
+/// It was taken for a missing right to list requests, and the limit of a namespace was not kept.
+#[tokio::test]
+async fn a_hub_that_does_not_say_who_keyferry_is_has_no_certificate_requested() {
+    let (bench, process) = begun(json!({ "maxLifetime": "1h" })).await;
+    bench
+        .facts
+        .refuse(Some(|| HubError::Forbidden("no right".into())));
+    bench.reconcile_all(&process).await;
+    assert_eq!(requests(&bench).len(), 0);
+    assert_eq!(reason(&bench), "DeliveryForbidden");
+    assert!(
+        message(&bench).contains("system:basic-user"),
+        "{}",
+        message(&bench)
+    );
+    // A hub before Kubernetes 1.28 cannot say it.
+    bench
+        .facts
+        .refuse(Some(|| HubError::NotFound("no such kind".to_owned())));
+    bench.reconcile_all(&process).await;
+    assert_eq!(requests(&bench).len(), 1);
 }

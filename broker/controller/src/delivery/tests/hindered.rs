@@ -6,6 +6,7 @@ use keyferry_issuer::testing::{Failing, account_of};
 use serde_json::{Value, json};
 
 use super::bench::{Bench, SECRET, secret};
+use crate::delivery::Next;
 
 #[tokio::test]
 async fn what_cannot_be_read_is_not_written_over() {
@@ -167,6 +168,41 @@ async fn a_mistake_takes_nothing_back_that_policy_would_grant() {
         "and a mistake shields nobody"
     );
     assert_eq!(bench.world.hub.token_requests(), minted);
+}
+
+#[tokio::test]
+async fn one_access_of_too_many_gets_nothing_new_and_keeps_its_objects() {
+    let mut bench = Bench::start().await;
+    bench.begin_with(secret());
+    let process = bench.process();
+    bench.reconcile_all(&process).await;
+    bench.assert_ready("before");
+    let minted = bench.world.hub.token_requests();
+    for index in 0..keyferry_api::config::MAX_ACCESSES {
+        bench.put_other_access(&format!("older-{index}"), "2020-01-01T00:00:00Z");
+    }
+    let next = bench.reconcile_all(&process).await;
+    assert_eq!(next, Next::OnChange, "it does not wait for itself");
+    assert_eq!(
+        bench.condition("Ready"),
+        ("False".to_owned(), "TooManyAccesses".to_owned())
+    );
+    assert!(bench.objects.object(SECRET).is_some());
+    assert_eq!(bench.world.hub.token_requests(), minted);
+
+    bench.remove_other_access("older-0");
+    bench.reconcile_all(&process).await;
+    bench.assert_ready("an older one is gone");
+    bench.put_other_access("older-0", "2020-01-01T00:00:00Z");
+    bench.put_target(
+        &json!({ "allow": [{ "namespaces": ["tenant-b"], "serviceAccounts": ["reconciler"] }] }),
+    );
+    bench.reconcile_all(&process).await;
+    assert_eq!(
+        bench.objects.object(SECRET),
+        None,
+        "and it keeps nothing that policy no longer grants"
+    );
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use keyferry_api::config::Policy;
 use keyferry_core::access_status::TargetIdentity;
-use keyferry_hub::ports::ProbeAnswer;
 use keyferry_issuer::testing::Failing;
+use keyferry_platform::target_probe::ProbeAnswer;
 use serde_json::json;
 
 use super::bench::{ACCESS, Bench, SECRET, secret};

@@ -10,9 +10,8 @@ use crate::delivery::Next;
 
 const CONFIG_MAP: &str = "/api/v1/namespaces/tenant-a/configmaps/apps";
 const KUSTOMIZATIONS: &str =
-    "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-a/kustomizations?limit=500";
-const HELM_RELEASES: &str =
-    "/apis/helm.toolkit.fluxcd.io/v2/namespaces/tenant-a/helmreleases?limit=500";
+    "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-a/kustomizations";
+const HELM_RELEASES: &str = "/apis/helm.toolkit.fluxcd.io/v2/namespaces/tenant-a/helmreleases";
 
 fn both() -> Value {
     json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }], "probe": "Off" })
@@ -217,12 +216,12 @@ async fn what_is_not_known_to_be_unused_stays() {
         (
             "no right to list",
             Some(list(&[])),
-            Some(Failing::Forbidden("get", "/kustomizations")),
+            Some(Failing::Forbidden("list", "/kustomizations")),
         ),
         (
             "a hub that does not answer",
             Some(list(&[])),
-            Some(Failing::Unreachable("get", "/helmreleases")),
+            Some(Failing::Unreachable("list", "/helmreleases")),
         ),
     ] {
         delivered(&mut bench, secret()).await;

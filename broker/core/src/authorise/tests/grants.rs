@@ -4,7 +4,7 @@ use keyferry_api::config::Policy;
 use keyferry_api::reason::Reason;
 
 use super::{RULE, access, ask, caller, hub, policy, target, usual};
-use crate::authorise::{Requester, Review, Via, grant};
+use crate::authorise::{Pair, Requester, Review, Via, grant};
 use crate::caller::external::tests::job_of;
 
 #[test]
@@ -100,6 +100,41 @@ fn a_pair_is_good_for_its_requester_only() {
         )
         .is_err()
     );
+}
+
+/// An operator's pair needs no checked author, a probe's does: neither stands for the other.
+#[test]
+fn a_probe_needs_an_author_that_the_hub_checks() {
+    let (policy, hub) = (usual(), hub());
+    let of = |requester: &Requester| ask(&policy, &hub, requester, "tenant-a/prod").unwrap();
+    let probe = of(&Requester::Probe);
+    assert_eq!(probe.via(), Via::Author);
+    let granted = |requester: Requester, pair: &Pair, review| {
+        grant(&policy, requester, pair.clone(), review).map(|_| ())
+    };
+    assert_eq!(
+        granted(Requester::Probe, &probe, Review::AuthorChecked),
+        Ok(())
+    );
+    for review in [Review::NotAsked, Review::Allowed, Review::Refused] {
+        assert_eq!(
+            granted(Requester::Probe, &probe, review),
+            Err(Reason::AuthorUnchecked)
+        );
+    }
+    let operators = of(&Requester::Operator);
+    for review in [Review::NotAsked, Review::AuthorChecked] {
+        for (requester, pair) in [
+            (Requester::Probe, &operators),
+            (Requester::Operator, &probe),
+            (caller("tenant-a", "reconciler"), &probe),
+        ] {
+            assert_eq!(
+                granted(requester, pair, review),
+                Err(Reason::TargetNotGranted)
+            );
+        }
+    }
 }
 
 #[test]

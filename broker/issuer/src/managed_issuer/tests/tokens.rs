@@ -3,9 +3,9 @@
 use keyferry_api::config::DeliveryType;
 use keyferry_api::name::AccessName;
 use keyferry_core::authorise::{self, Requester, Review};
-use keyferry_hub::random::SystemRandomness;
 use keyferry_keys::claims::ServiceAccountClaims;
 use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_platform::random::SystemRandomness;
 use secrecy::ExposeSecret;
 
 use super::*;

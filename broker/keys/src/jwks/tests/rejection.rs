@@ -15,6 +15,14 @@ fn refused(document: &Value) -> JwksError {
     read(document).unwrap_err()
 }
 
+fn unusable(found: usize, first: Option<RejectReason>) -> JwksError {
+    JwksError::NoUsableKey { found, first }
+}
+
+fn private(index: usize, kind: &'static str) -> JwksError {
+    JwksError::PrivateKeyInSet { index, kind }
+}
+
 #[test]
 fn w1_to_w5_a_set_is_an_array_of_distinct_keys() {
     for document in [
@@ -26,10 +34,10 @@ fn w1_to_w5_a_set_is_an_array_of_distinct_keys() {
     ] {
         assert_eq!(refused(&document), JwksError::NoKeysArray, "{document}");
     }
-    assert_eq!(refused(&json!({"keys": []})), JwksError::NoUsableKey(0));
+    assert_eq!(refused(&json!({"keys": []})), unusable(0, None));
     assert_eq!(
         refused(&json!({"keys": [{"kty": "AKP"}, 1]})),
-        JwksError::NoUsableKey(2)
+        unusable(2, Some(RejectReason::Kid))
     );
     assert_eq!(
         refused(&json!({"keys": vec![json!({}); 10_001]})),
@@ -107,7 +115,7 @@ fn w6_to_w10_a_private_member_spoils_the_whole_set() {
             let spoilt = changed(rsa(), member, value);
             assert_eq!(
                 refused(&json!({"keys": [good(), spoilt]})),
-                JwksError::PrivateKeyInSet,
+                private(1, "a private RSA key"),
                 "{member}"
             );
         }
@@ -115,24 +123,46 @@ fn w6_to_w10_a_private_member_spoils_the_whole_set() {
     let symmetric = json!({"kty": "oct", "kid": "s", "k": "c2VjcmV0"});
     assert_eq!(
         refused(&json!({"keys": [symmetric, good()]})),
-        JwksError::PrivateKeyInSet
+        private(0, "a symmetric key")
     );
-    let unusable = json!({"kty": "OKP", "crv": "Ed25519", "x": "AA", "d": "AA"});
+    let odd = json!({"kty": "OKP", "crv": "Ed25519", "x": "AA", "d": "AA"});
     assert_eq!(
-        refused(&json!({"keys": [unusable, good()]})),
-        JwksError::PrivateKeyInSet
+        refused(&json!({"keys": [odd, good()]})),
+        private(0, "a private OKP key")
     );
     let mut crowd = vec![json!({}); 300];
     crowd.push(changed(rsa(), "d", json!("AQAB")));
     assert_eq!(
         refused(&json!({"keys": crowd})),
-        JwksError::PrivateKeyInSet,
+        private(300, "a private RSA key"),
         "said before the number of keys"
     );
     let whole: Value = serde_json::to_value(key(SigningAlgorithm::Rs256).private.as_ref()).unwrap();
     assert_eq!(
         refused(&json!({"keys": [whole]})),
-        JwksError::PrivateKeyInSet
+        private(0, "a private RSA key")
+    );
+    assert_eq!(
+        private(3, "a symmetric key").to_string(),
+        "key set publishes a symmetric key: keys[3]"
+    );
+}
+
+#[test]
+fn a_set_that_signs_nothing_says_why() {
+    let said = |entries: Value| {
+        let error = refused(&json!({ "keys": entries }));
+        assert!(!error.fix().is_empty() && !error.fix().ends_with('.'));
+        error.to_string()
+    };
+    assert_eq!(said(json!([])), "key set has no usable key among its 0");
+    assert_eq!(
+        said(json!([changed(good(), "use", json!("enc"))])),
+        "key set has no usable key among its 1: keys[0] has a use other than sig"
+    );
+    assert_eq!(
+        said(json!([changed(good(), "alg", json!("EdDSA")), 1])),
+        "key set has no usable key among its 2: keys[0] has an alg that does not fit its kty or crv"
     );
 }
 

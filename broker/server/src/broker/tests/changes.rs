@@ -12,10 +12,10 @@ use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 use keyferry_core::authorise::HubView;
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
-use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_hub::ports::{Hub, HubError};
 use keyferry_issuer::testing::{SmallWorld, account_of};
 use keyferry_keys::bound_token::MintAnswer;
+use keyferry_platform::policy_store::PolicyWriter;
 use keyferry_testing::{Grant, Subject};
 use secrecy::SecretString;
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::future;
 use keyferry_api::config::NewCallerLimits;
 use keyferry_api::reason::Reason;
-use keyferry_hub::policy_store::PolicyWriter;
 use keyferry_issuer::testing::SmallWorld;
 use keyferry_listener::Source;
+use keyferry_platform::policy_store::PolicyWriter;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 

@@ -12,20 +12,20 @@ use std::time::Duration;
 use jiff::Timestamp;
 use keyferry_api::config::NewCallerLimits;
 use keyferry_api::service_account::Uid;
-use keyferry_controller::caller_trust::TrustReader;
 use keyferry_core::authorise::HubView;
-use keyferry_hub::clock::Clock;
-use keyferry_hub::ports::AuditSink;
 use keyferry_issuer::testing::{SmallWorld, account_of};
 use keyferry_keys::caller_certificate::CallerCertificateRule;
 use keyferry_keys::testing::client_certificates::{
     Authorities, OTHER_URI, Outcome, TestCertificate, URI, table,
 };
+use keyferry_platform::audit_sink::AuditSink;
+use keyferry_platform::clock::Clock;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use self::connection::{Answer, Server};
 use crate::broker::tests::{Records, certified};
+use crate::caller_trust::TrustReader;
 use crate::http::health::HealthParts;
 use crate::inputs::tests::service;
 

@@ -198,6 +198,25 @@ fn of_the_server() {
             "unknown field",
             "spelling",
         ),
+        set("audit: {maxSize: 100}", "audit", "no file", "audit.file"),
+        set(
+            "audit: {file: /x, maxBackups: 3}",
+            "audit.maxBackups",
+            "without audit.maxSize",
+            "MiB",
+        ),
+        set(
+            "audit: {file: /x, maxSize: 0}",
+            "audit.maxSize",
+            "out of range",
+            "from 1 to 10240",
+        ),
+        set(
+            "audit: {file: /x, maxSize: 1, maxBackups: 1001}",
+            "audit.maxBackups",
+            "out of range",
+            "from 1 to 1000",
+        ),
         set(
             "metadata: {nam: x}",
             "metadata.nam",

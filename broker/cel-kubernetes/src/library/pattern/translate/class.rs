@@ -1,6 +1,82 @@
 //! Translates character classes and escaped characters.
 
+use super::super::unicode::{ClassName, class_name, has_other_folding, other_foldings};
 use super::{Translating, Translator, beyond, refused};
+
+/// The members of a class in brackets.
+#[derive(Default)]
+struct Members {
+    negated: bool,
+    ranges: Vec<(char, char)>,
+    /// Classes within the class, as written for the crate.
+    classes: String,
+}
+
+impl Members {
+    /// Writes the class. If the case does not matter, characters that Go does not fold are apart.
+    fn write(&self, folds: bool) -> String {
+        let caret = if self.negated { "^" } else { "" };
+        let all = format!("{}{}", written(&self.ranges), self.classes);
+        let others = other_foldings();
+        let inside = |(low, high): &(char, char)| {
+            let cut = |other: &(char, char)| ((*low).max(other.0), (*high).min(other.1));
+            others
+                .iter()
+                .map(cut)
+                .filter(|(low, high)| low <= high)
+                .collect::<Vec<_>>()
+        };
+        let apart: Vec<(char, char)> = self.ranges.iter().flat_map(inside).collect();
+        if !folds || apart.is_empty() {
+            return format!("[{caret}{all}]");
+        }
+        let rest: Vec<(char, char)> = self
+            .ranges
+            .iter()
+            .flat_map(|r| without(*r, others))
+            .collect();
+        let rest = format!("{}{}", written(&rest), self.classes);
+        let others = written(others);
+        match (self.negated, rest.is_empty()) {
+            (false, true) => format!("(?-i:[{}])", written(&apart)),
+            (false, false) => format!("(?:[{rest}]|(?-i:[{}]))", written(&apart)),
+            (true, true) => format!("(?-i:[^{all}])"),
+            (true, false) => format!("(?:[[^{rest}]--[{others}]]|(?-i:[[{others}]&&[^{all}]]))"),
+        }
+    }
+}
+
+fn written(ranges: &[(char, char)]) -> String {
+    let write = |(low, high): &(char, char)| format!("{}-{}", literal(*low), literal(*high));
+    ranges.iter().map(write).collect()
+}
+
+/// Returns what is left of a range without others, which are sorted.
+fn without(range: (char, char), others: &[(char, char)]) -> Vec<(char, char)> {
+    let (mut low, high) = (u32::from(range.0), u32::from(range.1));
+    let mut left = Vec::new();
+    let mut keep = |from: u32, to: u32| {
+        // The ends lie on valid characters, or beside one that is cut out and no surrogate.
+        left.extend(
+            char::from_u32(from)
+                .zip(char::from_u32(to))
+                .filter(|(a, b)| a <= b),
+        );
+    };
+    for (first, last) in others.iter().map(|(a, b)| (u32::from(*a), u32::from(*b))) {
+        if last < low || first > high {
+            continue;
+        }
+        if first > low {
+            keep(low, first - 1);
+        }
+        low = last + 1;
+    }
+    if low <= high {
+        keep(low, high);
+    }
+    left
+}
 
 /// Writes a literal character.
 pub(super) fn literal(c: char) -> String {
@@ -45,6 +121,15 @@ fn posix(name: &str) -> Option<&'static str> {
 }
 
 impl Translator {
+    /// Writes a literal character, which the crate must not fold if Go does not.
+    pub(super) fn literal(&self, c: char) -> String {
+        if self.folds && has_other_folding(c) {
+            format!("(?-i:{})", literal(c))
+        } else {
+            literal(c)
+        }
+    }
+
     /// Reads the character of an escape, after the backslash.
     pub(super) fn escaped(&mut self) -> Translating<char> {
         let Some(c) = self.peek() else {
@@ -113,7 +198,10 @@ impl Translator {
     /// Translates a class `[...]`.
     pub(super) fn class(&mut self) -> Translating<String> {
         self.at += 1;
-        let mut out = String::from(if self.eat("^") { "[^" } else { "[" });
+        let mut members = Members {
+            negated: self.eat("^"),
+            ..Members::default()
+        };
         let mut first = true;
         loop {
             let Some(c) = self.peek() else {
@@ -142,11 +230,11 @@ impl Translator {
                 if closed {
                     self.at += name.chars().count() + 2;
                     let plain = name.strip_prefix('^').unwrap_or(&name);
-                    let Some(members) = posix(plain) else {
+                    let Some(range) = posix(plain) else {
                         return refused("invalid character class range");
                     };
                     let caret = if plain.len() < name.len() { "^" } else { "" };
-                    out.push_str(&format!("[{caret}{members}]"));
+                    members.classes.push_str(&format!("[{caret}{range}]"));
                     continue;
                 }
                 if self
@@ -164,39 +252,33 @@ impl Translator {
                 match self.chars.get(self.at + 1) {
                     Some('p' | 'P') => {
                         self.at += 1;
-                        out.push_str(&self.unicode_class()?);
+                        members.classes.push_str(&self.unicode_class()?);
                         continue;
                     }
                     Some(&letter @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
                         self.at += 2;
-                        out.push_str(&format!("[{}]", perl(letter)));
+                        members.classes.push_str(&format!("[{}]", perl(letter)));
                         continue;
                     }
                     _ => {}
                 }
             }
             let low = self.member()?;
-            out.push_str(&literal(low));
+            let mut high = low;
             if self.peek() == Some('-') && self.chars.get(self.at + 1).is_some_and(|c| *c != ']') {
                 self.at += 1;
-                let high = self.member()?;
+                high = self.member()?;
                 if high < low {
                     return refused("invalid character class range");
                 }
-                out.push('-');
-                out.push_str(&literal(high));
             }
+            members.ranges.push((low, high));
         }
-        out.push(']');
-        Ok(out)
+        Ok(members.write(self.folds))
     }
 
-    /// Translates `pL`, `P{Lu}` or `p{^Greek}`, after the backslash. Go knows many more names, and
-    /// its releases differ in some.
+    /// Translates `pL`, `P{Lu}` or `p{^Greek}`, after the backslash.
     pub(super) fn unicode_class(&mut self) -> Translating<String> {
-        const KNOWN: [&str; 14] = [
-            "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "P", "S", "Z", "Greek", "Latin",
-        ];
         let mut negated = self.peek() == Some('P');
         self.at += 1;
         let name: String = if self.eat("{") {
@@ -213,19 +295,15 @@ impl Translator {
         };
         let plain = name.strip_prefix('^').unwrap_or(&name);
         negated ^= plain.len() < name.len();
-        if KNOWN.contains(&plain) {
-            self.unicode = true;
-            return Ok(format!("\\{}{{{plain}}}", if negated { 'P' } else { 'p' }));
-        }
-        // Only these letters name a category.
-        let no_category = plain.len() == 1
-            && plain
-                .bytes()
-                .all(|letter| letter.is_ascii_alphanumeric() && !b"CLMNPSZ".contains(&letter));
-        if no_category {
-            refused("invalid character class range")
-        } else {
-            beyond("a Unicode class")
+        let caret = if negated { "^" } else { "" };
+        self.unicode = true;
+        self.unassigned |= plain == "C";
+        match class_name(plain) {
+            ClassName::Known(class) => Ok(format!("[{caret}{class}]")),
+            ClassName::Empty if negated => Ok("[\\x{0}-\\x{10FFFF}]".to_owned()),
+            ClassName::Empty => Ok("[^\\x{0}-\\x{10FFFF}]".to_owned()),
+            ClassName::Open => beyond("a Unicode class of a newer Go"),
+            ClassName::Unknown => refused("invalid character class range"),
         }
     }
 

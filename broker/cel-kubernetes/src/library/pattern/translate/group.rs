@@ -6,6 +6,7 @@ impl Translator {
     pub(super) fn group(&mut self) -> Translating<(String, u32)> {
         self.at += 1;
         let mut open = String::from("(?:");
+        let mut inside = None;
         if self.eat("?P<") || self.eat("?<") {
             let name = self.text_until('>', self.at);
             let closed = self.chars.get(self.at + name.chars().count()) == Some(&'>');
@@ -22,8 +23,12 @@ impl Translator {
             self.at += name.chars().count() + 1;
         } else if self.eat("?") {
             match self.flags()? {
-                (flags, true) => open = format!("(?{flags}:"),
+                (flags, true) => {
+                    open = format!("(?{flags}:");
+                    inside = Some(flags);
+                }
                 (flags, false) => {
+                    self.set_folding(&flags);
                     if matches!(self.peek(), Some('*' | '+' | '?' | '{')) {
                         return beyond("a repeat after flags");
                     }
@@ -39,12 +44,20 @@ impl Translator {
                 }
             }
         }
+        let folds = self.folds;
+        self.set_folding(inside.as_deref().unwrap_or_default());
         let (inner, size) = self.alternatives()?;
+        self.folds = folds;
         if !self.eat(")") {
             return refused("missing closing )");
         }
         self.unit = true;
         Ok((format!("{open}{inner})"), size))
+    }
+
+    fn set_folding(&mut self, flags: &str) {
+        let (on, off) = flags.split_once('-').unwrap_or((flags, ""));
+        self.folds = (self.folds || on.contains('i')) && !off.contains('i');
     }
 
     /// Reads `i`, `m`, `s`, `U` and their negations; also returns whether a group follows.

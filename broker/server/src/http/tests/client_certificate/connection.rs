@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
-use keyferry_hub::metrics::Metrics;
-use keyferry_hub::reload_signal::ReloadSignal;
 use keyferry_keys::testing::client_certificates::TestCertificate;
 use keyferry_listener::{Bounds, ClientCertificates};
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::reload_signal::ReloadSignal;
 use keyferry_testing::Authority;
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::aws_lc_rs;

@@ -1,0 +1,383 @@
+//! A TargetCluster or TargetAccess, reduced to what Keyferry reads while it is parsed.
+//!
+//! Labels, annotations, finalizers, managedFields and ownerReferences can be as long as their
+//! writers like, up to 1.5 MiB for each object, and building them takes many times that. They are
+//! skipped or hashed during parsing, so that a tenant cannot fill Keyferry's memory with them, not
+//! even during a list.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value, json};
+
+use super::stored::{FINALIZER, Finalizers, requested_at};
+
+/// The most memory that the spec or the status of one object may take, in bytes: its texts, and
+/// `VALUE_COST` for each value. A CA bundle of the largest size and 15,000 names of namespaces
+/// are below it.
+pub const MAX_KEPT_BYTES: usize = 1024 * 1024;
+/// What a value takes besides its text.
+const VALUE_COST: usize = 32;
+/// The most memory for the audience of a TargetCluster that is too large otherwise.
+const MAX_AUDIENCE_BYTES: usize = 4096;
+/// The only annotation of Keyferry's objects that has a meaning.
+const REQUESTED_AT: &str = "keyferry.dev/requestedAt";
+
+/// Whether an object is kept whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ObjectSize {
+    /// Its spec and status are kept.
+    #[default]
+    Kept,
+    /// Its spec is too large. Of a TargetCluster only the audience is kept.
+    SpecTooLarge,
+    /// Its status is too large, and is not kept.
+    StatusTooLarge,
+}
+
+/// A TargetCluster or TargetAccess of the hub with the metadata that Keyferry reads.
+#[derive(Clone, Debug)]
+pub struct ReducedObject {
+    /// The object without its finalizers.
+    pub(super) value: Value,
+    pub(super) finalizers: Finalizers,
+    pub(super) size: ObjectSize,
+}
+
+impl ReducedObject {
+    /// Reduces an object that is in memory already.
+    pub fn of(object: &Value) -> Self {
+        Self {
+            value: object.clone(),
+            finalizers: object
+                .get("metadata")
+                .map(Finalizers::of)
+                .unwrap_or_default(),
+            size: ObjectSize::Kept,
+        }
+    }
+
+    /// Its resourceVersion.
+    pub fn version(&self) -> Option<&str> {
+        self.value.pointer("/metadata/resourceVersion")?.as_str()
+    }
+
+    /// `<namespace>/<name>`, or the name alone, for messages.
+    pub fn full_name(&self) -> String {
+        let text = |path| self.value.pointer(path).and_then(Value::as_str);
+        let name = text("/metadata/name").unwrap_or_default();
+        match text("/metadata/namespace") {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Whether it is kept whole.
+    pub fn size(&self) -> ObjectSize {
+        self.size
+    }
+
+    /// States the kind, which some servers omit in the items of a list.
+    #[must_use]
+    pub fn of_kind(mut self, kind: &str) -> Self {
+        self.value["apiVersion"] = json!("keyferry.dev/v1alpha1");
+        self.value["kind"] = json!(kind);
+        self
+    }
+
+    /// The object without its finalizers and most other metadata.
+    pub fn into_value(self) -> Value {
+        self.value
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Parsed {
+    api_version: Option<String>,
+    kind: Option<String>,
+    metadata: KeptMetadata,
+    spec: Option<KeptMember>,
+    status: Option<KeptMember>,
+}
+
+/// The metadata that Keyferry reads. Everything else is skipped without being stored.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptMetadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<String>,
+    deletion_timestamp: Option<String>,
+    finalizers: Option<Finalizers>,
+    annotations: Option<KeptAnnotations>,
+}
+
+#[derive(Deserialize)]
+struct KeptAnnotations {
+    #[serde(rename = "keyferry.dev/requestedAt")]
+    requested_at: Option<String>,
+}
+
+impl KeptMetadata {
+    fn into_value(self) -> Value {
+        let text = |text: Option<String>| text.map(Value::String);
+        let requested = self.annotations.and_then(|kept| kept.requested_at);
+        let members = [
+            ("name", text(self.name)),
+            ("namespace", text(self.namespace)),
+            ("uid", text(self.uid)),
+            ("resourceVersion", text(self.resource_version)),
+            ("generation", self.generation.map(Value::from)),
+            ("creationTimestamp", text(self.creation_timestamp)),
+            ("deletionTimestamp", text(self.deletion_timestamp)),
+            (
+                "annotations",
+                requested.map(|at| json!({ REQUESTED_AT: requested_at(&at) })),
+            ),
+        ];
+        object_of(members)
+    }
+}
+
+impl<'de> Deserialize<'de> for ReducedObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut parsed = Parsed::deserialize(deserializer)?;
+        let too_large =
+            |member: &Option<KeptMember>| member.as_ref().is_some_and(|member| member.is_too_large);
+        let size = match (too_large(&parsed.spec), too_large(&parsed.status)) {
+            (_, true) => ObjectSize::StatusTooLarge,
+            (true, false) => ObjectSize::SpecTooLarge,
+            (false, false) => ObjectSize::Kept,
+        };
+        let finalizers = parsed.metadata.finalizers.take().unwrap_or_default();
+        let value = |member: Option<KeptMember>| member.map(|member| member.value);
+        let members = [
+            ("apiVersion", parsed.api_version.map(Value::String)),
+            ("kind", parsed.kind.map(Value::String)),
+            ("metadata", Some(parsed.metadata.into_value())),
+            ("spec", value(parsed.spec)),
+            ("status", value(parsed.status)),
+        ];
+        Ok(Self {
+            value: object_of(members),
+            finalizers,
+            size,
+        })
+    }
+}
+
+fn object_of<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    let present = members
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(present.collect())
+}
+
+impl<'de> Deserialize<'de> for Finalizers {
+    /// Hashes the texts one by one, in their order.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Listed;
+        impl<'de> Visitor<'de> for Listed {
+            type Value = Finalizers;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of finalizers")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Finalizers, A::Error> {
+                let mut found = FinalizerHash::default();
+                while let Some(finalizer) = all.next_element::<String>()? {
+                    found.add(&finalizer);
+                }
+                Ok(found.finalizers)
+            }
+        }
+        deserializer.deserialize_seq(Listed)
+    }
+}
+
+/// The finalizers of an object, added one by one.
+#[derive(Default)]
+pub(super) struct FinalizerHash {
+    pub(super) finalizers: Finalizers,
+    hasher: DefaultHasher,
+}
+
+impl FinalizerHash {
+    pub(super) fn add(&mut self, finalizer: &str) {
+        if finalizer == FINALIZER {
+            self.finalizers.ours = true;
+        } else {
+            finalizer.hash(&mut self.hasher);
+            // The set bit distinguishes a hash from no finalizers.
+            self.finalizers.others = self.hasher.finish() | 1;
+        }
+    }
+}
+
+/// The spec or the status, if it is not too large. Of one that is, only `audience` is kept.
+struct KeptMember {
+    value: Value,
+    is_too_large: bool,
+}
+
+impl<'de> Deserialize<'de> for KeptMember {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = KeptMember;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<KeptMember, A::Error> {
+                let (mut members, mut budget) = (Map::new(), Budget::of(MAX_KEPT_BYTES));
+                let (mut audience, mut of_audience) = (None, Budget::of(MAX_AUDIENCE_BYTES));
+                while let Some(key) = all.next_key::<String>()? {
+                    if key == "audience" {
+                        audience = Some(all.next_value_seed(KeptValue(&mut of_audience))?);
+                    } else if budget.take(key.len()) {
+                        let value = all.next_value_seed(KeptValue(&mut budget))?;
+                        members.insert(key, value);
+                    } else {
+                        all.next_value::<IgnoredAny>()?;
+                    }
+                }
+                let is_too_large = budget.is_exceeded || of_audience.is_exceeded;
+                if is_too_large {
+                    members.clear();
+                }
+                if let Some(audience) = audience {
+                    members.insert("audience".to_owned(), audience);
+                }
+                Ok(KeptMember {
+                    value: Value::Object(members),
+                    is_too_large,
+                })
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// How many bytes may still be kept.
+struct Budget {
+    left: usize,
+    is_exceeded: bool,
+}
+
+impl Budget {
+    fn of(bytes: usize) -> Self {
+        Self {
+            left: bytes,
+            is_exceeded: false,
+        }
+    }
+
+    /// Takes a value with this much text; `false` if nothing more is kept.
+    fn take(&mut self, text: usize) -> bool {
+        match self.left.checked_sub(text.saturating_add(VALUE_COST)) {
+            Some(left) if !self.is_exceeded => self.left = left,
+            _ => self.is_exceeded = true,
+        }
+        !self.is_exceeded
+    }
+}
+
+/// Parses a value within a budget. What exceeds it is skipped, not stored.
+struct KeptValue<'a>(&'a mut Budget);
+
+impl KeptValue<'_> {
+    fn scalar<E>(self, value: impl Into<Value>) -> Result<Value, E> {
+        Ok(if self.0.take(0) {
+            value.into()
+        } else {
+            Value::Null
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for KeptValue<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeptValue<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        self.scalar(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        self.scalar(value)
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        self.scalar(value)
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        self.scalar(value)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        let number = Number::from_f64(value);
+        self.scalar(number.ok_or_else(|| E::custom("a number without a value"))?)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        let is_kept = self.0.take(text.len());
+        Ok(if is_kept { text.into() } else { Value::Null })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        let mut is_kept = self.0.take(0);
+        while is_kept {
+            match all.next_element_seed(KeptValue(self.0))? {
+                Some(item) => items.push(item),
+                None => return Ok(Value::Array(items)),
+            }
+            is_kept = !self.0.is_exceeded;
+        }
+        while all.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        let mut is_kept = self.0.take(0);
+        while is_kept {
+            let Some(key) = all.next_key::<String>()? else {
+                return Ok(Value::Object(members));
+            };
+            if self.0.take(key.len()) {
+                let value = all.next_value_seed(KeptValue(self.0))?;
+                members.insert(key, value);
+            } else {
+                all.next_value::<IgnoredAny>()?;
+            }
+            is_kept = !self.0.is_exceeded;
+        }
+        while all.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
+}
+
+#[cfg(test)]
+mod tests;

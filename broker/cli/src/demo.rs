@@ -1,0 +1,124 @@
+//! `keyferry demo`: issues a token between an embedded hub and an embedded target, on loopback.
+
+mod auth_file;
+mod impersonation;
+mod screen;
+mod stage;
+mod steps;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
+use keyferry_testing::RbacPolicy;
+
+use self::auth_file::AuthFile;
+use self::screen::Screen;
+use self::stage::{Stage, StageOptions};
+use crate::args::TARGET;
+use crate::args::impersonation_args::ImpersonationArgs;
+use crate::args::start_args::file;
+use crate::command_error::CommandError;
+use crate::signals::stop_signal;
+use crate::ui;
+
+/// The workload of the demo, and the ServiceAccount of its namespace that it impersonates.
+const WORKLOAD: &str = "tenant-a/reconciler";
+const IMPERSONATED: &str = "deployer";
+
+/// The flags of `keyferry demo`.
+#[derive(Args)]
+pub(crate) struct DemoArgs {
+    /// Do it once, and exit: show the steps, without keeping the servers running.
+    #[arg(long)]
+    once: bool,
+    /// The target's AuthenticationConfiguration: the demo's hub has the issuer of its first entry,
+    /// and the target reads the keys from the demo instead of discoveryURL.
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    auth_config: Option<PathBuf>,
+    /// The target's roles and bindings, as YAML: without it, the demo grants the impersonation
+    /// itself, after a refusal.
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    rbac: Option<PathBuf>,
+    /// A ServiceAccount of the hub: the one that uses the target.
+    #[arg(long, value_name = "NAMESPACE/NAME", default_value = WORKLOAD, value_parser = crate::args::names::service_account)]
+    service_account: ServiceAccount,
+    #[command(flatten)]
+    impersonation: ImpersonationArgs,
+}
+
+/// Why the demo failed.
+#[derive(Debug, thiserror::Error)]
+enum DemoError {
+    #[error("starting the demo: {0}")]
+    Embedded(#[from] keyferry_testing::EmbeddedError),
+    #[error("starting the demo: {0}")]
+    File(#[from] std::io::Error),
+    #[error(transparent)]
+    Serve(#[from] crate::wiring::ServeError),
+    #[error("calling {0}: the connection failed")]
+    Call(&'static str),
+    #[error("showing the demo: {0}")]
+    Unexpected(&'static str),
+    #[error("the target refuses the workload's token: {0}")]
+    Refused(String),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+/// Shows the steps, and keeps the servers running until a signal; returns the exit code.
+pub(crate) async fn run(args: DemoArgs) -> ExitCode {
+    let screen = Screen::new(ui::uses_colour());
+    match show(&screen, &args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(DemoError::Command(error)) => ui::misuse(&error.problem, error.fix),
+        Err(error @ DemoError::Refused(_)) => ui::fail(
+            &error.to_string(),
+            Some("change the file, or choose --service-account; keyferry lint explains the file"),
+        ),
+        Err(error) => ui::fail(&error.to_string(), None),
+    }
+}
+
+impl DemoArgs {
+    fn stage(&self) -> Result<StageOptions, CommandError> {
+        let namespace = self.service_account.namespace.as_str();
+        let impersonated = self.impersonation.user()?;
+        Ok(StageOptions {
+            auth_file: self
+                .auth_config
+                .as_deref()
+                .map(AuthFile::read)
+                .transpose()?,
+            rbac: self.rbac.as_deref().map(rbac).transpose()?,
+            workload: self.service_account.clone(),
+            impersonated: impersonated
+                .unwrap_or_else(|| ImpersonatedUser::service_account(namespace, IMPERSONATED)),
+        })
+    }
+}
+
+fn rbac(path: &Path) -> Result<RbacPolicy, CommandError> {
+    let refused = |fault: &dyn std::fmt::Display| {
+        CommandError::new(format!("reading {}: {fault}", path.display()))
+    };
+    let text = String::from_utf8(file(path)?).map_err(|_| refused(&"it is not text in UTF-8"))?;
+    RbacPolicy::from_yaml(&text).map_err(|error| refused(&error))
+}
+
+async fn show(screen: &Screen, args: &DemoArgs) -> Result<(), DemoError> {
+    let options = args.stage()?;
+    screen.title(
+        "keyferry demo: an embedded hub and an embedded target, real TLS and real \
+        signatures on loopback",
+    )?;
+    let stage = Stage::start(options).await?;
+    steps::play(&stage, screen).await?;
+    if !args.once {
+        steps::try_next(&stage, screen)?;
+        stop_signal().await;
+    }
+    stage.stop().await
+}

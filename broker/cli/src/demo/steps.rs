@@ -1,0 +1,290 @@
+//! The steps of the demo. They show what each side sends, decoded and without signatures.
+
+use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
+use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
+use keyferry_core::self_subject_review;
+use keyferry_keys::jwt::UnverifiedJwt;
+use keyferry_platform::https_client::HttpsClientBuilder;
+use keyferry_testing::{FetchedDocument, Outcome};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use super::screen::Screen;
+use super::stage::Stage;
+use crate::demo::{DemoError, impersonation};
+
+/// Runs all steps once.
+pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
+    screen.step(
+        1,
+        "The hub issues the workload a token that only Keyferry accepts.",
+    )?;
+    let workload = &stage.options.workload;
+    screen.wire(&format!("TokenRequest for ServiceAccount {workload}"))?;
+    show_token(screen, &stage.caller)?;
+
+    screen.step(2, "The workload exchanges it at Keyferry (RFC 8693).")?;
+    let access = stage.access();
+    screen.wire(&format!(
+        "POST /v1/token  audience={access}  subject_token=(the token above)"
+    ))?;
+    let (status, answer) = exchange(stage, &stage.caller).await?;
+    let token = answer["access_token"]
+        .as_str()
+        .map(|token| SecretString::from(token.to_owned()));
+    let token = token.ok_or(DemoError::Unexpected("the exchange gave no token"))?;
+    screen.outcome(&format!(
+        "{status} token_type={} expires_in={}",
+        text(&answer["token_type"]),
+        answer["expires_in"]
+    ))?;
+    show_token(screen, &token)?;
+
+    screen.step(
+        3,
+        "The target authenticates the workload with keys that it reads from Keyferry, not from the hub.",
+    )?;
+    let reviewed = self_subject_review(stage, &token, None).await?;
+    for fetch in stage.target.fetches() {
+        let what = match fetch.document {
+            FetchedDocument::Discovery => "provider metadata",
+            FetchedDocument::Jwks => "key set",
+        };
+        let path = fetch
+            .url
+            .strip_prefix(&stage.discovery_url())
+            .unwrap_or(&fetch.url);
+        screen.wire(&format!("target -> Keyferry  GET {path}  ({what})"))?;
+    }
+    screen.wire("workload -> target  POST /apis/authentication.k8s.io/v1/selfsubjectreviews")?;
+    let user_name = match reviewed {
+        Ok(user) => {
+            show_user(screen, &user)?;
+            text(&user["username"])
+        }
+        Err(NoUser { status, message }) => {
+            let cause = last_refusal(stage).unwrap_or(message);
+            screen.refusal(&format!("{status} {cause}"))?;
+            return Err(DemoError::Refused(cause));
+        }
+    };
+
+    screen.step(
+        4,
+        "Another tenant asks for the same access and gets nothing.",
+    )?;
+    screen.wire(&format!(
+        "POST /v1/token  audience={access}  subject_token=(a token of {})",
+        stage.intruder_name()
+    ))?;
+    let (status, answer) = exchange(stage, &stage.intruder).await?;
+    screen.refusal(&format!(
+        "{status} {}: {}",
+        text(&answer["error"]),
+        text(&answer["error_description"])
+    ))?;
+    screen.facts(&[("why, in the audit log only", last_reason(stage)?)])?;
+
+    screen.step(5, "The issued token is accepted only by its target.")?;
+    screen.wire("workload -> hub  POST /apis/authentication.k8s.io/v1/selfsubjectreviews")?;
+    let status = hub_status(stage, &token).await?;
+    screen.refusal(&format!(
+        "{status} from the hub: the audience is the target's"
+    ))?;
+
+    screen.step(
+        6,
+        "The workload acts as another user only if the target's RBAC allows it.",
+    )?;
+    impersonation::play(stage, screen, &token, &user_name).await
+}
+
+pub(super) fn show_user(screen: &Screen, user: &Value) -> Result<(), DemoError> {
+    screen.outcome("201 the target sees this user:")?;
+    screen.facts(&[
+        ("username", text(&user["username"])),
+        ("groups", list(&user["groups"])),
+    ])?;
+    Ok(())
+}
+
+/// The cause that the target would log for the last token that it refused.
+fn last_refusal(stage: &Stage) -> Option<String> {
+    let requests = stage.target.requests();
+    requests
+        .into_iter()
+        .rev()
+        .find_map(|request| match request.outcome {
+            Outcome::Rejected { cause } => Some(cause),
+            Outcome::Accepted { .. } => None,
+        })
+}
+
+/// Suggests commands to try while the demo runs.
+pub(super) fn try_next(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
+    let file = |name: &str| stage.file(name).display().to_string();
+    let server = format!(
+        "--server {} --certificate-authority {} --token-file {}",
+        stage.api_url(),
+        file("ca.crt"),
+        file("caller.token")
+    );
+    screen.line("\nThe demo runs until Ctrl-C. Try in another terminal:")?;
+    screen.command(&format!(
+        "keyferry targets --config {}",
+        file("config.yaml")
+    ))?;
+    let access = stage.access();
+    // The demo's clusters are on this machine, where a command connects to nothing by default.
+    screen.command("export KEYFERRY_ALLOW_TARGET_CIDR=127.0.0.0/8")?;
+    screen.command(&format!("keyferry doctor {access} {server}"))?;
+    screen.command(&format!("keyferry token {access} {server}"))?;
+    screen.command(&format!("keyferry kubeconfig {access} {server}"))?;
+    screen.command(&format!(
+        "keyferry exec {access} {server} -- kubectl auth whoami"
+    ))?;
+    screen.command(&format!(
+        "keyferry token {access} --config {} --kubeconfig {}",
+        file("config.yaml"),
+        file("hub.kubeconfig")
+    ))?;
+    screen.command(&format!(
+        "curl --cacert {} {}/openid/v1/jwks",
+        file("ca.crt"),
+        stage.discovery_url()
+    ))?;
+    screen.command(&format!("tail {}", file("audit.jsonl")))?;
+    Ok(())
+}
+
+fn show_token(screen: &Screen, token: &SecretString) -> Result<(), DemoError> {
+    let jwt = UnverifiedJwt::parse(token.expose_secret())
+        .map_err(|_| DemoError::Unexpected("a token could not be decoded"))?;
+    let claims = jwt.claims();
+    let claim = |name: &str| claims.get(name).cloned().unwrap_or_default();
+    let life = claim("exp")
+        .as_i64()
+        .zip(claim("iat").as_i64())
+        .map(|(exp, iat)| exp - iat)
+        .unwrap_or_default();
+    screen.facts(&[
+        ("alg", jwt.algorithm().as_str().to_owned()),
+        ("iss", text(&claim("iss"))),
+        ("sub", text(&claim("sub"))),
+        ("aud", list(&claim("aud"))),
+        ("life", format!("{life} s")),
+    ])?;
+    Ok(())
+}
+
+async fn exchange(stage: &Stage, subject: &SecretString) -> Result<(u16, Value), DemoError> {
+    let form = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("grant_type", GRANT_TYPE)
+        .append_pair("subject_token_type", TOKEN_TYPE_JWT)
+        .append_pair("audience", &stage.access())
+        .append_pair("subject_token", subject.expose_secret())
+        .finish();
+    let request = stage.http.post(format!("{}/v1/token", stage.api_url()));
+    let request = request
+        .header(
+            reqwest::header::CONTENT_TYPE,
+            "application/x-www-form-urlencoded",
+        )
+        .body(form);
+    let answer = request
+        .send()
+        .await
+        .map_err(|_| DemoError::Call("Keyferry"))?;
+    let status = answer.status().as_u16();
+    Ok((
+        status,
+        answer
+            .json()
+            .await
+            .map_err(|_| DemoError::Call("Keyferry"))?,
+    ))
+}
+
+/// Why the target did not return a user.
+pub(super) struct NoUser {
+    pub(super) status: u16,
+    pub(super) message: String,
+}
+
+/// Asks the target who the token's bearer is, or who it is when it impersonates.
+pub(super) async fn self_subject_review(
+    stage: &Stage,
+    token: &SecretString,
+    impersonated: Option<&ImpersonatedUser>,
+) -> Result<Result<Value, NoUser>, DemoError> {
+    let (ca_pem, url) = (stage.target.ca_pem(), stage.target.url());
+    let (status, mut answer) = review(ca_pem, url, token, "the target", impersonated).await?;
+    Ok(match status {
+        201 => Ok(answer["status"]["userInfo"].take()),
+        _ => Err(NoUser {
+            status,
+            message: text(&answer["message"]),
+        }),
+    })
+}
+
+async fn hub_status(stage: &Stage, token: &SecretString) -> Result<u16, DemoError> {
+    Ok(
+        review(stage.hub.ca_pem(), stage.hub.url(), token, "the hub", None)
+            .await?
+            .0,
+    )
+}
+
+async fn review(
+    ca_pem: &str,
+    url: &str,
+    token: &SecretString,
+    server: &'static str,
+    impersonated: Option<&ImpersonatedUser>,
+) -> Result<(u16, Value), DemoError> {
+    let failed = |_| DemoError::Call(server);
+    let http = HttpsClientBuilder::new(std::time::Duration::from_secs(10))
+        .trusting_only(ca_pem.as_bytes())
+        .and_then(HttpsClientBuilder::build)
+        .map_err(|_| DemoError::Call(server))?;
+    let mut request = http
+        .post(format!("{url}{}", self_subject_review::PATH))
+        .bearer_auth(token.expose_secret())
+        .json(&self_subject_review::request());
+    let headers = impersonated.map(ImpersonatedUser::headers);
+    for (name, value) in headers.into_iter().flatten() {
+        request = request.header(name, value.as_bytes());
+    }
+    let answer = request.send().await.map_err(failed)?;
+    let status = answer.status().as_u16();
+    Ok((status, answer.json().await.unwrap_or_default()))
+}
+
+fn last_reason(stage: &Stage) -> Result<String, DemoError> {
+    let log = std::fs::read_to_string(stage.file("audit.jsonl"))?;
+    let record: Option<Value> = log
+        .lines()
+        .next_back()
+        .and_then(|line| serde_json::from_str(line).ok());
+    let record = record.ok_or(DemoError::Unexpected("the audit log is empty"))?;
+    Ok(format!(
+        "{} {} {}",
+        text(&record["decision"]),
+        text(&record["reason"]),
+        text(&record["caller"])
+    ))
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn list(value: &Value) -> String {
+    value.as_array().map_or_else(
+        || text(value),
+        |items| items.iter().map(text).collect::<Vec<_>>().join(", "),
+    )
+}

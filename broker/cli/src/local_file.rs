@@ -1,0 +1,49 @@
+//! Reads a whole file or standard input, up to a size limit.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use keyferry_platform::regular_file::{self, FileError};
+
+/// A file or standard input cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("reading {what} from {}: {}", path.display(), with_fix(error))]
+pub(crate) struct ReadError {
+    /// What the file should have.
+    what: &'static str,
+    path: PathBuf,
+    error: FileError,
+}
+
+/// Reads a regular file, or standard input for `-`.
+///
+/// # Errors
+/// [`ReadError`]: it cannot be read, or has more than `limit` bytes.
+pub(crate) fn read(path: &Path, what: &'static str, limit: usize) -> Result<Vec<u8>, ReadError> {
+    let wrong = |error| ReadError {
+        what,
+        path: path.to_owned(),
+        error,
+    };
+    if path != Path::new("-") {
+        return regular_file::read(path, limit as u64).map_err(wrong);
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .take(limit as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| wrong(error.into()))?;
+    if bytes.len() > limit {
+        Err(wrong(FileError::TooLong(limit as u64)))
+    } else {
+        Ok(bytes)
+    }
+}
+
+/// Formats the error. For a pipe, adds that standard input is accepted instead.
+pub(crate) fn with_fix(error: &FileError) -> String {
+    match error {
+        FileError::NotRegular => format!("{error}; fix: name a file, or pipe the text into -"),
+        error => error.to_string(),
+    }
+}

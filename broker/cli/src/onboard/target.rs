@@ -1,0 +1,462 @@
+//! `keyferry onboard target`: from a target's kubeconfig to a federation that a token has proven.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_api::audience::Audience;
+use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_client::checked_mint;
+use keyferry_client::doctor::Means;
+use keyferry_client::objects_of_hub::target_value;
+use keyferry_core::import::{self, Choice, MAX_IMPORT_BYTES};
+use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_platform::clock::{Clock, SystemClock};
+use serde_json::{Value, json};
+
+use super::guided_args::{GuidedArgs, ProofRequest, Tries};
+use super::place::{KeyferryObjects, ready_target};
+use super::progress::Progress;
+use super::target_side::TargetSide;
+use super::write::{Writing, write_all};
+use crate::args::TARGET;
+use crate::args::names::service_account;
+use crate::command_error::CommandError;
+use crate::onboarding::apply::{Cluster, PlannedObject};
+use crate::onboarding::change_plan::Removals;
+use crate::onboarding::objects::{self, Tenant};
+use crate::onboarding::target_facts::{self, TargetFacts};
+use crate::onboarding::users;
+use crate::trust::Occasion;
+use crate::{doctor_report, local_file, ui};
+
+#[derive(Args)]
+pub(super) struct TargetArgs {
+    /// The name of the TargetCluster.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// A kubeconfig of a user who may create tokenreviews at the target: its address and CA are read
+    /// from it, and RBAC is applied with it. Its credentials stay on this machine.
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    target_kubeconfig: PathBuf,
+    /// Context of --target-kubeconfig, instead of its current one.
+    #[arg(long, value_name = "NAME", help_heading = TARGET)]
+    target_context: Option<String>,
+    /// The target's audience: without it, its address, which no other target has.
+    #[arg(long, value_name = "TEXT", help_heading = TARGET)]
+    audience: Option<String>,
+    /// A ServiceAccount of the hub that may use the target; may be given again.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service_account)]
+    allow: Vec<ServiceAccount>,
+    /// A tenant to onboard with the target, as a ServiceAccount of the hub: its token proves the
+    /// federation.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service_account)]
+    tenant: Option<ServiceAccount>,
+    /// Tokens for this target are signed by a managed issuer of its own, not by the hub.
+    #[arg(long)]
+    managed_issuer: bool,
+    #[command(flatten)]
+    pub(super) guided: GuidedArgs,
+}
+
+pub(super) async fn run(
+    args: &TargetArgs,
+    progress: &mut Progress,
+) -> Result<ExitCode, CommandError> {
+    let name = ObjectName::new(args.name.as_str())
+        .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
+    args.guided.check()?;
+    let target_access = HubAccess {
+        kubeconfig: Some(args.target_kubeconfig.clone()),
+        context: args.target_context.clone(),
+        ..HubAccess::default()
+    };
+    progress.begin("reading the hub and the target");
+    let hub = args.guided.hub.access().description().await?;
+    ui::note(&format!("hub: {hub}"));
+    let client = args.guided.hub.client().await?;
+    let facts = target_facts::read(&target_access).await?;
+    ui::note(&described(&facts));
+    refuse_collision(args, &client, &facts).await?;
+    let place = args.guided.place(&client).await?;
+
+    let on_hub = hub_objects(args, &name, &facts, &place, &client).await?;
+    let write = args.guided.write;
+    let writing = write.writing();
+    let before = file_before(args, &name, &facts, &on_hub, &place, &client).await;
+    let plan = write.plan(&client, Cluster::Hub, on_hub.wanted).await?;
+    let output = &args.guided.output;
+    output.hub(plan.objects(), on_hub.in_place)?;
+    write.agree("on the hub", &plan)?;
+    progress.begin("applying the objects of the hub");
+    write_all(&client, Cluster::Hub, &plan, writing, progress).await?;
+    if let Some(file) = place.file().filter(|_| !on_hub.for_file.is_empty()) {
+        output.configuration(&file.display().to_string(), &on_hub.for_file)?;
+        return Ok(incomplete(
+            "the configuration file lacks what is shown; add it, and run this command again",
+        ));
+    }
+    progress.begin("waiting until the TargetCluster is Ready");
+    let deadline = args.guided.deadline();
+    let judged = match (writing, place.file()) {
+        (Writing::Applied, None) => Some(ready_target(&client, &name, &deadline).await?),
+        _ => None,
+    };
+    if writing != Writing::Applied
+        && place.file().is_none()
+        && target_value(&client, &name).await?.is_none()
+    {
+        return Ok(incomplete(
+            "the target's part is shown once the TargetCluster is on the hub: add --apply, or \
+             apply what is shown and run this command again",
+        ));
+    }
+
+    let means = Means {
+        minor: facts.minor,
+        target_kubeconfig: Some(args.target_kubeconfig.clone()),
+        target_context: args.target_context.clone(),
+        ..Means::default()
+    };
+    let target = TargetSide {
+        args,
+        name: &name,
+        access: &target_access,
+        facts: &facts,
+        before,
+    };
+    let withheld = target.show_and_apply(&place, &client, progress).await?;
+    if writing != Writing::Applied {
+        return Ok(incomplete("nothing was written; add --apply"));
+    }
+    let Some(access) = tried_access(args, &name, &place, &client).await? else {
+        return Ok(incomplete(&format!(
+            "no TargetAccess leads to {name} yet, so no token was tried; next: keyferry onboard \
+             tenant NAMESPACE --service-account NAME --target {name} --apply"
+        )));
+    };
+    let asked = ProofRequest {
+        access,
+        target: judged,
+        means,
+        deadline,
+        // What is not shown cannot be loaded meanwhile: one try shows what the target has.
+        tries: if withheld {
+            Tries::One
+        } else {
+            Tries::UntilDeadline
+        },
+    };
+    args.guided.prove(asked, &place, &client, progress).await
+}
+
+/// Returns the file that this command would have shown before it changes the TargetCluster: if the
+/// target has loaded that one, its successor replaces nothing else. `None` if it cannot be known.
+async fn file_before(
+    args: &TargetArgs,
+    name: &ObjectName,
+    facts: &TargetFacts,
+    on_hub: &OnHub,
+    place: &KeyferryObjects,
+    client: &HubClient,
+) -> Option<String> {
+    if on_hub.in_place || !on_hub.exists {
+        return None;
+    }
+    let part = args
+        .guided
+        .target_part(name, facts.minor, Occasion::Change, place, client);
+    Some(part.await.ok()?.file)
+}
+
+/// Ends the command where the federation is not proven yet.
+pub(super) fn incomplete(why: &str) -> ExitCode {
+    ui::note(&format!("NOT PROVEN: {why}"));
+    ExitCode::from(doctor_report::UNDETERMINED)
+}
+
+fn described(facts: &TargetFacts) -> String {
+    let release = facts.minor.map_or_else(
+        || "a release of Kubernetes that is not known here".to_owned(),
+        |minor| format!("Kubernetes {minor}"),
+    );
+    let issuer = facts
+        .own_issuer
+        .as_deref()
+        .unwrap_or("unknown, because this user may not read it");
+    format!("target: {release}; the issuer of its own tokens is {issuer}")
+}
+
+/// A target that has the hub's issuer itself refuses the entry, so that is reported before anything
+/// is written.
+async fn refuse_collision(
+    args: &TargetArgs,
+    client: &HubClient,
+    facts: &TargetFacts,
+) -> Result<(), CommandError> {
+    if args.managed_issuer || facts.own_issuer.is_none() {
+        return Ok(());
+    }
+    let issuer = checked_mint::issuer_of(client).await;
+    if issuer.is_some() && issuer == facts.own_issuer {
+        return Err(CommandError::with_fix(
+            format!(
+                "IssuerCollision: the hub's issuer {} is the target's own, so its apiserver would \
+                 refuse the entry; nothing was written",
+                issuer.unwrap_or_default()
+            ),
+            "add --managed-issuer, so that tokens for this target have an issuer of their own; or \
+             see keyferry explain IssuerCollision",
+        ));
+    }
+    Ok(())
+}
+
+/// The objects of the hub.
+struct OnHub {
+    /// Those that are written to the hub's API.
+    wanted: Vec<PlannedObject>,
+    /// Whether the TargetCluster is there.
+    exists: bool,
+    /// Whether the TargetCluster is there and stays as it is.
+    in_place: bool,
+    /// Those that belong into the configuration file, and are not there yet.
+    for_file: Vec<Value>,
+}
+
+async fn hub_objects(
+    args: &TargetArgs,
+    name: &ObjectName,
+    facts: &TargetFacts,
+    place: &KeyferryObjects,
+    client: &HubClient,
+) -> Result<OnHub, CommandError> {
+    let mut wanted = imported(args, name)?;
+    if args.managed_issuer {
+        wanted["spec"]["issuer"] = json!("Keyferry");
+    }
+    if let Some(issuer) = &facts.own_issuer {
+        wanted["spec"]["targetIssuer"] = json!(issuer);
+    }
+    let secret = objects::authority_into_secret(&mut wanted, &place.keyferry);
+    let existing = match place.file() {
+        Some(_) => None,
+        None => target_value(client, name).await?,
+    };
+    let (mut target, secret) = match &existing {
+        None => (wanted, secret),
+        Some(existing) => {
+            refuse_another(existing, &wanted)?;
+            (objects::applied_again(existing), None)
+        }
+    };
+    let mut tenant = args.tenant.as_ref().map(|account| Tenant {
+        account: account.clone(),
+        target: name.clone(),
+        access: name.clone(),
+        deliveries: args.guided.delivery.clone(),
+        author: None,
+    });
+    let access = match &mut tenant {
+        Some(tenant) => args.guided.existing_access(tenant, place, client).await?,
+        None => None,
+    };
+    let mut changed = false;
+    for account in &args.allow {
+        changed |= objects::allow(&mut target, account, &[]);
+    }
+    if let Some(tenant) = &tenant {
+        changed |= objects::allow(&mut target, &tenant.account, &tenant.deliveries);
+    }
+    if args.guided.write.removals() == Removals::Pruned && existing.is_some() {
+        changed |= prune_allow(args, &mut target, tenant.as_ref(), client).await?;
+    }
+    let exists = existing.is_some();
+    let in_place = !changed && exists;
+    let mut wanted: Vec<PlannedObject> = secret.into_iter().map(PlannedObject::from).collect();
+    if args.managed_issuer {
+        let rights = objects::issuer_rights(name, &place.keyferry)
+            .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
+        wanted.extend(rights.map(PlannedObject::from));
+    }
+    let mut for_file = Vec::new();
+    if place.file().is_none() {
+        wanted.push(PlannedObject {
+            read: existing,
+            ..target.into()
+        });
+    } else if !place.file_has_target(name) {
+        for_file.push(target);
+    }
+    if let Some(account) = args.guided.flux_account() {
+        wanted.extend(objects::flux_account(account).map(PlannedObject::from));
+    }
+    for object in tenant
+        .iter()
+        .flat_map(|tenant| tenant.objects(&place.keyferry))
+    {
+        let is_access = object["kind"] == "TargetAccess";
+        if wanted.iter().any(|planned| planned.object == object) {
+            continue;
+        }
+        match &tenant {
+            Some(tenant) if is_access && place.file().is_some() => {
+                if !place.file_has_access(&tenant.access_name()) {
+                    for_file.push(object);
+                }
+            }
+            _ => wanted.push(PlannedObject {
+                read: access.clone().filter(|_| is_access),
+                ..object.into()
+            }),
+        }
+    }
+    Ok(OnHub {
+        wanted,
+        exists,
+        in_place,
+        for_file,
+    })
+}
+
+/// Removes the allow entries that neither --allow nor --tenant names. One that a TargetAccess still
+/// uses stays: `offboard tenant` removes it in the order that orphans nothing.
+async fn prune_allow(
+    args: &TargetArgs,
+    target: &mut Value,
+    tenant: Option<&Tenant>,
+    client: &HubClient,
+) -> Result<bool, CommandError> {
+    let mut changed = false;
+    if let Some(tenant) = tenant.filter(|tenant| !args.allow.contains(&tenant.account)) {
+        changed |= objects::allow_exactly(target, &tenant.account, &tenant.deliveries);
+    }
+    let name = ObjectName::new(target["metadata"]["name"].as_str().unwrap_or_default())
+        .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
+    let uses = users::of_target(client, &name, None).await?;
+    if let Some(unknown) = uses.unknown(&name) {
+        ui::note(&format!("warning: {unknown}"));
+    }
+    for account in objects::all_allowed(target) {
+        let named =
+            args.allow.contains(&account) || tenant.is_some_and(|tenant| tenant.account == account);
+        if named {
+            continue;
+        }
+        let user = uses.known.iter().find(|one| {
+            one.access.namespace == account.namespace
+                && one.service_account == account.name.as_str()
+        });
+        match user {
+            Some(user) => ui::note(&format!(
+                "the allow entry of {account} stays, because TargetAccess {} uses it; to remove \
+                 both: keyferry offboard tenant {} --target {name}",
+                user.access, account.namespace
+            )),
+            None if uses.has_unread_in(&account.namespace) => ui::note(&format!(
+                "the allow entry of {account} stays, because a TargetAccess that is too large to \
+                 be read may use it"
+            )),
+            None => changed |= objects::disallow(target, &account),
+        }
+    }
+    Ok(changed)
+}
+
+/// Reads the target's address and CA from its kubeconfig; never its credentials.
+fn imported(args: &TargetArgs, name: &ObjectName) -> Result<Value, CommandError> {
+    let path = &args.target_kubeconfig;
+    let bytes = local_file::read(path, "the target's kubeconfig", MAX_IMPORT_BYTES)?;
+    let wrong = |error: &dyn std::fmt::Display| {
+        CommandError::new(format!(
+            "reading the target's kubeconfig {}: {error}",
+            path.display()
+        ))
+    };
+    let choice = Choice {
+        context: args.target_context.as_deref(),
+        ..Choice::default()
+    };
+    let mut imported = import::read(&bytes, choice).map_err(|error| wrong(&error))?;
+    let audience = args.audience.as_deref().unwrap_or(imported.server());
+    let audience = Audience::new(audience)
+        .map_err(|error| CommandError::new(format!("--audience {error}")))?;
+    let now = SystemClock::start().now().wall;
+    let target = imported
+        .target_cluster(name, &audience, now)
+        .map_err(|error| wrong(&error))?;
+    for warning in &imported.warnings {
+        ui::note(&format!("warning: {warning}"));
+    }
+    Ok(target)
+}
+
+/// Refuses to turn an existing TargetCluster into another target.
+fn refuse_another(existing: &Value, wanted: &Value) -> Result<(), CommandError> {
+    let differing = objects::differing(existing, wanted);
+    if differing.is_empty() {
+        return Ok(());
+    }
+    Err(CommandError::with_fix(
+        format!(
+            "TargetCluster {} exists and is another target: it differs in spec.{}; nothing was \
+             written",
+            existing["metadata"]["name"].as_str().unwrap_or_default(),
+            differing.join(", spec.")
+        ),
+        "choose another name, or give the --audience and --managed-issuer that it has",
+    ))
+}
+
+/// Returns the TargetAccess whose token is tried: the tenant's, or any that leads to the target.
+async fn tried_access(
+    args: &TargetArgs,
+    name: &ObjectName,
+    place: &KeyferryObjects,
+    client: &HubClient,
+) -> Result<Option<AccessName>, CommandError> {
+    Ok(match &args.tenant {
+        Some(account) => Some(AccessName {
+            namespace: account.namespace.clone(),
+            name: name.clone(),
+        }),
+        None if place.file().is_some() => None,
+        None => users::of_target(client, name, None)
+            .await?
+            .known
+            .into_iter()
+            .find(|one| !one.deleting)
+            .map(|one| one.access),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::{objects, refuse_another};
+
+    #[test]
+    fn an_existing_target_keeps_its_identity_or_is_refused() {
+        let wanted = json!({
+            "metadata": { "name": "prod" },
+            "spec": { "address": "https://a", "audience": "https://a" },
+        });
+        let mut existing = wanted.clone();
+        existing["metadata"]["resourceVersion"] = json!("7");
+        existing["metadata"]["uid"] = json!("u");
+        existing["status"] = json!({ "issuer": "x" });
+        assert!(refuse_another(&existing, &wanted).is_ok());
+        let again = objects::applied_again(&existing);
+        assert_eq!(
+            again["metadata"],
+            json!({ "name": "prod", "resourceVersion": "7" })
+        );
+        assert!(again.get("status").is_none());
+        existing["spec"]["address"] = json!("https://b");
+        let error = refuse_another(&existing, &wanted).unwrap_err();
+        assert!(error.problem.contains("spec.address"), "{error}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Finds Keyferry's own namespace on the hub, by what Keyferry's account cannot write.
+//!
+//! `onboard` binds rights to the ServiceAccount of that namespace and writes CA Secrets there. A
+//! status is written by Keyferry's account, so a thief of it could name any namespace,
+//! and keep the rights after the theft has ended.
+
+use std::collections::BTreeSet;
+
+use keyferry_api::name::Namespace;
+use keyferry_client::objects_of_hub::target_statuses;
+use keyferry_hub::client::HubClient;
+use keyferry_hub::ports::HubError;
+use serde_json::Value;
+
+use super::objects::KEYFERRY_ACCOUNT;
+use crate::command_error::CommandError;
+
+/// The namespace of the shipped installation.
+const DEFAULT_NAMESPACE: &str = "keyferry-system";
+/// Every installation binds Keyferry's account by this name. Only an account that may grant
+/// these rights can write it.
+const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/keyferry";
+
+/// Returns the namespace in which ClusterRoleBinding `keyferry` has Keyferry's account. Without
+/// that binding, it is the namespace of the shipped installation, unless a status states another.
+///
+/// # Errors
+/// The hub cannot be read, or only a status says that Keyferry is elsewhere.
+pub(crate) async fn find(client: &HubClient) -> Result<Namespace, CommandError> {
+    let bound = match client
+        .get_object::<Value>(BINDING, "ClusterRoleBinding")
+        .await
+    {
+        Ok(binding) => accounts_in(&binding),
+        Err(HubError::NotFound(_) | HubError::Forbidden(_)) => BTreeSet::new(),
+        Err(error) => {
+            return Err(CommandError::new(format!(
+                "reading ClusterRoleBinding {KEYFERRY_ACCOUNT}: {error}"
+            )));
+        }
+    };
+    let stated = match bound.is_empty() {
+        true => target_statuses(client).await?,
+        false => Vec::new(),
+    };
+    let stated = stated
+        .into_iter()
+        .filter_map(|status| status.cluster_resource_namespace);
+    decide(bound, &stated.collect()).map_err(|problem| {
+        CommandError::with_fix(
+            problem,
+            "see where Keyferry runs on this hub, and name that namespace by --keyferry-namespace",
+        )
+    })
+}
+
+/// The namespaces whose account `keyferry` has the role.
+fn accounts_in(binding: &Value) -> BTreeSet<String> {
+    let subjects = binding["subjects"].as_array().into_iter().flatten();
+    let ours = subjects.filter(|subject| {
+        binding["roleRef"]["name"] == KEYFERRY_ACCOUNT
+            && subject["kind"] == "ServiceAccount"
+            && subject["name"] == KEYFERRY_ACCOUNT
+    });
+    ours.filter_map(|subject| subject["namespace"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// Decides by the bound accounts. What statuses state is never enough.
+fn decide(bound: BTreeSet<String>, stated: &BTreeSet<String>) -> Result<Namespace, String> {
+    let mut bound = bound.into_iter();
+    let name = match (bound.next(), bound.next()) {
+        (Some(_), Some(_)) => {
+            return Err(
+                "finding Keyferry's namespace: ClusterRoleBinding keyferry names several".into(),
+            );
+        }
+        (Some(one), None) => one,
+        (None, _) => match stated.iter().find(|name| *name != DEFAULT_NAMESPACE) {
+            None => DEFAULT_NAMESPACE.to_owned(),
+            Some(other) => {
+                return Err(format!(
+                    "finding Keyferry's namespace: a TargetCluster's status states {other:?}, and \
+                     ClusterRoleBinding keyferry, which would prove it, cannot be read"
+                ));
+            }
+        },
+    };
+    Namespace::new(name.as_str())
+        .map_err(|error| format!("finding Keyferry's namespace {name:?}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_status_alone_never_moves_keyferrys_namespace() {
+        let found = |bound: &[&str], stated: &[&str]| {
+            decide(names(bound), &names(stated)).map(|namespace| namespace.to_string())
+        };
+        assert_eq!(found(&[], &[]).as_deref(), Ok("keyferry-system"));
+        assert_eq!(
+            found(&[], &["keyferry-system"]).as_deref(),
+            Ok("keyferry-system")
+        );
+        assert!(found(&[], &["evil"]).is_err());
+        assert!(found(&[], &["keyferry-system", "evil"]).is_err());
+        // The binding decides, whatever is stated.
+        for stated in [&[] as &[&str], &["evil"], &["keyferry-system"]] {
+            assert_eq!(found(&["platform"], stated).as_deref(), Ok("platform"));
+        }
+        assert!(found(&["a", "b"], &[]).is_err());
+        assert!(found(&["a/b"], &[]).is_err());
+    }
+
+    #[test]
+    fn only_keyferrys_account_with_its_role_counts() {
+        let binding = |role: &str, kind: &str, name: &str| {
+            json!({
+                "roleRef": { "kind": "ClusterRole", "name": role },
+                "subjects": [{ "kind": kind, "name": name, "namespace": "platform" }],
+            })
+        };
+        let good = binding("keyferry", "ServiceAccount", "keyferry");
+        assert_eq!(accounts_in(&good), names(&["platform"]));
+        for other in [
+            binding("view", "ServiceAccount", "keyferry"),
+            binding("keyferry", "User", "keyferry"),
+            binding("keyferry", "ServiceAccount", "other"),
+            Value::Null,
+        ] {
+            assert_eq!(accounts_in(&other), BTreeSet::new());
+        }
+    }
+}

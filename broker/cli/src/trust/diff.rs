@@ -1,0 +1,230 @@
+//! `keyferry trust --diff`: compares the hub's entry in a target's AuthenticationConfiguration with
+//! the entry that the target should have, by the values that the apiserver reads.
+
+mod entry;
+mod expression;
+
+use std::path::{Path, PathBuf};
+
+use keyferry_kube_authn::Minor;
+use keyferry_kube_authn::config::{self, JwtAuthenticator, LoadFault, Loaded, MAX_BYTES};
+use keyferry_kube_authn::validate::validate;
+
+use super::TrustArgs;
+use super::inputs::{self, KnownHub, TrustInputs};
+use crate::command_error::CommandError;
+use crate::{inner_file, local_file};
+
+/// A file cannot be compared.
+#[derive(Debug, thiserror::Error)]
+#[error("comparing {}: {problem}", path.display())]
+pub(crate) struct DiffError {
+    path: PathBuf,
+    problem: DiffProblem,
+}
+
+/// Why a file cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DiffProblem {
+    #[error("the file is not one that the target loads: {0}")]
+    NotLoaded(LoadFault),
+    /// The entry that the target should have does not load.
+    #[error(transparent)]
+    Expected(LoadFault),
+    #[error(
+        "{} name the issuer {issuer:?}, and the target refuses such a file; fix: keep one of them",
+        entries.join(" and ")
+    )]
+    Several {
+        entries: Vec<String>,
+        issuer: String,
+    },
+}
+
+/// What differs at one field of the entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Change {
+    /// The file should have this value.
+    Lacks(String),
+    /// The file should not have this value.
+    TooMuch(String),
+    /// The file has another value than it should have.
+    Differs { has: String, should: String },
+}
+
+/// One difference, at the path of its field in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Difference {
+    path: String,
+    change: Change,
+}
+
+/// The result of a comparison.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    pub(super) text: String,
+    pub(super) differs: bool,
+    /// What was not compared.
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads the target's file and compares it with what it should have.
+///
+/// # Errors
+/// What is missing, wrong, or cannot be read.
+pub(super) fn of_file(
+    args: &TrustArgs,
+    known: Option<&KnownHub>,
+    path: &Path,
+) -> Result<Comparison, CommandError> {
+    let expected = inputs::read(args, known)?;
+    let file = local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES)?;
+    let file = inner_file::only(&file, path)?.bytes;
+    let compared =
+        compare(&file, &expected, args.shape.minor.known()?).map_err(|problem| DiffError {
+            path: path.to_owned(),
+            problem,
+        })?;
+    let notes = [format!("for {}", args.shape.minor.description())]
+        .into_iter()
+        .chain(expected.notes)
+        .chain(compared.notes);
+    Ok(Comparison {
+        notes: notes.collect(),
+        ..compared
+    })
+}
+
+/// Compares the entry of a file that names our issuer with the entry that it should be. Other
+/// entries are named and left alone.
+///
+/// # Errors
+/// [`DiffProblem`].
+fn compare(file: &[u8], expected: &TrustInputs, minor: Minor) -> Result<Comparison, DiffProblem> {
+    let loaded = config::load(file, minor).map_err(DiffProblem::NotLoaded)?;
+    let alone = super::file(&expected.rules.entry(), minor);
+    let alone = config::load(alone.as_bytes(), minor).map_err(DiffProblem::Expected)?;
+    let should = alone
+        .configuration
+        .jwt
+        .into_iter()
+        .next()
+        .unwrap_or_default();
+    let issuer = &expected.rules.issuer;
+    let entries = &loaded.configuration.jwt;
+    let (ours, others): (Vec<_>, Vec<_>) = entries
+        .iter()
+        .enumerate()
+        .partition(|(_, entry)| entry.issuer.url == *issuer);
+    let mut notes = Vec::new();
+    let (mut lines, mut differences) = match ours.as_slice() {
+        [] => lacking(issuer, &others),
+        [(index, has)] => {
+            notes.extend(not_compared(has, &should));
+            let differences = entry::differences(&format!("jwt[{index}]"), has, &should);
+            let first = format!("jwt[{index}] is the entry of the issuer {issuer:?}");
+            (
+                vec![first],
+                differences
+                    .iter()
+                    .map(|one| line_of(one, &loaded))
+                    .collect(),
+            )
+        }
+        several => {
+            return Err(DiffProblem::Several {
+                entries: several
+                    .iter()
+                    .map(|(index, _)| format!("jwt[{index}]"))
+                    .collect(),
+                issuer: issuer.clone(),
+            });
+        }
+    };
+    // A file that the target refuses is not what it should be, even if our entry is.
+    let own_issuers: Vec<String> = expected.own_issuer.iter().cloned().collect();
+    if let Err(invalid) = validate(&loaded.configuration, minor, &own_issuers) {
+        if !invalid.errors.is_empty() {
+            differences.push(format!("refused    by the target: {}", invalid.message()));
+        }
+        let undetermined = invalid.undetermined.first();
+        notes.extend(undetermined.map(|undetermined| format!("of the file: {undetermined}")));
+    }
+    let count = differences.len();
+    lines.append(&mut differences);
+    for (index, other) in others {
+        lines.push(format!(
+            "left alone jwt[{index}], the entry of the issuer {:?}",
+            other.issuer.url
+        ));
+    }
+    lines.push(match count {
+        0 => "the file has what it should have".to_owned(),
+        1 => "1 difference".to_owned(),
+        count => format!("{count} differences"),
+    });
+    Ok(Comparison {
+        text: lines.join("\n"),
+        differs: count > 0,
+        notes,
+    })
+}
+
+/// Describes a file that has no entry of our issuer, and an entry whose issuer is nearly ours.
+fn lacking(issuer: &str, others: &[(usize, &JwtAuthenticator)]) -> (Vec<String>, Vec<String>) {
+    let near = others
+        .iter()
+        .find(|(_, other)| other.issuer.url.trim_end_matches('/') == issuer.trim_end_matches('/'));
+    let difference = match near {
+        Some((index, other)) => Difference {
+            path: format!("jwt[{index}].issuer.url"),
+            change: Change::Differs {
+                has: quoted(&other.issuer.url),
+                should: quoted(issuer),
+            },
+        },
+        None => Difference {
+            path: "jwt".to_owned(),
+            change: Change::Lacks(format!("an entry of the issuer {issuer:?}")),
+        },
+    };
+    (Vec::new(), vec![shown(&difference, "")])
+}
+
+/// Without known CA certificates, it is unknown which ones the file should have.
+fn not_compared(has: &JwtAuthenticator, should: &JwtAuthenticator) -> Option<String> {
+    let unknown = should.issuer.certificate_authority.is_empty()
+        && !has.issuer.certificate_authority.is_empty();
+    unknown.then(|| {
+        "issuer.certificateAuthority of the file is not compared, because no CA of the discovery \
+         documents is known; give --discovery-ca FILE"
+            .to_owned()
+    })
+}
+
+fn line_of(difference: &Difference, loaded: &Loaded) -> String {
+    let line = loaded
+        .positions
+        .get(&difference.path)
+        .map_or_else(String::new, |position| format!(" (line {})", position.line));
+    shown(difference, &line)
+}
+
+fn shown(difference: &Difference, line: &str) -> String {
+    let path = &difference.path;
+    match &difference.change {
+        Change::Lacks(should) => format!("lacks      {path}{line}: {should}"),
+        Change::TooMuch(has) => format!("too much   {path}{line}: {has}"),
+        Change::Differs { has, should } => {
+            format!("different  {path}{line}: has {has}, should have {should}")
+        }
+    }
+}
+
+/// Quotes a value of the file on one line.
+fn quoted(text: &str) -> String {
+    super::quoted(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! Collects the inputs of the target rules: from the flags, else from Keyferry's configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use keyferry_api::audience::Audience;
+use keyferry_api::config::{
+    AllowRule, Configuration, NamespaceRule, ObjectSource, TargetCluster, TokenIssuer,
+};
+use keyferry_api::issuer::Issuer;
+use keyferry_api::name::Namespace;
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_api::status::TargetClusterStatus;
+use keyferry_core::authorise::is_system;
+use keyferry_keys::ca_bundle::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
+use keyferry_platform::clock::{Clock, SystemClock};
+
+use super::target_rules::{TargetRules, check_prefix};
+use super::{TrustArgs, local_file};
+use crate::command_error::CommandError;
+use crate::local_file::ReadError;
+
+/// The default of `tokenLifetime.max`.
+const MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);
+
+/// The target rules, and notes about them.
+pub(super) struct TrustInputs {
+    pub(super) rules: TargetRules,
+    /// The target's own issuer, if the configuration states it.
+    pub(super) own_issuer: Option<String>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Keyferry's settings and objects, for values that no flag gives.
+#[derive(Debug)]
+pub(super) struct KnownHub {
+    pub(super) configuration: Configuration,
+    /// The target's status, if the objects are on the hub.
+    pub(super) status: Option<TargetClusterStatus>,
+    /// The labels of the hub's namespaces, or why they are unknown.
+    pub(super) namespaces: Result<BTreeMap<Namespace, BTreeMap<String, String>>, String>,
+}
+
+impl KnownHub {
+    /// Whether the target is no Kubernetes cluster.
+    pub(super) fn is_relying_party(&self, name: &str) -> bool {
+        let mut targets = self.configuration.policy.targets.iter();
+        targets.any(|(known, target)| known.as_str() == name && !target.is_cluster())
+    }
+}
+
+/// Reads the arguments, and what they lack from the hub's settings.
+///
+/// # Errors
+/// What is missing, wrong, or cannot be read.
+pub(super) fn read(
+    args: &TrustArgs,
+    known: Option<&KnownHub>,
+) -> Result<TrustInputs, CommandError> {
+    let found = match known {
+        Some(known) => Some((&known.configuration, target(&known.configuration, args)?)),
+        None => None,
+    };
+    let status = known.and_then(|known| known.status.as_ref());
+    let mut notes = status.map(warnings).unwrap_or_default();
+    let known_issuer = found.and_then(|(configuration, target)| match target.issuer {
+        TokenIssuer::Hub => configuration.server.hub_issuer.clone(),
+        TokenIssuer::Keyferry => {
+            let public_url = configuration.server.public_url.as_str();
+            Issuer::new(format!("{public_url}/issuers/{}", target.name)).ok()
+        }
+    });
+    let issuer = match (&args.issuer, known_issuer) {
+        (Some(issuer), _) => Issuer::new(issuer.as_str())
+            .map_err(|error| CommandError::new(format!("reading --issuer {issuer:?}: {error}")))?,
+        (None, Some(issuer)) => issuer,
+        (None, None) => {
+            return Err(CommandError::new(
+                "finding the hub's issuer: neither the configuration, the hub's discovery document nor \
+             the TargetClusters' statuses say it; fix: give --issuer, or hub.issuer in the \
+             configuration",
+            ));
+        }
+    };
+    if issuer.is_cluster_default() {
+        notes.push(format!(
+            "{} is the issuer that kubeadm, k3s and kind give every cluster: a target that has it \
+             itself refuses the entry; explain IssuerCollision",
+            issuer.as_str()
+        ));
+    }
+    let audience = match (&args.audience, found) {
+        (Some(audience), _) => Audience::new(audience.as_str()).map_err(|error| {
+            CommandError::new(format!("reading --audience {audience:?}: {error}"))
+        })?,
+        (None, Some((_, target))) => target.audience.clone(),
+        (None, None) => {
+            return Err(CommandError::new(
+                "finding the target's audience: give --audience, or --config",
+            ));
+        }
+    };
+    let prefix = match (&args.prefix, found) {
+        (Some(prefix), _) => prefix.clone(),
+        (None, Some((configuration, _))) => format!("{}:", configuration.server.hub_name),
+        (None, None) => {
+            return Err(CommandError::new(
+                "finding the prefix: give --prefix, like hub:, or --config",
+            ));
+        }
+    };
+    check_prefix(&prefix)
+        .map_err(|error| CommandError::new(format!("reading the prefix {prefix:?}: {error}")))?;
+    let discovery_url = match (&args.discovery_url, found) {
+        (Some(url), _) => Some(url.clone()),
+        // A managed issuer has its document at the default path.
+        (None, Some((_, target))) if target.issuer == TokenIssuer::Keyferry => None,
+        (None, Some((configuration, _))) => Some(configuration.server.public_url.discovery_url()),
+        (None, None) => None,
+    };
+    // An apiserver refuses a discoveryURL that equals the issuer's own URL. It reads the default
+    // path below that URL anyway.
+    let default_url = issuer.discovery_url();
+    let rules = TargetRules {
+        issuer: issuer.as_str().to_owned(),
+        discovery_url: discovery_url.filter(|url| *url != default_url),
+        certificate_authority: match (&args.discovery_ca, status) {
+            (Some(file), _) => Some(certificates(file)?),
+            (None, Some(status)) => stated_authority(args, status, &mut notes)?,
+            (None, None) => None,
+        },
+        audience: audience.as_str().to_owned(),
+        prefix,
+        allow: allowed(args, known, found.map(|(_, target)| target), &mut notes)?,
+        max_lifetime: args
+            .max_lifetime
+            .or(found.map(|(_, target)| target.lifetime.max))
+            .unwrap_or(MAX_LIFETIME),
+    };
+    let own_issuer = found
+        .and_then(|(_, target)| target.target_issuer.as_ref())
+        .map(|issuer| issuer.as_str().to_owned());
+    Ok(TrustInputs {
+        rules,
+        own_issuer,
+        notes,
+    })
+}
+
+fn target<'a>(
+    configuration: &'a Configuration,
+    args: &TrustArgs,
+) -> Result<&'a TargetCluster, CommandError> {
+    let name = args.target.as_deref().unwrap_or_default();
+    let targets = &configuration.policy.targets;
+    let found = targets
+        .iter()
+        .find(|(known, _)| known.as_str() == name)
+        .map(|(_, target)| target);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = targets.keys().map(|known| known.as_str()).collect();
+        let place = match configuration.server.objects {
+            ObjectSource::File => "the configuration",
+            ObjectSource::CustomResources => "the hub",
+        };
+        let known = if known.is_empty() {
+            "no usable TargetCluster".to_owned()
+        } else {
+            known.join(", ")
+        };
+        CommandError::new(format!(
+            "finding TargetCluster {name:?}: {place} has {known}"
+        ))
+    })
+}
+
+/// Returns the CA certificates of the discovery documents that the status states, encoded again.
+fn stated_authority(
+    args: &TrustArgs,
+    status: &TargetClusterStatus,
+    notes: &mut Vec<String>,
+) -> Result<Option<String>, CommandError> {
+    // The certificates of the status are for the server of the status.
+    let elsewhere = args.discovery_url.is_some() || args.issuer.is_some();
+    match status.discovery_certificate_authority.as_deref() {
+        Some(pem) if !elsewhere => {
+            let bundle = CaBundle::from_pem(pem.as_bytes(), SystemClock::start().now().wall);
+            let bundle = bundle.map_err(|error| {
+                CommandError::with_fix(
+                    format!("reading discoveryCertificateAuthority of the status: {error}"),
+                    "give the CA certificates by --discovery-ca FILE",
+                )
+            })?;
+            Ok(Some(bundle.to_pem()))
+        }
+        _ => {
+            notes.push(
+                "no CA of the discovery documents is known, so the target will trust the roots of \
+                 its system for them; give --discovery-ca FILE for a CA of your own"
+                    .to_owned(),
+            );
+            Ok(None)
+        }
+    }
+}
+
+/// The conditions of the status that matter to a target admin who trusts the hub.
+fn warnings(status: &TargetClusterStatus) -> Vec<String> {
+    let matters = ["LabelsUnprotected", "PairingUnprotected"];
+    status
+        .conditions
+        .iter()
+        .filter(|condition| {
+            matters.contains(&condition.kind.as_str()) && condition.status == "True"
+        })
+        .map(|condition| format!("{}: {}", condition.kind, condition.message))
+        .collect()
+}
+
+/// Returns the allowed ServiceAccounts, from the flags or else from the target's `allow`.
+fn allowed(
+    args: &TrustArgs,
+    known: Option<&KnownHub>,
+    target: Option<&TargetCluster>,
+    notes: &mut Vec<String>,
+) -> Result<BTreeSet<ServiceAccount>, CommandError> {
+    if !args.allow.is_empty() {
+        return Ok(args.allow.iter().cloned().collect());
+    }
+    let Some(target) = target else {
+        return Err(CommandError::new(
+            "finding the allowed ServiceAccounts: give --allow NAMESPACE/NAME, or --config",
+        ));
+    };
+    let mut allow = BTreeSet::new();
+    for (
+        index,
+        AllowRule {
+            namespaces,
+            service_accounts,
+            ..
+        },
+    ) in target.allow.iter().enumerate()
+    {
+        match namespaces {
+            NamespaceRule::Named(names) => allow.extend(names.iter().flat_map(|namespace| {
+                service_accounts.iter().map(|name| ServiceAccount {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                })
+            })),
+            NamespaceRule::Selected(selector) => match known.map(|known| &known.namespaces) {
+                Some(Ok(namespaces)) => {
+                    let selected: Vec<&Namespace> = namespaces
+                        .iter()
+                        .filter(|(name, labels)| !is_system(name) && selector.matches(labels))
+                        .map(|(name, _)| name)
+                        .collect();
+                    notes.push(format!(
+                        "allow[{index}] selects namespaces by their labels: {} now; one that gets \
+                         the labels later is refused by the target, and one that loses them is \
+                         admitted, until this file is written again",
+                        selected.len()
+                    ));
+                    allow.extend(selected.into_iter().flat_map(|namespace| {
+                        service_accounts.iter().map(|name| ServiceAccount {
+                            namespace: namespace.clone(),
+                            name: name.clone(),
+                        })
+                    }));
+                }
+                Some(Err(why)) => notes.push(format!(
+                    "allow[{index}] selects namespaces by their labels, which are unknown: {why}; \
+                     it is left out; list all ServiceAccounts with --allow to include it"
+                )),
+                None => {}
+            },
+        }
+    }
+    let own = known.and_then(|known| known.configuration.policy.own_namespace.as_ref());
+    let before = allow.len();
+    allow.retain(|account| Some(&account.namespace) != own);
+    if allow.len() < before {
+        notes.push(
+            "ServiceAccounts of Keyferry's own namespace never get a token: left out".to_owned(),
+        );
+    }
+    if allow.is_empty() {
+        return Err(CommandError::new(format!(
+            "finding the allowed ServiceAccounts: allow of TargetCluster {} names no \
+             ServiceAccount; give --allow",
+            target.name
+        )));
+    }
+    Ok(allow)
+}
+
+/// The file of CA certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificatesError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The certificates are not valid.
+    #[error("reading the CA certificates from {}: {error}", path.display())]
+    Bundle { path: PathBuf, error: CaBundleError },
+}
+
+/// Reads the certificates of a file and encodes them again, so that nothing else of the file is
+/// printed.
+pub(super) fn certificates(path: &Path) -> Result<String, CertificatesError> {
+    let bytes = local_file::read(path, "the CA certificates", MAX_CA_BUNDLE_BYTES)?;
+    let bundle = CaBundle::from_pem(&bytes, SystemClock::start().now().wall);
+    let bundle = bundle.map_err(|error| CertificatesError::Bundle {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok(bundle.to_pem())
+}

@@ -1,0 +1,84 @@
+//! What a relying party that is no Kubernetes cluster needs to trust a hub: values, and no file or
+//! RBAC of a cluster.
+
+use keyferry_api::issuer::discovery_url;
+
+use super::inputs::{self, KnownHub};
+use super::target_rules::TargetRules;
+use super::{Printed, TrustArgs};
+use crate::command_error::CommandError;
+
+/// Renders the values that the relying party compares.
+///
+/// # Errors
+/// A value is missing, or a flag is for a cluster.
+pub(super) fn print(args: &TrustArgs, known: &KnownHub) -> Result<Printed, CommandError> {
+    let of_cluster =
+        args.merge.is_some() || args.output_dir.is_some() || args.shape.asks_for_rbac();
+    if of_cluster {
+        return Err(CommandError::with_fix(
+            "the target is a relying party and no Kubernetes cluster, so it has no file, RBAC or \
+             folder of files",
+            "leave out --merge, --output-dir, --bind and --flux-service-account",
+        ));
+    }
+    let given = inputs::read(args, Some(known))?;
+    Ok(Printed {
+        text: text(&given.rules),
+        files: Vec::new(),
+        notes: given.notes,
+    })
+}
+
+fn text(rules: &TargetRules) -> String {
+    let default = discovery_url(&rules.issuer);
+    let subjects: String = rules
+        .allow
+        .iter()
+        .map(|account| format!("  {}\n", account.username()))
+        .collect();
+    let authority = rules
+        .certificate_authority
+        .as_deref()
+        .map_or_else(String::new, |pem| {
+            format!("CA certificates of the documents' server:\n{pem}")
+        });
+    format!(
+        "issuer (compare iss exactly): {}\ndiscovery document: {}\naudience (compare aud exactly): \
+         {}\nsubjects (compare sub exactly):\n{subjects}{authority}",
+        rules.issuer,
+        rules.discovery_url.as_deref().unwrap_or(&default),
+        rules.audience,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_relying_party_gets_values_and_no_file_of_a_cluster() {
+        let rules = TargetRules {
+            issuer: "https://hub.example.com".to_owned(),
+            discovery_url: None,
+            certificate_authority: None,
+            audience: "https://vault".to_owned(),
+            prefix: "hub:".to_owned(),
+            allow: crate::args::names::service_account("tenant-a/reconciler")
+                .into_iter()
+                .collect(),
+            max_lifetime: Duration::from_secs(3600),
+        };
+        let text = text(&rules);
+        for wanted in [
+            "https://hub.example.com/.well-known/openid-configuration",
+            "https://vault",
+            "  system:serviceaccount:tenant-a:reconciler\n",
+        ] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        assert!(!text.contains("AuthenticationConfiguration") && !text.contains("hub:"));
+    }
+}

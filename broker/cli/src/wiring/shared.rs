@@ -1,0 +1,461 @@
+//! The state that all parts of the server share, and the tasks that keep it current.
+
+mod inputs;
+mod on_hub;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use keyferry_api::config::{ObjectSource, Policy, ServerConfiguration};
+use keyferry_api::lifetime;
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_controller::{
+    canary, certificates, issuer_keys, lead, policy_assembly, publish, renew, self_check,
+};
+use keyferry_core::target_address::AddressRules;
+use keyferry_hub::certificate_secret::KubeCertificateSecrets;
+use keyferry_hub::client::HubClient;
+use keyferry_hub::forbidden::HubCaller;
+use keyferry_hub::hub_networks::KubeHubNetworks;
+use keyferry_hub::input_components::InputComponents;
+use keyferry_hub::issuer_documents::KubeIssuerDocuments;
+use keyferry_hub::issuer_keys::KubeIssuerKeys;
+use keyferry_hub::key_record_store::KeyRecordStore;
+use keyferry_hub::kube_hub::KubeHub;
+use keyferry_hub::leadership::{LeadershipReader, LeadershipWriter};
+use keyferry_hub::lease::LeaderLease;
+use keyferry_hub::live::LiveObjects;
+use keyferry_hub::object_store::{Faults, ObjectStore};
+use keyferry_hub::ports::Hub;
+use keyferry_hub::secret_store::KubeSecretStore;
+use keyferry_hub::targets::{TargetReader, TargetWriter};
+use keyferry_hub::timed_hub::TimedHub;
+use keyferry_hub::watch;
+use keyferry_issuer::audience_guard::AudienceGuard;
+use keyferry_issuer::key_records;
+use keyferry_issuer::managed_issuer::{
+    KeySetMaintainer, KeySetMaintainerParts, LocalSigner, ManagedIssuers, OwnMint,
+};
+use keyferry_issuer::mint::{Mint, MintParts};
+use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
+use keyferry_issuer::settings::CallerSettings;
+use keyferry_keys::managed_issuer::RotationPolicy;
+use keyferry_platform::address_guard::AddressGuard;
+use keyferry_platform::audit_sink::AuditSink;
+use keyferry_platform::clock::{Clock, SystemClock};
+use keyferry_platform::config_file::{self, FileUse, InputCredentials};
+use keyferry_platform::external_issuer_documents::HttpsIssuerKeys;
+use keyferry_platform::fleet_index::FleetIndexReader;
+use keyferry_platform::https_client::check_authority;
+use keyferry_platform::metrics::Metrics;
+use keyferry_platform::name_resolver::{NameResolver, SystemResolver};
+use keyferry_platform::policy_store::{PolicyReader, PolicyWriter};
+use keyferry_platform::random::{Random, SystemRandomness};
+use keyferry_server::authenticate::Authenticator;
+use keyferry_server::broker::{Broker, BrokerParts};
+use keyferry_server::caller_trust::TrustReader;
+use keyferry_server::delegate::Delegations;
+use keyferry_server::external_callers::{ExternalCallers, ExternalCallersParts};
+use keyferry_server::metrics_readers::MetricsReaders;
+use tokio::sync::watch as watch_channel;
+use tokio::task::JoinSet;
+
+use self::inputs::InputSources;
+use self::on_hub::OnHub;
+use super::{ServeError, ServeOptions};
+
+/// How long a start waits for the first check of the key sets of managed issuers.
+const FIRST_ROUND: Duration = Duration::from_secs(10);
+
+pub(super) struct Shared {
+    pub(super) live: Arc<LiveObjects>,
+    pub(super) publisher: Publisher,
+    pub(super) metrics: Metrics,
+    /// Ends only if a task died; then the state is no longer current.
+    pub(super) background: JoinSet<()>,
+    pub(super) managed_issuers: ManagedIssuers,
+    own_keys: OwnKeys,
+    guard: AudienceGuard,
+    leadership: LeadershipReader,
+    objects: Option<OnHub>,
+    client: HubClient,
+    server: ServerConfiguration,
+    clock: Arc<dyn Clock>,
+    hub: Arc<dyn Hub>,
+    policy: PolicyReader,
+    fleet: FleetIndexReader,
+    input_sources: Option<InputSources>,
+    /// The credentials for fleet inputs, as the file last stated them.
+    pub(super) input_credentials: watch_channel::Receiver<InputCredentials>,
+    targets: TargetReader,
+    target_addresses: AddressRules,
+    /// `ca.crt` beside the discovery listener's certificate.
+    discovery_authority: watch_channel::Receiver<Option<Vec<u8>>>,
+}
+
+/// The state of the task that maintains the keys of managed issuers.
+struct OwnKeys {
+    may_write: Arc<AtomicBool>,
+    /// `None` if managed issuers are not enabled.
+    first_round: Option<watch_channel::Receiver<bool>>,
+}
+
+impl Shared {
+    /// Creates the clients of the hub and starts the tasks that follow it.
+    pub(super) async fn start(
+        server: &ServerConfiguration,
+        policy: Policy,
+        options: &ServeOptions,
+        discovery_authority: watch_channel::Receiver<Option<Vec<u8>>>,
+        metrics: Metrics,
+    ) -> Result<Self, ServeError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let live = Arc::new(LiveObjects::following(server.objects));
+        let policy = PolicyWriter::new(policy);
+        let policy_reader = policy.reader();
+        let targets = TargetWriter::default();
+        let target_reader = targets.reader();
+
+        let config = options.hub.config().await?;
+        let client = HubClient::new(config.clone())?.called_by(HubCaller::Keyferry);
+        let watches = watch::client(config)?;
+        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
+        let namespace = server.cluster_resource_namespace.clone();
+        let secrets = Arc::new(KubeSecretStore::new(client.clone(), namespace.clone()));
+        let records = KeyRecords::shared(KeyRecordStore::new(secrets, Arc::clone(&random)));
+        let publisher = Publisher::new(PublisherParts {
+            source: Arc::new(KubeIssuerDocuments::new(
+                options.hub.clone(),
+                server.hub_endpoints.clone(),
+                HubCaller::Keyferry,
+            )),
+            public_url: server.public_url.clone(),
+            pinned: server.hub_issuer.clone(),
+            activation_delay: lifetime::activation_delay(server.max_age),
+            records: records.with_state(options.state_dir.clone()),
+            clock: Arc::clone(&clock),
+            metrics: metrics.clone(),
+        });
+        publisher.restore();
+        let lease = LeaderLease::new(client.clone(), namespace, random.request_id().to_string());
+        let secrets = Arc::new(KubeCertificateSecrets::new(
+            client.clone(),
+            server.cluster_resource_namespace.clone(),
+        ));
+
+        let mut background = JoinSet::new();
+        let reload_signal = || options.reload_signal.clone();
+        background.spawn(watch::service_accounts(
+            watches.clone(),
+            Arc::clone(&live),
+            Arc::clone(&clock),
+        ));
+        let (object_watches, input_watches) = (watches.clone(), watches.clone());
+        background.spawn(watch::namespaces(
+            watches,
+            Arc::clone(&live),
+            Arc::clone(&clock),
+        ));
+        background.spawn(key_records::follow(publisher.clone()));
+        let leadership = LeadershipWriter::default();
+        let leadership_reader = leadership.reader();
+        background.spawn(lead::follow(
+            lease,
+            publisher.clone(),
+            leadership,
+            Arc::clone(&clock),
+            metrics.clone(),
+        ));
+        background.spawn(publish::follow(
+            publisher.clone(),
+            Arc::clone(&clock),
+            metrics.clone(),
+            reload_signal(),
+        ));
+        background.spawn(certificates::follow(
+            policy_reader.clone(),
+            secrets,
+            targets,
+            Arc::clone(&clock),
+            reload_signal(),
+        ));
+        let (credentials, input_credentials) =
+            watch_channel::channel(config_file::input_credentials(server));
+        let file = |policy| {
+            config_file::follow(
+                options.config.clone(),
+                server.clone(),
+                options.overrides.clone(),
+                FileUse {
+                    policy,
+                    input_credentials: credentials,
+                },
+                metrics.clone(),
+                reload_signal(),
+            )
+        };
+        let mut objects = None;
+        match server.objects {
+            ObjectSource::File => {
+                background.spawn(file(Some(policy)));
+                background.spawn(self_check::follow(client.clone(), policy_reader.clone()));
+            }
+            ObjectSource::CustomResources => {
+                background.spawn(file(None));
+                let known = OnHub {
+                    store: Arc::new(ObjectStore::new(server.clone())),
+                    faults: Faults::default(),
+                };
+                let (store, live, clock) = (
+                    || Arc::clone(&known.store),
+                    || Arc::clone(&live),
+                    || Arc::clone(&clock),
+                );
+                background.spawn(watch::target_clusters(
+                    object_watches.clone(),
+                    store(),
+                    live(),
+                    clock(),
+                ));
+                background.spawn(watch::target_accesses(
+                    object_watches,
+                    store(),
+                    live(),
+                    clock(),
+                ));
+                background.spawn(policy_assembly::follow(
+                    store(),
+                    policy,
+                    known.faults.clone(),
+                ));
+                objects = Some(known);
+            }
+        }
+        let input_sources = if server.inputs.enabled {
+            let components = Arc::new(InputComponents::default());
+            background.spawn(watch::input_config_maps(
+                input_watches,
+                server.cluster_resource_namespace.clone(),
+                Arc::clone(&components),
+                Arc::clone(&clock),
+            ));
+            Some(inputs::start(inputs::StartParts {
+                server,
+                client: &client,
+                components,
+                credentials: input_credentials.clone(),
+                clock: &clock,
+                reload_signal: reload_signal(),
+                background: &mut background,
+            })?)
+        } else {
+            None
+        };
+        let managed_issuers = ManagedIssuers::default();
+        let mut own_keys = OwnKeys {
+            may_write: Arc::default(),
+            first_round: None,
+        };
+        if server.managed_issuers.enabled {
+            let maintainer = KeySetMaintainer::new(KeySetMaintainerParts {
+                store: Arc::new(KubeIssuerKeys::new(
+                    client.clone(),
+                    server.cluster_resource_namespace.clone(),
+                )),
+                issuers: managed_issuers.clone(),
+                clock: Arc::clone(&clock),
+                metrics: metrics.clone(),
+                public_url: server.public_url.clone(),
+                rotation: RotationPolicy {
+                    active_after: lifetime::activation_delay(server.max_age),
+                    every: server.managed_issuers.rotate_every,
+                },
+                may_write: Arc::clone(&own_keys.may_write),
+            });
+            let (first, done) = watch_channel::channel(false);
+            own_keys.first_round = Some(done);
+            background.spawn(issuer_keys::follow(
+                maintainer,
+                policy_reader.clone(),
+                first,
+                reload_signal(),
+            ));
+        }
+        let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::clone(&clock)));
+        let hub: Arc<dyn Hub> = Arc::new(TimedHub::new(hub, Arc::clone(&clock), metrics.clone()));
+        let canary = ServiceAccount {
+            namespace: server.cluster_resource_namespace.clone(),
+            name: server.canary_service_account.clone(),
+        };
+        let guard = AudienceGuard::new(
+            Arc::clone(&hub),
+            Arc::clone(&clock),
+            Arc::clone(&live),
+            publisher.clone(),
+            canary,
+        );
+        Ok(Self {
+            guard,
+            leadership: leadership_reader,
+            objects,
+            client,
+            live,
+            publisher,
+            metrics,
+            background,
+            managed_issuers,
+            own_keys,
+            server: server.clone(),
+            clock,
+            hub,
+            fleet: FleetIndexReader::new(policy_reader.clone()),
+            input_sources,
+            input_credentials,
+            policy: policy_reader,
+            target_addresses: options.target_addresses.clone(),
+            targets: target_reader,
+            discovery_authority,
+        })
+    }
+
+    /// Allows key sets to be created and rotated, after the startup checks have found the clock and
+    /// the hub to be right. Then waits for a first check of all sets, so that a ready replica
+    /// serves the same documents as the others.
+    pub(super) async fn own_keys_may_be_written(&mut self) {
+        self.own_keys.may_write.store(true, Ordering::Relaxed);
+        if let Some(first_round) = &mut self.own_keys.first_round {
+            let _ = tokio::time::timeout(FIRST_ROUND, first_round.wait_for(|done| *done)).await;
+        }
+    }
+
+    /// Returns the guard that tests audiences; all clones share the verdicts.
+    pub(super) fn guard(&self) -> AudienceGuard {
+        self.guard.clone()
+    }
+
+    /// Creates the check of who may read metrics.
+    pub(super) fn metrics_readers(&self) -> Result<MetricsReaders, ServeError> {
+        Ok(MetricsReaders::new(
+            Arc::clone(&self.hub),
+            Arc::clone(&self.clock),
+            self.metrics.clone(),
+            random_key(&SystemRandomness::default())?,
+            self.server.max_stale_authorization,
+        ))
+    }
+
+    /// Creates the broker, and starts the controller and the renewal of cached tokens.
+    pub(super) fn broker(
+        &mut self,
+        guard: AudienceGuard,
+        audit: Arc<dyn AuditSink>,
+        trust: TrustReader,
+    ) -> Result<Broker, ServeError> {
+        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
+        let hash_key = random_key(&*random)?;
+        let (hub, clock, metrics, publisher) = (
+            || Arc::clone(&self.hub),
+            || Arc::clone(&self.clock),
+            || self.metrics.clone(),
+            &self.publisher,
+        );
+        let callers = CallerSettings {
+            audience: self.server.caller_audience.clone(),
+            require_pod_bound: self.server.require_pod_bound,
+            max_stale: self.server.max_stale_authorization,
+            new_callers: self.server.new_callers,
+        };
+        let external = external_callers(self, hash_key)?;
+        let signer = LocalSigner::new(self.managed_issuers.clone(), clock(), Arc::clone(&random));
+        let mint = Mint::new(MintParts {
+            hub: hub(),
+            publisher: publisher.clone(),
+            own: OwnMint::new(self.managed_issuers.clone(), Arc::new(signer)),
+            guard,
+            clock: clock(),
+            random: Arc::clone(&random),
+            metrics: metrics(),
+            activation_delay: lifetime::activation_delay(self.server.max_age),
+        });
+        let broker = Broker::new(BrokerParts {
+            policy: self.policy.clone(),
+            live: Arc::clone(&self.live),
+            published: publisher.reader(),
+            targets: self.targets.clone(),
+            authenticator: Authenticator::new(
+                hub(),
+                publisher.clone(),
+                clock(),
+                metrics(),
+                hash_key,
+                callers.clone(),
+            )
+            .with_certificates(trust)
+            .with_external(external.clone()),
+            external,
+            delegations: Delegations::new(hub(), clock(), metrics(), callers.max_stale),
+            mint: mint.clone(),
+            audit: Arc::clone(&audit),
+            clock: clock(),
+            random,
+            metrics: metrics(),
+            callers,
+        });
+        match self.objects.take() {
+            Some(objects) => self.start_controller(&objects, &mint, audit),
+            None => self.watch_installed_policies(),
+        }
+        self.background.spawn(canary::follow(self.guard()));
+        self.background.spawn(renew::follow(
+            mint,
+            self.policy.clone(),
+            Arc::clone(&self.live),
+        ));
+        Ok(broker)
+    }
+}
+
+/// Draws the key of a keyed hash.
+fn random_key(random: &dyn Random) -> Result<[u8; 32], ServeError> {
+    let mut key = [0; 32];
+    if random.fill(&mut key) {
+        Ok(key)
+    } else {
+        Err(ServeError::Random)
+    }
+}
+
+/// Creates the authentication by external issuers, if the configuration has any.
+fn external_callers(
+    shared: &Shared,
+    hash_key: [u8; 32],
+) -> Result<Option<Arc<ExternalCallers>>, ServeError> {
+    let issuers = shared.server.external_issuers.clone();
+    if issuers.is_empty() {
+        return Ok(None);
+    }
+    for issuer in &issuers {
+        check_authority(issuer.certificate_authority.as_deref().map(str::as_bytes)).map_err(
+            |source| ServeError::ExternalIssuerAuthority {
+                url: issuer.url.to_string(),
+                source,
+            },
+        )?;
+    }
+    let resolver: Arc<dyn NameResolver> = Arc::new(SystemResolver);
+    let networks = KubeHubNetworks::new(
+        shared.client.clone(),
+        Arc::clone(&resolver),
+        Arc::clone(&shared.clock),
+    );
+    let rules = shared.target_addresses.clone();
+    let guard = AddressGuard::new(rules, Arc::new(networks), resolver);
+    Ok(Some(Arc::new(ExternalCallers::new(ExternalCallersParts {
+        issuers,
+        source: Arc::new(HttpsIssuerKeys::new(guard)),
+        live: Arc::clone(&shared.live),
+        clock: Arc::clone(&shared.clock),
+        hash_key,
+    }))))
+}

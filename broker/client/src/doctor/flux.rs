@@ -1,0 +1,464 @@
+//! Reads Flux objects: which target their `spec.kubeConfig` leads to, and with which identity.
+
+use keyferry_api::audience::{Audience, AudienceError};
+use keyferry_api::name::{NameError, Namespace, ObjectName};
+use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccount;
+use keyferry_core::delivery::OtherFluxCredential;
+use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_hub::ports::HubError;
+use keyferry_kube_authn::Code;
+use keyferry_platform::target_connection::TargetAddress;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::checked_mint::issuer_of;
+use crate::doctor::authority_text::{AuthorityTextError, certificates};
+use crate::doctor::diagnosis::{FluxReady, Problem, TokenEvidence};
+use crate::doctor::impersonated_user::ImpersonatedUser;
+use crate::doctor::inventory;
+use crate::doctor::plan::{Plan, TokenOrder, problem};
+use crate::doctor::start::{SecretRef, hub_client, note_unread, read_secret};
+
+/// Part of the `Ready` message of a controller without the feature gate. The condition's reason is
+/// that of every failed reconciliation, so only the message names the cause. It affects nothing but
+/// the reported problem.
+const GATE_OFF: &str = "ObjectLevelWorkloadIdentity feature gate is not enabled";
+
+/// A Flux kind that applies objects at a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FluxKind {
+    /// `kustomize.toolkit.fluxcd.io/v1`.
+    Kustomization,
+    /// `helm.toolkit.fluxcd.io/v2`.
+    HelmRelease,
+}
+
+impl FluxKind {
+    fn path(self, namespace: &Namespace, name: &str) -> String {
+        let (group, plural) = match self {
+            Self::Kustomization => ("kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
+            Self::HelmRelease => ("helm.toolkit.fluxcd.io/v2", "helmreleases"),
+        };
+        format!("/apis/{group}/namespaces/{namespace}/{plural}/{name}")
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    kube_config: Option<KubeConfig>,
+    #[serde(default)]
+    service_account_name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KubeConfig {
+    secret_ref: Option<Reference>,
+    config_map_ref: Option<Reference>,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    name: String,
+    key: Option<String>,
+}
+
+/// Builds a plan from a Flux object.
+pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, name: &str) -> Plan {
+    let lower = if kind == FluxKind::Kustomization {
+        "kustomization"
+    } else {
+        "helmrelease"
+    };
+    let mut plan = Plan::named(format!("{lower}/{name} in {namespace}"));
+    plan.namespace = Some(namespace.clone());
+    let client = match hub_client(hub).await {
+        Ok(client) => client,
+        Err(error) => {
+            return Plan {
+                problem: Some(problem(Code::StartUnread, error.to_string())),
+                ..plan
+            };
+        }
+    };
+    plan.issuer = issuer_of(&client).await;
+    let object: Value = match client
+        .get_object(&kind.path(namespace, name), "object of Flux")
+        .await
+    {
+        Ok(object) => object,
+        Err(error) => {
+            note_unread(&mut plan, &format!("{lower}/{name}"), &error);
+            return plan;
+        }
+    };
+    let Ok(spec) = serde_json::from_value::<Spec>(object["spec"].clone()) else {
+        return Plan {
+            problem: Some(problem(Code::StartUnread, "its spec cannot be read")),
+            ..plan
+        };
+    };
+    if !spec.service_account_name.is_empty() {
+        let Ok(account) = ObjectName::new(spec.service_account_name.as_str()) else {
+            return Plan {
+                problem: Some(problem(
+                    Code::FluxReferenceUnusable,
+                    "spec.serviceAccountName is not the name of a ServiceAccount",
+                )),
+                ..plan
+            };
+        };
+        plan.impersonate = Some(ImpersonatedUser::service_account(
+            namespace.as_str(),
+            account.as_str(),
+        ));
+        plan.flux_account_missing = missing_account(&client, namespace, &account).await;
+    }
+    plan.inventory = inventory::objects(&object);
+    plan.flux = ready(&object);
+    match spec.kube_config {
+        None => {
+            plan.problem = Some(problem(
+                Code::FluxReferenceUnusable,
+                "it has no spec.kubeConfig: it applies on the hub itself",
+            ))
+        }
+        Some(KubeConfig {
+            secret_ref: Some(reference),
+            ..
+        }) => {
+            let secret = SecretRef {
+                name: &reference.name,
+                key: reference.key.as_deref(),
+                key_field: "spec.kubeConfig.secretRef.key",
+            };
+            read_secret(&client, namespace, &secret, &mut plan).await;
+            soften_credential(&mut plan);
+        }
+        Some(KubeConfig {
+            config_map_ref: Some(reference),
+            ..
+        }) => {
+            read_config_map(&client, namespace, &reference.name, &mut plan).await;
+            if plan
+                .flux
+                .as_ref()
+                .is_some_and(|ready| ready.message.contains(GATE_OFF))
+            {
+                plan.problem = Some(problem(
+                    Code::FluxGateOff,
+                    "the object's Ready condition says that the feature gate is not enabled",
+                ));
+            }
+        }
+        Some(_) => {
+            plan.problem = Some(problem(
+                Code::FluxReferenceUnusable,
+                "spec.kubeConfig has neither secretRef nor configMapRef",
+            ))
+        }
+    }
+    plan
+}
+
+/// Names the ServiceAccount if the hub has none of this name. `None` also if the user may not read
+/// it: then it is unknown.
+async fn missing_account(
+    client: &HubClient,
+    namespace: &Namespace,
+    account: &ObjectName,
+) -> Option<String> {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}");
+    let object: Result<Value, HubError> = client.get_object(&path, "ServiceAccount").await;
+    matches!(object, Err(HubError::NotFound(_))).then(|| format!("{namespace}/{account}"))
+}
+
+/// Reads the object's condition `Ready`.
+fn ready(object: &Value) -> Option<FluxReady> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    let ready = conditions
+        .iter()
+        .find(|condition| condition["type"] == "Ready")?;
+    let text = |name: &str| ready[name].as_str().unwrap_or_default();
+    let message = [text("reason"), text("message")]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(": ");
+    Some(FluxReady {
+        status: text("status").to_owned(),
+        message,
+    })
+}
+
+/// Makes a warning of a credential that controllers usually refuse, if Flux works with it all the
+/// same: some of its flags allow more.
+fn soften_credential(plan: &mut Plan) {
+    let works = plan
+        .flux
+        .as_ref()
+        .is_some_and(|ready| ready.status == "True");
+    let unusual = matches!(plan.held, TokenEvidence::NotAToken(_));
+    if works && unusual {
+        plan.warning = plan.problem.take().or(plan.warning.take());
+    }
+}
+
+pub(crate) async fn read_config_map(
+    client: &HubClient,
+    namespace: &Namespace,
+    name: &str,
+    plan: &mut Plan,
+) {
+    let unusable = |detail: String| {
+        Some(problem(
+            Code::FluxReferenceUnusable,
+            format!("configmap/{name}: {detail}"),
+        ))
+    };
+    // A tenant can write this name: in a path, it could lead to another namespace.
+    let Ok(map_name) = ObjectName::new(name) else {
+        plan.problem = unusable("it is not the name of a ConfigMap".to_owned());
+        return;
+    };
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps/{map_name}");
+    let map: Value = match client.get_object(&path, "ConfigMap").await {
+        Ok(map) => map,
+        Err(error) => {
+            note_unread(plan, &format!("configmap/{name}"), &error);
+            return;
+        }
+    };
+    match Identity::read(&map["data"]) {
+        Err(error) => {
+            plan.problem = unusable(error.to_string()).map(|problem| match error.fix() {
+                Some(fix) => problem.with_fix(fix),
+                None => problem,
+            });
+        }
+        Ok(identity) => {
+            plan.target = Some(TargetAddress {
+                url: identity.url,
+                ca_pem: identity.ca_pem,
+                ..TargetAddress::default()
+            });
+            plan.target_is_tenants = true;
+            plan.audiences = vec![identity.audience.to_string()];
+            if let Some(account) = &identity.account {
+                plan.warning = other_credential(client, namespace, account).await;
+            }
+            // Without a ServiceAccount, Flux uses the controller's own identity, which only the
+            // controller has.
+            plan.to_issue = identity.account.map(|name| TokenOrder {
+                account: ServiceAccount {
+                    namespace: namespace.clone(),
+                    name,
+                },
+                audience: identity.audience,
+            });
+        }
+    }
+}
+
+/// Warns of annotations with which Flux 2.10 and newer get another credential for the
+/// ServiceAccount than the token that is tested here.
+async fn other_credential(
+    client: &HubClient,
+    namespace: &Namespace,
+    account: &ObjectName,
+) -> Option<Problem> {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}");
+    let object: Result<Value, _> = client.get_object(&path, "ServiceAccount").await;
+    match object {
+        Ok(object) => {
+            let annotations = &object["metadata"]["annotations"];
+            OtherFluxCredential::of(|key| annotations[key].as_str())
+                .map(|other| problem(Reason::FluxCredentialDiffers, other.to_string()))
+        }
+        // The issuance of the token reports an absent or forbidden ServiceAccount.
+        Err(_) => None,
+    }
+}
+
+/// Builds a plan from a ConfigMap of Flux's generic provider.
+pub async fn from_config_map(hub: &HubAccess, namespace: &Namespace, name: &str) -> Plan {
+    let mut plan = Plan::named(format!("configmap/{name} in {namespace}"));
+    plan.namespace = Some(namespace.clone());
+    match hub_client(hub).await {
+        Ok(client) => {
+            plan.issuer = issuer_of(&client).await;
+            read_config_map(&client, namespace, name, &mut plan).await;
+        }
+        Err(error) => plan.problem = Some(problem(Code::StartUnread, error.to_string())),
+    }
+    plan
+}
+
+/// The target and identity that the generic provider reads from a ConfigMap.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    url: String,
+    ca_pem: Option<Vec<u8>>,
+    audience: Audience,
+    account: Option<ObjectName>,
+}
+
+/// Why a ConfigMap does not name a target and one audience.
+#[derive(Debug, thiserror::Error)]
+enum ConfigMapError {
+    #[error("its provider is {0:?}, not generic")]
+    Provider(String),
+    #[error("it has no address")]
+    NoAddress,
+    #[error("its address {0:?} is not a URL")]
+    NotUrl(String),
+    #[error("its address {0:?} is not https")]
+    NotHttps(String),
+    #[error("its address {0:?} has a path, which Flux drops: it would call the host without it")]
+    AddressPath(String),
+    #[error("the audience {0:?} holds a bullet or a comma: one per line is wanted")]
+    SeveralOnALine(String),
+    #[error("the audience {audience:?} {error}")]
+    Audience {
+        audience: String,
+        error: AudienceError,
+    },
+    #[error(
+        "its audiences names none: a TokenRequest without an audience asks for a credential of \
+         the hub itself, which would be sent to its address"
+    )]
+    NoAudience,
+    #[error(
+        "its audiences names {0}: the holder of a token for several can use it at each of them"
+    )]
+    SeveralAudiences(usize),
+    #[error("its serviceAccountName {0}")]
+    ServiceAccount(#[from] NameError),
+    #[error("its ca.crt {0}")]
+    Authority(#[from] AuthorityTextError),
+}
+
+impl ConfigMapError {
+    /// What to do about it, if it is not the fix of every ConfigMap.
+    fn fix(&self) -> Option<&'static str> {
+        matches!(self, Self::Authority(_)).then_some(
+            "write the PEM text of the CA itself into ca.crt of the ConfigMap, without base64",
+        )
+    }
+}
+
+impl Identity {
+    fn read(data: &Value) -> Result<Self, ConfigMapError> {
+        let text = |key: &str| {
+            data.get(key)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+        };
+        match text("provider") {
+            Some("generic") => {}
+            other => {
+                return Err(ConfigMapError::Provider(
+                    other.unwrap_or_default().to_owned(),
+                ));
+            }
+        }
+        let address = text("address").ok_or(ConfigMapError::NoAddress)?;
+        let with_scheme = if address.starts_with("http") {
+            address.to_owned()
+        } else {
+            format!("https://{address}")
+        };
+        let url = url::Url::parse(&with_scheme)
+            .map_err(|_| ConfigMapError::NotUrl(address.to_owned()))?;
+        if url.scheme() != "https" {
+            return Err(ConfigMapError::NotHttps(address.to_owned()));
+        }
+        if !matches!(url.path(), "" | "/") || url.query().is_some() {
+            return Err(ConfigMapError::AddressPath(address.to_owned()));
+        }
+        // One audience per line: a bullet or a comma would become part of the audience.
+        let lines = text("audiences").map(|text| {
+            text.lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+                .map(str::to_owned)
+                .collect()
+        });
+        let audiences: Vec<String> = lines.unwrap_or_else(|| vec![address.to_owned()]);
+        if let Some(odd) = audiences
+            .iter()
+            .find(|one| one.starts_with("- ") || one.contains(','))
+        {
+            return Err(ConfigMapError::SeveralOnALine(odd.clone()));
+        }
+        let audience = match audiences.as_slice() {
+            [one] => Audience::new(one.as_str()).map_err(|error| ConfigMapError::Audience {
+                audience: one.clone(),
+                error,
+            })?,
+            [] => return Err(ConfigMapError::NoAudience),
+            many => return Err(ConfigMapError::SeveralAudiences(many.len())),
+        };
+        let account = text("serviceAccountName")
+            .map(ObjectName::new)
+            .transpose()?;
+        let ca_pem = text("ca.crt").map(|pem| pem.as_bytes().to_vec());
+        if let Some(pem) = &ca_pem {
+            certificates(pem)?;
+        }
+        Ok(Self {
+            url: url.origin().ascii_serialization(),
+            ca_pem,
+            audience,
+            account,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::Identity;
+
+    #[test]
+    fn a_config_map_is_read_as_flux_does() {
+        let good = json!({ "provider": "generic", "address": "t.example.com:6443", "audiences": " a \n\n", "serviceAccountName": "s" });
+        let identity = Identity::read(&good).unwrap();
+        assert_eq!(
+            (identity.url.as_str(), identity.audience.as_str()),
+            ("https://t.example.com:6443", "a")
+        );
+        let default =
+            Identity::read(&json!({ "provider": "generic", "address": "https://t" })).unwrap();
+        assert_eq!(
+            (default.audience.as_str(), default.account),
+            ("https://t", None)
+        );
+        for (key, value) in [
+            ("provider", "aws"),
+            ("address", "http://t"),
+            ("address", "https://t/k8s/clusters/c-1"),
+            ("audiences", "- a"),
+            ("audiences", "a,b"),
+            // Exactly one audience is allowed: none would mean the hub's own, and several would
+            // make the token valid elsewhere too.
+            ("audiences", "\n"),
+            ("audiences", " \n \n"),
+            ("audiences", "a\nb"),
+            ("audiences", "a b"),
+            (
+                "serviceAccountName",
+                "../../kube-system/serviceaccounts/admin",
+            ),
+            ("serviceAccountName", "admin/token?x="),
+        ] {
+            let mut data = good.clone();
+            data[key] = json!(value);
+            assert!(Identity::read(&data).is_err(), "{key}: {value}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Turns what the user starts from into a plan of what to ask.
+
+use keyferry_api::config::{CertificateSource, DeliveryType, TargetAccess, TokenIssuer};
+use keyferry_api::managed_issuer;
+use keyferry_api::name::{AccessName, Namespace, ObjectName, TrustBundleName};
+use keyferry_api::reason::Reason;
+use keyferry_core::static_verdict::{StaticVerdict, explain_refusal};
+use keyferry_hub::certificate_secret::KubeCertificateSecrets;
+use keyferry_hub::client::{self, HubAccess, HubClient};
+use keyferry_hub::ports::{CertificateSecrets, HubError, TrustBundleError};
+use keyferry_kube_authn::Code;
+use keyferry_platform::clock::{Clock, SystemClock};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+
+use crate::ClientError;
+use crate::checked_mint::issuer_of;
+use crate::configuration_source::ConfigurationSource;
+use crate::direct::Direct;
+use crate::doctor::diagnosis::{Problem, TokenEvidence};
+use crate::doctor::listed::{ListError, ListedTargets, ManagedIssuer};
+use crate::doctor::plan::{Plan, may_not_mint, problem};
+use crate::doctor::{access_of_tenant, client_certificate, followed_delivery, found_kubeconfig};
+
+/// Builds a plan from an access of a configuration file or of the hub, with the user's own rights
+/// on the hub.
+pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
+    let mut plan = Plan {
+        namespace: Some(access.namespace.clone()),
+        ..Plan::named(format!("access/{access}"))
+    };
+    let configuration = match direct.configuration(access).await {
+        Ok(configuration) => configuration,
+        Err(ClientError::HubCall {
+            error: HubError::Forbidden(right),
+            ..
+        }) => return access_of_tenant::plan(plan, access, direct, &right.to_string()).await,
+        Err(error) => {
+            return Plan {
+                problem: Some(problem(Reason::ConfigurationInvalid, error.to_string())),
+                ..plan
+            };
+        }
+    };
+    let server = &configuration.server;
+    plan.hub_name = Some(server.hub_name.clone());
+    plan.published_at = Some(server.public_url.discovery_url());
+    plan.issuer = hub_issuer(&direct.hub).await.or_else(|| {
+        let pinned = server.hub_issuer.as_ref();
+        pinned.map(|issuer| issuer.as_str().to_owned())
+    });
+    let policy = &configuration.policy;
+    let found = policy.accesses.get(access);
+    let target = found.and_then(|found| policy.targets.get(&found.target));
+    let (Some(found), Some(target)) = (found, target) else {
+        let why = explain_refusal(policy, access);
+        plan.problem = Some(problem(Reason::TargetNotGranted, why));
+        return plan;
+    };
+    if target.client_certificates.is_some() {
+        let now = SystemClock::start().now().wall;
+        let read = match hub_client(&direct.hub).await {
+            Ok(client) => client_certificate::read(&client, found, now).await,
+            Err(error) => Err(problem(Code::StartUnread, error.to_string())),
+        };
+        match read {
+            Ok(valid) => plan.warning = Some(valid),
+            Err(fault) => plan.problem = Some(fault),
+        }
+        return plan;
+    }
+    let namespace = &server.cluster_resource_namespace;
+    let ca_pem = match &target.certificate {
+        CertificateSource::System => Ok(None),
+        CertificateSource::Inline(pem) => Ok(Some(pem.clone().into_bytes())),
+        CertificateSource::TrustBundle(name) => trust_bundle(&direct.hub, namespace, name).await,
+        CertificateSource::Secret(name) => secret_authority(&direct.hub, namespace, name).await,
+    };
+    plan.set_target(target, ca_pem);
+    if target.issuer == TokenIssuer::Keyferry {
+        let issuer = managed_issuer::issuer(&configuration.server.public_url, &target.name);
+        let issuer = issuer.ok().map(|issuer| issuer.as_str().to_owned());
+        plan.expect_managed(ManagedIssuer(issuer));
+    }
+    plan.set_published(direct.target_status(server, &target.name).await);
+    if StaticVerdict::of(policy, found) == StaticVerdict::NotAllowed {
+        let why = explain_refusal(policy, access);
+        plan.held = TokenEvidence::Failed(problem(Reason::TargetNotGranted, why));
+        return plan;
+    }
+    if !gives_on_request(found) {
+        followed_delivery::follow(&mut plan, found, &target.audience, &direct.hub).await;
+        return plan;
+    }
+    plan.held = requested_token(access, direct).await;
+    plan
+}
+
+/// Whether a token can be requested for the access.
+pub(crate) fn gives_on_request(access: &TargetAccess) -> bool {
+    access.offers(DeliveryType::HTTP) || access.offers(DeliveryType::Exec)
+}
+
+/// Requests a token with the user's own rights.
+async fn requested_token(access: &AccessName, direct: &Direct) -> TokenEvidence {
+    match direct.token(access).await {
+        Ok(token) => TokenEvidence::Token(token.token.expose_secret().as_bytes().to_vec()),
+        Err(ClientError::Refused {
+            reason: Reason::MintForbidden,
+            ..
+        }) => TokenEvidence::Unknown(may_not_mint(
+            &format!("of {access}"),
+            &Reason::MintForbidden,
+        )),
+        Err(ClientError::HubCall {
+            doing,
+            error: HubError::Forbidden(right),
+        }) => TokenEvidence::Unknown(format!(
+            "{doing}: {right}: ask the hub's admin for this right, or add --server URL"
+        )),
+        Err(ClientError::Refused { reason, detail, .. }) => {
+            TokenEvidence::Failed(problem(reason, detail))
+        }
+        Err(error) => TokenEvidence::Failed(problem(Reason::MintFailed, error.to_string())),
+    }
+}
+
+/// Notes that an object of the start could not be read. A right that the user lacks says nothing of
+/// the object.
+pub(crate) fn note_unread(plan: &mut Plan, object: &str, error: &HubError) {
+    match error {
+        HubError::Forbidden(right) => {
+            plan.unknown = Some(format!(
+                "{object} could not be read: {right}: ask the hub's admin for this right, or give \
+                 --target-address and --target-token-file"
+            ));
+        }
+        error => {
+            let detail = format!("{object}: {error}");
+            plan.problem = Some(problem(Code::StartUnread, detail));
+        }
+    }
+}
+
+/// Builds a plan from a listed TargetCluster. It has no token, because only a TargetAccess names
+/// the ServiceAccount.
+pub async fn from_target(name: &str, source: &ConfigurationSource, hub: &HubAccess) -> Plan {
+    let mut plan = Plan::named(format!("targetcluster/{name}"));
+    let listed = match ListedTargets::read(source, hub, None).await {
+        Ok(listed) => listed,
+        Err(ListError::MissingRight(right)) => {
+            return Plan {
+                unknown: Some(format!(
+                    "you may not list the TargetClusters of the hub ({right}): ask its admin for \
+                     get and list on targetclusters.keyferry.dev, or start from targetaccess/NAME"
+                )),
+                ..plan
+            };
+        }
+        Err(error) => {
+            return Plan {
+                problem: Some(problem(Code::StartUnread, error.to_string())),
+                ..plan
+            };
+        }
+    };
+    let Some(target) = listed.named(name) else {
+        let mut detail = format!(
+            "{} has no TargetCluster {name} that can be read",
+            listed.place()
+        );
+        if let Some(missing) = listed.missing() {
+            detail = format!("{detail}; {missing}");
+        }
+        return Plan {
+            problem: Some(problem(Code::StartUnread, detail)),
+            ..plan
+        };
+    };
+    plan.issuer = match hub_client(hub).await {
+        Ok(client) => issuer_of(&client).await,
+        Err(_) => None,
+    };
+    if let Some(managed) = listed.managed_issuer(target) {
+        plan.expect_managed(managed);
+    }
+    let ca_pem = listed.ca_pem(target).await;
+    plan.set_target(target, ca_pem.map(|pem| pem.map(String::into_bytes)));
+    plan.set_published(listed.status(&target.name));
+    plan
+}
+
+/// Why the Secret of `certSecretRef` or a ClusterTrustBundle gives no CA certificates.
+#[derive(Debug, thiserror::Error)]
+enum SecretAuthorityError {
+    #[error(transparent)]
+    Client(#[from] client::ClientError),
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    #[error(transparent)]
+    TrustBundle(#[from] TrustBundleError),
+    #[error("the Secret of certSecretRef has no ca.crt")]
+    Empty,
+}
+
+async fn trust_bundle(
+    hub: &HubAccess,
+    namespace: &Namespace,
+    name: &TrustBundleName,
+) -> Result<Option<Vec<u8>>, SecretAuthorityError> {
+    let client = hub_client(hub).await?;
+    let bundles = KubeCertificateSecrets::new(client, namespace.clone());
+    Ok(Some(bundles.trust_bundle(name).await?))
+}
+
+async fn secret_authority(
+    hub: &HubAccess,
+    namespace: &Namespace,
+    name: &ObjectName,
+) -> Result<Option<Vec<u8>>, SecretAuthorityError> {
+    let client = hub_client(hub).await?;
+    let entry = KubeCertificateSecrets::new(client, namespace.clone())
+        .certificate(name)
+        .await?;
+    entry.pem.map(Some).ok_or(SecretAuthorityError::Empty)
+}
+
+/// Builds a plan from a Secret of the hub that contains a kubeconfig.
+pub async fn from_secret(
+    hub: &HubAccess,
+    namespace: &Namespace,
+    name: &str,
+    key: Option<&str>,
+) -> Plan {
+    let mut plan = Plan {
+        namespace: Some(namespace.clone()),
+        ..Plan::named(format!("secret/{name} in {namespace}"))
+    };
+    match hub_client(hub).await {
+        Ok(client) => {
+            plan.issuer = issuer_of(&client).await;
+            let secret = SecretRef {
+                name,
+                key,
+                key_field: "--secret-key",
+            };
+            read_secret(&client, namespace, &secret, &mut plan).await;
+        }
+        Err(error) => plan.problem = Some(problem(Code::StartUnread, error.to_string())),
+    }
+    plan
+}
+
+/// A Secret with a kubeconfig.
+pub(crate) struct SecretRef<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// The key of the kubeconfig; without it, `value` or `value.yaml`.
+    pub(crate) key: Option<&'a str>,
+    /// What names the key.
+    pub(crate) key_field: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Secret {
+    #[serde(default)]
+    data: std::collections::BTreeMap<String, SecretString>,
+}
+
+/// Reads the Secret as Flux does: the named key, else `value`, else `value.yaml`.
+pub(crate) async fn read_secret(
+    client: &HubClient,
+    namespace: &Namespace,
+    secret: &SecretRef<'_>,
+    plan: &mut Plan,
+) {
+    // A tenant can write this name: in a path, it could lead to another namespace.
+    let Ok(name) = ObjectName::new(secret.name) else {
+        plan.problem = Some(problem(
+            Code::FluxReferenceUnusable,
+            format!("{:?} is not the name of a Secret", secret.name),
+        ));
+        return;
+    };
+    let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+    let read: Secret = match client.get_object(&path, "Secret").await {
+        Ok(read) => read,
+        Err(error) => return note_unread(plan, &format!("secret/{name}"), &error),
+    };
+    let unusable =
+        |detail: String| problem(Code::KubeconfigUnusable, format!("secret/{name}: {detail}"));
+    let text = match text_in(&read, secret) {
+        Ok(text) => text,
+        Err(fault) => {
+            let fix = "name the key of the kubeconfig, or write the kubeconfig under value";
+            plan.problem = Some(unusable(fault.to_string()).with_fix(fix));
+            return;
+        }
+    };
+    match found_kubeconfig::read(&text) {
+        Ok(found) => {
+            plan.take(found);
+            plan.problem = plan.problem.take().map(|fault| Problem {
+                detail: format!("secret/{name}: {}", fault.detail),
+                ..fault
+            });
+            plan.target_is_tenants = true;
+        }
+        Err(error) => plan.problem = Some(unusable(error.to_string()).with_fix(error.fix())),
+    }
+}
+
+/// Why a Secret has no text of a kubeconfig.
+#[derive(Debug, thiserror::Error)]
+enum SecretTextError {
+    #[error("it has no key {wanted}; it has {there}: the key is named by {key_field}")]
+    NoKey {
+        wanted: String,
+        there: String,
+        key_field: &'static str,
+    },
+    #[error("its {0} is not text")]
+    NotText(String),
+}
+
+fn text_in(read: &Secret, secret: &SecretRef<'_>) -> Result<String, SecretTextError> {
+    use base64::Engine;
+    let keys: &[&str] = match &secret.key {
+        Some(key) => &[*key],
+        None => &["value", "value.yaml"],
+    };
+    let found = keys
+        .iter()
+        .find_map(|key| Some((*key, read.data.get(*key)?)));
+    let Some((key, data)) = found else {
+        let there: Vec<&str> = read.data.keys().take(10).map(String::as_str).collect();
+        return Err(SecretTextError::NoKey {
+            wanted: keys.join(" or "),
+            there: match there.as_slice() {
+                [] => "no key at all".to_owned(),
+                there => there.join(", "),
+            },
+            key_field: secret.key_field,
+        });
+    };
+    base64::engine::general_purpose::STANDARD
+        .decode(data.expose_secret())
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .ok_or_else(|| SecretTextError::NotText(key.to_owned()))
+}
+
+/// Creates a client of the hub.
+pub(crate) async fn hub_client(hub: &HubAccess) -> Result<HubClient, client::ClientError> {
+    HubClient::new(hub.config().await?)
+}
+
+pub(crate) async fn hub_issuer(hub: &HubAccess) -> Option<String> {
+    issuer_of(&hub_client(hub).await.ok()?).await
+}

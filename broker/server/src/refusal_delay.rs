@@ -1,0 +1,66 @@
+//! Delays refusals, so that a client that retries at once asks only twice a second on each
+//! connection.
+
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+const DELAY: Duration = Duration::from_millis(500);
+/// How many refusals may be delayed at once, each with a request's body; further ones are sent at
+/// once, so that they cost no memory.
+const MAX_DELAYED: usize = 256;
+
+/// The places for delayed refusals.
+#[derive(Debug)]
+pub(crate) struct RefusalDelay {
+    places: Semaphore,
+}
+
+impl Default for RefusalDelay {
+    fn default() -> Self {
+        Self {
+            places: Semaphore::new(MAX_DELAYED),
+        }
+    }
+}
+
+impl RefusalDelay {
+    /// Whether no further refusal can wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.places.available_permits() == 0
+    }
+
+    /// Waits for a moment, if not too many refusals wait already.
+    pub(crate) async fn wait(&self) {
+        if let Ok(_place) = self.places.try_acquire() {
+            tokio::time::sleep(DELAY).await;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use futures::future::join_all;
+
+    use super::{DELAY, MAX_DELAYED, RefusalDelay};
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_are_delayed_while_there_is_room() {
+        let delay = RefusalDelay::default();
+        let begun = tokio::time::Instant::now();
+        join_all((0..MAX_DELAYED).map(|_| delay.wait())).await;
+        assert_eq!(begun.elapsed(), DELAY);
+        let all = delay
+            .places
+            .acquire_many(u32::try_from(MAX_DELAYED).unwrap())
+            .await;
+        delay.wait().await;
+        assert_eq!(
+            begun.elapsed(),
+            DELAY,
+            "without room a refusal is sent at once"
+        );
+        drop(all);
+    }
+}

@@ -1,7 +1,0 @@
-//! Onboards and offboards targets and tenants: renders the objects, applies them, and lists the
-//! accesses that end.
-
-pub(crate) mod apply;
-pub(crate) mod objects;
-pub(crate) mod target_facts;
-pub(crate) mod users;

@@ -1,0 +1,245 @@
+//! What each task runs.
+
+use std::fmt;
+
+/// The crates that must also compile without the features that others of the workspace enable.
+const CRATES_ALONE: [&str; 6] = [
+    "keyferry-api",
+    "keyferry-keys",
+    "keyferry-core",
+    "keyferry-go-formats",
+    "keyferry-cel-kubernetes",
+    "keyferry-kube-authn",
+];
+/// The checker of Markdown, run by npm's `npx`.
+const MARKDOWN_LINT: &str = "markdownlint-cli2@0.22.1";
+
+/// A task that a contributor calls by its name.
+pub(crate) struct Task {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    /// What it takes after the name.
+    pub(crate) arguments: &'static str,
+    /// What it does, in one line.
+    pub(crate) about: &'static str,
+    /// Its steps, for the words after the name.
+    pub(crate) steps: fn(&[String]) -> Result<Vec<Step>, String>,
+}
+
+/// One program of a task.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// The program, found by PATH.
+    pub(crate) program: &'static str,
+    /// Its arguments.
+    pub(crate) arguments: Vec<String>,
+    /// What is added to its environment.
+    pub(crate) variables: Vec<(&'static str, &'static str)>,
+    /// What to do if the program cannot be started.
+    pub(crate) fix: &'static str,
+}
+
+impl Step {
+    fn cargo(line: &str) -> Self {
+        Self {
+            program: "cargo",
+            arguments: line.split(' ').map(str::to_owned).collect(),
+            variables: Vec::new(),
+            fix: "install Rust",
+        }
+    }
+
+    fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.variables.push((name, value));
+        self
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.variables {
+            write!(formatter, "{name}={value:?} ")?;
+        }
+        write!(formatter, "{} {}", self.program, self.arguments.join(" "))
+    }
+}
+
+/// Every task, in the order in which one needs them.
+pub(crate) const TASKS: [Task; 8] = [
+    Task {
+        name: "test",
+        arguments: "",
+        about: "the tests that need Rust alone",
+        steps: |words| none_of(words, || vec![Step::cargo("test --locked")]),
+    },
+    Task {
+        name: "suite",
+        arguments: "NAME…",
+        about: "suites, or tests of them, on real control planes (needs Go)",
+        steps: suites,
+    },
+    Task {
+        name: "lint",
+        arguments: "",
+        about: "format, clippy, and the crates that must compile alone",
+        steps: |words| none_of(words, lint),
+    },
+    Task {
+        name: "docs",
+        arguments: "",
+        about: "the documents of the code, and the Markdown (needs npx)",
+        steps: |words| none_of(words, docs),
+    },
+    Task {
+        name: "snapshots",
+        arguments: "",
+        about: "writes every file that is printed from the code",
+        steps: |words| none_of(words, snapshots),
+    },
+    Task {
+        name: "coverage",
+        arguments: "",
+        about: "line coverage of the tests that need Rust alone (needs cargo-llvm-cov)",
+        steps: |words| {
+            none_of(words, || {
+                vec![Step::cargo("llvm-cov --locked --summary-only")]
+            })
+        },
+    },
+    Task {
+        name: "full",
+        arguments: "[STAGE…]",
+        about: "the stages of .ci/full, or the named ones, and records what passed",
+        steps: full,
+    },
+    Task {
+        name: "ci",
+        arguments: "",
+        about: "all that CI runs",
+        steps: |words| none_of(words, || vec![script(".ci/run", Vec::new())]),
+    },
+];
+
+/// The task of this name.
+pub(crate) fn find(name: &str) -> Option<&'static Task> {
+    TASKS.iter().find(|task| task.name == name)
+}
+
+fn none_of(words: &[String], steps: fn() -> Vec<Step>) -> Result<Vec<Step>, String> {
+    match words.first() {
+        None => Ok(steps()),
+        Some(word) => Err(format!("this task takes no argument, not {word:?}")),
+    }
+}
+
+fn suites(words: &[String]) -> Result<Vec<Step>, String> {
+    if words.is_empty() {
+        return Err(
+            "name a suite, as `rotation::`, or a test. fix: list them by \
+             `cargo test --workspace --test suites -- --list`"
+                .to_owned(),
+        );
+    }
+    let mut step = Step::cargo("test --workspace --locked --test suites -- --include-ignored");
+    step.arguments.extend_from_slice(words);
+    // A name is a wish: no suite is left out because it is a stage of its own.
+    let step = step.with("KEYFERRY_REQUIRE_REAL", "1");
+    Ok(vec![step.with("KEYFERRY_SKIP_SUITES", "")])
+}
+
+fn lint() -> Vec<Step> {
+    let mut steps = vec![
+        Step::cargo("fmt --all --check"),
+        Step::cargo("clippy --workspace --all-targets --locked -- -D warnings"),
+    ];
+    let alone = CRATES_ALONE.map(|name| Step::cargo(&format!("check --locked --package {name}")));
+    steps.extend(alone);
+    // Beside `keyferry-integration`, so that other crates keep their features and are not checked
+    // again.
+    steps.push(Step::cargo(
+        "check --locked --package keyferry --package keyferry-integration --no-default-features",
+    ));
+    steps
+}
+
+fn docs() -> Vec<Step> {
+    let rustdoc = Step::cargo("doc --workspace --no-deps --locked --quiet");
+    let markdown = Step {
+        program: "npx",
+        arguments: vec!["--yes".to_owned(), MARKDOWN_LINT.to_owned()],
+        variables: Vec::new(),
+        fix: "install Node.js with npm",
+    };
+    vec![rustdoc.with("RUSTDOCFLAGS", "-D warnings"), markdown]
+}
+
+fn snapshots() -> Vec<Step> {
+    let printed =
+        Step::cargo("test --workspace --locked --test definitions --test chart --test reference");
+    vec![printed.with("KEYFERRY_WRITE_COPIES", "1")]
+}
+
+fn full(words: &[String]) -> Result<Vec<Step>, String> {
+    let mut arguments = Vec::new();
+    if !words.is_empty() {
+        arguments.push("only".to_owned());
+        arguments.extend_from_slice(words);
+    }
+    Ok(vec![script(".ci/full", arguments)])
+}
+
+fn script(program: &'static str, arguments: Vec<String>) -> Step {
+    Step {
+        program,
+        arguments,
+        variables: Vec::new(),
+        fix: "call it in the folder of Cargo.toml",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(name: &str, words: &[&str]) -> Result<Vec<String>, String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let task = find(name).ok_or("no task")?;
+        let steps = (task.steps)(&words)?;
+        Ok(steps.iter().map(Step::to_string).collect())
+    }
+
+    #[test]
+    fn a_named_suite_needs_its_parts_and_leaves_none_out() {
+        assert_eq!(
+            printed("suite", &["d2::", "rotation::"]).unwrap(),
+            [
+                "KEYFERRY_REQUIRE_REAL=\"1\" KEYFERRY_SKIP_SUITES=\"\" cargo test --workspace \
+                 --locked --test suites -- --include-ignored d2:: rotation::"
+            ]
+        );
+        assert!(printed("suite", &[]).is_err());
+    }
+
+    #[test]
+    fn the_full_run_takes_stages() {
+        assert_eq!(printed("full", &[]).unwrap(), [".ci/full "]);
+        assert_eq!(printed("full", &["d2"]).unwrap(), [".ci/full only d2"]);
+    }
+
+    #[test]
+    fn a_word_too_many_is_refused() {
+        for task in TASKS.iter().filter(|task| task.arguments.is_empty()) {
+            assert!(printed(task.name, &["now"]).is_err(), "{}", task.name);
+        }
+    }
+
+    /// `.ci/run` runs these tasks, so that nothing is checked in one of the two only.
+    #[test]
+    fn ci_runs_the_tasks() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/run");
+        let script = std::fs::read_to_string(file).unwrap();
+        for name in ["lint", "docs"] {
+            assert!(script.contains(&format!("cargo xtask {name}")), "{name}");
+        }
+    }
+}
