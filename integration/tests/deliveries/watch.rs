@@ -49,22 +49,11 @@ async fn deleted_meanwhile(world: &Arc<OnHub>) -> TestResult {
     };
     assert_eq!(status("unwatched/before").await?, 200);
 
-    // The response of an apiserver to a resourceVersion that it no longer knows.
-    let gone = json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Expired", "code": 410, "message": "too old" });
-    let json_type = (
-        HeaderName::from_static("content-type"),
-        HeaderValue::from_static("application/json"),
-    );
-    let fault = || Fault::Status {
-        status: StatusCode::GONE,
-        headers: vec![json_type.clone()],
-        body: gone.to_string().into_bytes(),
-    };
     for query in ["?&watch=true", "?watch=true"] {
         proxy.add(Rule::on(
             Method::GET,
             &format!("{COLLECTION}{query}"),
-            fault(),
+            gone(),
         ));
     }
     let asked = proxy.count(&Method::GET, COLLECTION);
@@ -116,4 +105,18 @@ async fn deleted_meanwhile(world: &Arc<OnHub>) -> TestResult {
     tenant.until_ready("after").await?;
     broker.into_process().stop().await?;
     Ok(())
+}
+
+/// The answer of an apiserver to a resourceVersion that it no longer knows.
+pub(super) fn gone() -> Fault {
+    let status = json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Expired",
+        "code": 410, "message": "too old",
+    });
+    let json_type = HeaderValue::from_static("application/json");
+    Fault::Status {
+        status: StatusCode::GONE,
+        headers: vec![(HeaderName::from_static("content-type"), json_type)],
+        body: status.to_string().into_bytes(),
+    }
 }
