@@ -1,19 +1,18 @@
 //! Mints and caches bound tokens. One TokenRequest serves many callers, tokens are renewed before
 //! they expire, and each token is checked before it is cached.
 
-mod cached_token;
+mod cache;
+mod gate;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_api::audience::Audience;
 use keyferry_api::config::TokenIssuer;
-use keyferry_api::issuer::Issuer;
 use keyferry_api::lifetime;
 use keyferry_api::moment::Moment;
 use keyferry_api::reason::Reason;
-use keyferry_api::service_account::{ServiceAccountIdentity, Uid};
+use keyferry_api::service_account::Uid;
 use keyferry_core::authorise::{Grant, Requester};
 use keyferry_hub::ports::Hub;
 use keyferry_keys::bound_token::BoundToken;
@@ -24,11 +23,13 @@ use keyferry_platform::random::Random;
 use keyferry_platform::single_flight::SingleFlight;
 use keyferry_platform::stale_cache::{Lifetimes, Lookup, StaleCache};
 
-use self::cached_token::{CachedToken, CachedTokens};
+pub use self::cache::MintKey;
+use self::cache::{CachedToken, CachedTokens};
+use self::gate::Gate;
 use crate::audience_guard::AudienceGuard;
 use crate::bound_request::{self, TokenPurpose};
 use crate::managed_issuer::OwnMint;
-use crate::publication::{Published, Publisher};
+use crate::publication::Publisher;
 
 /// How long a failed mint is cached for the caller that met it.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
@@ -38,47 +39,51 @@ const FAILURE_CAPACITY: u64 = 10_000;
 /// How long a caller waits for a key's activation delay before it is refused with a time to retry.
 const ACTIVATION_PATIENCE: Duration = Duration::from_secs(20);
 
-/// The cache key of a token. It does not name the hub: there is one per process.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct MintKey {
-    identity: ServiceAccountIdentity,
-    audience: Audience,
-    lifetime: Duration,
-    issuer: Issuer,
-    /// The stored object of a managed issuer's keys: tokens signed by the keys of a deleted object
-    /// are not issued.
-    key_set: Option<Arc<str>>,
+/// Why a grant gets no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MintError {
+    /// A token was minted, but the key that signed it is not active yet.
+    #[error("the key that signed the token becomes active in {} s", retry_after.as_secs())]
+    KeyNotActive {
+        /// How long until it is.
+        retry_after: Duration,
+    },
+    /// No token was minted.
+    #[error("no token was minted: {0}")]
+    Refused(Reason),
 }
 
-impl MintKey {
-    fn of(grant: &Grant, issuer: Issuer, key_set: Option<Arc<str>>) -> Self {
-        let pair = grant.pair();
-        Self {
-            identity: pair.service_account().clone(),
-            audience: pair.audience().clone(),
-            lifetime: pair.lifetime(),
-            issuer,
-            key_set,
-        }
-    }
-}
-
-/// Which cached tokens may be issued.
-enum Gate<'a> {
-    /// Tokens signed by the hub's active keys.
-    Published(&'a Published),
-    /// All tokens of a managed issuer: it signs with active keys only, and tokens of another key
-    /// set have another cache key.
-    Own,
-}
-
-impl Gate<'_> {
-    fn may_issue(&self, token: &BoundToken, now: Moment) -> bool {
+impl MintError {
+    /// The stable reason code.
+    pub fn reason(self) -> Reason {
         match self {
-            Gate::Published(published) => published.is_active(token.kid(), now),
-            Gate::Own => true,
+            Self::KeyNotActive { .. } => Reason::KeySettling,
+            Self::Refused(reason) => reason,
         }
     }
+
+    /// How long until a retry can succeed, if that is known.
+    pub fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::KeyNotActive { retry_after } => Some(retry_after),
+            Self::Refused(_) => None,
+        }
+    }
+}
+
+impl From<Reason> for MintError {
+    fn from(reason: Reason) -> Self {
+        Self::Refused(reason)
+    }
+}
+
+/// What all callers that wait for one mint get.
+#[derive(Clone)]
+enum SharedMint {
+    /// The token may be issued.
+    Active(Arc<BoundToken>),
+    /// The token waits in the cache until its key is active.
+    Waiting,
 }
 
 /// A token, and whether it came from the cache.
@@ -126,7 +131,7 @@ pub struct Mint {
     parts: Arc<MintParts>,
     cache: CachedTokens,
     failures: StaleCache<(MintKey, Option<Uid>), Infallible, Reason>,
-    calls: Arc<SingleFlight<MintKey, Result<Arc<BoundToken>, Reason>>>,
+    calls: Arc<SingleFlight<MintKey, Result<SharedMint, Reason>>>,
 }
 
 impl Mint {
@@ -148,8 +153,9 @@ impl Mint {
     /// one.
     ///
     /// # Errors
-    /// A `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check says.
-    pub async fn token(&self, grant: &Grant, min_ttl: Duration) -> Result<Minted, Reason> {
+    /// [`MintError`], with a `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check
+    /// says.
+    pub async fn token(&self, grant: &Grant, min_ttl: Duration) -> Result<Minted, MintError> {
         let now = self.parts.clock.now();
         let (key, cached) = self.cached_token(grant, min_ttl, now)?;
         match cached {
@@ -175,12 +181,12 @@ impl Mint {
                 let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
                 (
                     MintKey::of(grant, published.issuer.clone(), None),
-                    Gate::Published(published),
+                    Gate::Hub(published),
                 )
             }
             TokenIssuer::Keyferry => {
                 let (issuer, origin) = self.parts.own.holding_key(pair.target())?;
-                (MintKey::of(grant, issuer, Some(origin)), Gate::Own)
+                (MintKey::of(grant, issuer, Some(origin)), Gate::Managed)
             }
         };
         if self.parts.guard.is_known_as_hubs(pair.audience()) {
@@ -196,14 +202,14 @@ impl Mint {
         grant: &Grant,
         key: MintKey,
         min_ttl: Duration,
-    ) -> Result<Minted, Reason> {
+    ) -> Result<Minted, MintError> {
         let caller = match grant.requester() {
             Requester::Caller(caller) => Some(caller.identity().uid.clone()),
             Requester::Operator | Requester::Delivery(_) | Requester::Probe => None,
         };
         let failure = (key.clone(), caller);
         if let Lookup::Refused(reason) = self.failures.lookup(&failure) {
-            return Err(reason);
+            return Err(reason.into());
         }
         let call = || self.clone().mint_or_reuse(key.clone(), grant.clone());
         match self
@@ -212,11 +218,11 @@ impl Mint {
             .await
             .unwrap_or(Err(Reason::MintFailed))
         {
-            Ok(token) => Ok(Minted {
+            Ok(SharedMint::Active(token)) => Ok(Minted {
                 token,
                 from_cache: FromCache::Miss,
             }),
-            Err(Reason::KeySettling) => self.wait_until_active(&key, min_ttl).await,
+            Ok(SharedMint::Waiting) => self.wait_until_active(&key, min_ttl).await,
             Err(reason) => {
                 // A missing right or a changed ServiceAccount may be fixed at any moment, so it is
                 // not cached. Other failures are, so that retries do not load the hub.
@@ -227,13 +233,17 @@ impl Mint {
                     self.failures
                         .refuse(failure, reason, self.parts.clock.now());
                 }
-                Err(reason)
+                Err(reason.into())
             }
         }
     }
 
     /// Waits up to `ACTIVATION_PATIENCE` for the key of a minted token to become active.
-    async fn wait_until_active(&self, key: &MintKey, min_ttl: Duration) -> Result<Minted, Reason> {
+    async fn wait_until_active(
+        &self,
+        key: &MintKey,
+        min_ttl: Duration,
+    ) -> Result<Minted, MintError> {
         let from = self.parts.clock.now();
         loop {
             let (now, published) = (
@@ -245,7 +255,7 @@ impl Mint {
                     .ok_or(Reason::HubUnreachable)?,
             );
             self.cache.promote(now, &published);
-            let gate = Gate::Published(&published);
+            let gate = Gate::Hub(&published);
             if let Some(token) = self.cache.get(key, min_ttl, now, &gate) {
                 return Ok(Minted {
                     token,
@@ -265,7 +275,7 @@ impl Mint {
                 });
             };
             if now.mono.saturating_sub(from.mono) + left > ACTIVATION_PATIENCE {
-                return Err(Reason::KeySettling);
+                return Err(MintError::KeyNotActive { retry_after: left });
             }
             tokio::time::sleep(left.clamp(Duration::from_millis(50), Duration::from_secs(1))).await;
         }
@@ -282,37 +292,28 @@ impl Mint {
         }
     }
 
-    /// Returns how long the token for `grant` still waits for its key's activation; `None` if none
-    /// waits.
-    pub fn retry_after(&self, grant: &Grant) -> Option<Duration> {
-        let issuer = self.parts.publisher.reader().current()?.issuer.clone();
-        self.time_until_active(&MintKey::of(grant, issuer, None))
-    }
-
     /// Mints unless a token is cached by now: another mint for the key may have ended between the
     /// cache lookup and the start of this one.
-    async fn mint_or_reuse(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
+    async fn mint_or_reuse(self, key: MintKey, grant: Grant) -> Result<SharedMint, Reason> {
         let min_ttl = lifetime::greatest_min_ttl(grant.pair().lifetime());
         let cached = {
             let published = self.parts.publisher.borrow();
             let gate = match grant.pair().issuer() {
-                TokenIssuer::Hub => {
-                    Gate::Published(published.as_ref().ok_or(Reason::HubUnreachable)?)
-                }
-                TokenIssuer::Keyferry => Gate::Own,
+                TokenIssuer::Hub => Gate::Hub(published.as_ref().ok_or(Reason::HubUnreachable)?),
+                TokenIssuer::Keyferry => Gate::Managed,
             };
             self.cache.get(&key, min_ttl, self.parts.clock.now(), &gate)
         };
         match cached {
-            Some(token) => Ok(token),
-            None if self.time_until_active(&key).is_some() => Err(Reason::KeySettling),
+            Some(token) => Ok(SharedMint::Active(token)),
+            None if self.time_until_active(&key).is_some() => Ok(SharedMint::Waiting),
             None => self.mint(key, grant).await,
         }
     }
 
     /// The one place that asks the hub for a token to issue. It takes a [`Grant`], the proof that
     /// only the authoriser can make.
-    async fn mint(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
+    async fn mint(self, key: MintKey, grant: Grant) -> Result<SharedMint, Reason> {
         self.cache.check_room(&key)?;
         // Without the other replicas' publications and revocations, Keyferry might issue a token of
         // a revoked key.
@@ -342,11 +343,11 @@ impl Mint {
         if own || publisher.activation(token.kid()) == KeyActivation::Active {
             self.cache.insert(key, entry);
             self.parts.metrics.cached_tokens(self.cache.len());
-            return Ok(token);
+            return Ok(SharedMint::Active(token));
         }
         // An older cached token is still issued meanwhile; without one, callers must wait.
         self.cache.hold_until_active(key, entry);
-        Err(Reason::KeySettling)
+        Ok(SharedMint::Waiting)
     }
 
     /// Mints a token and returns it with the seconds that the hub's clock is ahead of ours.
@@ -388,9 +389,7 @@ impl Mint {
                     .calls
                     .join(key.clone(), || renewal.mint(key, grant))
                     .await;
-                if let Ok(Err(reason)) = renewed
-                    && reason != Reason::KeySettling
-                {
+                if let Ok(Err(reason)) = renewed {
                     tracing::warn!(%reason, "renewing a cached token failed; it is used until it expires");
                 }
             });

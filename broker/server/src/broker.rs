@@ -531,16 +531,9 @@ impl Broker {
                 .mint
                 .token(&grant, min_ttl)
                 .await
-                .map_err(|reason| {
-                    let retry_after = if reason == Reason::KeySettling {
-                        self.parts.mint.retry_after(&grant)
-                    } else {
-                        None
-                    };
-                    Refusal {
-                        retry_after,
-                        ..self.advised(reason, &pair)
-                    }
+                .map_err(|error| Refusal {
+                    retry_after: error.retry_after(),
+                    ..self.advised(error.reason(), &pair)
                 })?;
         let now = self.parts.clock.now();
         self.check_current(now)?;

@@ -44,13 +44,8 @@ impl Deliveries {
             .await;
         // A key becomes active at a known time, and until then the object may contain a token that
         // no target accepts.
-        let minted = minted.map_err(|reason| {
-            advised(reason).again_after(
-                (reason == Reason::KeySettling)
-                    .then(|| self.parts.mint.retry_after(&grant))
-                    .flatten(),
-            )
-        })?;
+        let minted =
+            minted.map_err(|error| advised(error.reason()).again_after(error.retry_after()))?;
         let token = minted.token;
         let now = self.parts.clock.now();
         let due = lifetime::refresh_after(

@@ -575,7 +575,7 @@ impl Deliveries {
             .mint
             .token(&grant, Duration::ZERO)
             .await
-            .map_err(plain)?;
+            .map_err(|error| plain(error.reason()))?;
         let recorded = self
             .record(
                 ROUTE,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use keyferry_api::reason::Reason;
 use keyferry_core::authorise;
 
-use super::FromCache;
+use super::{FromCache, MintError};
 use crate::testing::SmallWorld;
 
 const NOTHING: Duration = Duration::ZERO;
@@ -83,19 +83,17 @@ async fn without_an_earlier_token_the_caller_learns_when_to_come_again() {
         world.grant("tenant-a/prod"),
         world.hub.rotate_key().unwrap(),
     );
+    let error = world.mint.token(&grant, NOTHING).await.unwrap_err();
     assert_eq!(
-        world.mint.token(&grant, NOTHING).await.unwrap_err(),
-        Reason::KeySettling
+        (error.reason(), error.retry_after()),
+        (Reason::KeySettling, Some(ACTIVATION_DELAY))
     );
-    assert_eq!(world.mint.retry_after(&grant), Some(ACTIVATION_DELAY));
     world.clock.advance(Duration::from_secs(50));
     assert_eq!(
         world.mint.token(&grant, NOTHING).await.unwrap_err(),
-        Reason::KeySettling
-    );
-    assert_eq!(
-        world.mint.retry_after(&grant),
-        Some(Duration::from_secs(70))
+        MintError::KeyNotActive {
+            retry_after: Duration::from_secs(70)
+        }
     );
     assert_eq!(
         world.hub.token_requests(),
@@ -121,7 +119,12 @@ async fn a_caller_waits_for_a_key_that_is_about_to_be_active() {
         world.hub.rotate_key().unwrap(),
     );
     assert_eq!(
-        world.mint.token(&grant, NOTHING).await.unwrap_err(),
+        world
+            .mint
+            .token(&grant, NOTHING)
+            .await
+            .unwrap_err()
+            .reason(),
         Reason::KeySettling
     );
     world

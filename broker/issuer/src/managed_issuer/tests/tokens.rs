@@ -56,13 +56,13 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
     let (mint, _) = mint(&world, &replica);
     let grant = world.grant("tenant-a/prod");
     assert_eq!(
-        mint.token(&grant, NOTHING).await.unwrap_err(),
+        mint.token(&grant, NOTHING).await.unwrap_err().reason(),
         Reason::IssuerKeysSettling,
         "nothing was read yet"
     );
     replica.maintainer.round(&world.policy).await;
     assert_eq!(
-        mint.token(&grant, NOTHING).await.unwrap_err(),
+        mint.token(&grant, NOTHING).await.unwrap_err().reason(),
         Reason::IssuerKeysSettling
     );
     assert_eq!(
@@ -92,7 +92,12 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
         (FromCache::Hit, minted.token.token_id())
     );
     assert_eq!(world.hub.token_requests(), 2);
-    let hub_would = world.mint.token(&grant, NOTHING).await.unwrap_err();
+    let hub_would = world
+        .mint
+        .token(&grant, NOTHING)
+        .await
+        .unwrap_err()
+        .reason();
     assert_eq!(
         hub_would,
         Reason::IssuerKeysSettling,
@@ -110,12 +115,12 @@ async fn a_recreated_account_gets_nothing() {
     let grant = world.grant("tenant-a/prod");
     world.hub.delete_service_account("tenant-a", "reconciler");
     assert_eq!(
-        mint.token(&grant, NOTHING).await.unwrap_err(),
+        mint.token(&grant, NOTHING).await.unwrap_err().reason(),
         Reason::ServiceAccountChanged
     );
     world.hub.add_service_account("tenant-a", "reconciler");
     assert_eq!(
-        mint.token(&grant, NOTHING).await.unwrap_err(),
+        mint.token(&grant, NOTHING).await.unwrap_err().reason(),
         Reason::ServiceAccountChanged,
         "the name is another's now"
     );
@@ -189,7 +194,7 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
     );
     let fresh = world.grant("tenant-a/deploy");
     assert_eq!(
-        mint.token(&fresh, NOTHING).await.unwrap_err(),
+        mint.token(&fresh, NOTHING).await.unwrap_err().reason(),
         Reason::HubUnreachable,
         "nothing new is signed with what may be old"
     );
@@ -213,7 +218,7 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
     store.delete();
     replica.maintainer.round(&world.policy).await;
     assert_eq!(
-        mint.token(&grant, NOTHING).await.unwrap_err(),
+        mint.token(&grant, NOTHING).await.unwrap_err().reason(),
         Reason::IssuerKeysSettling,
         "its key is revoked"
     );

@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use keyferry_api::audience::Audience;
+use keyferry_api::issuer::Issuer;
 use keyferry_api::lifetime;
 use keyferry_api::moment::Moment;
 use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
+use keyferry_api::service_account::ServiceAccountIdentity;
 use keyferry_core::authorise::Grant;
 use keyferry_keys::bound_token::BoundToken;
 use moka::notification::RemovalCause;
 use moka::sync::Cache;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Gate, MintKey};
+use super::gate::Gate;
 use crate::publication::Published;
 
 /// The maximum number of cached tokens.
@@ -26,6 +29,31 @@ const CAPACITY: u64 = 50_000;
 const MAX_PER_NAMESPACE: usize = 1_000;
 /// How long after a renewal attempt the next one may start.
 const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The cache key of a token. It does not name the hub: there is one per process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MintKey {
+    identity: ServiceAccountIdentity,
+    audience: Audience,
+    lifetime: Duration,
+    issuer: Issuer,
+    /// The stored object of a managed issuer's keys: tokens signed by the keys of a deleted object
+    /// are not issued.
+    key_set: Option<Arc<str>>,
+}
+
+impl MintKey {
+    pub(super) fn of(grant: &Grant, issuer: Issuer, key_set: Option<Arc<str>>) -> Self {
+        let pair = grant.pair();
+        Self {
+            identity: pair.service_account().clone(),
+            audience: pair.audience().clone(),
+            lifetime: pair.lifetime(),
+            issuer,
+            key_set,
+        }
+    }
+}
 
 /// A cached token with its grant and its time of renewal.
 pub(super) struct CachedToken {
