@@ -176,8 +176,12 @@ impl Direct {
             .ok_or_else(|| refused(access, Reason::HubDiscoveryInvalid))?;
         check_readiness(&target, Some(&published.issuer))
             .map_err(|error| refused(access, error.reason()))?;
-        let hub: Arc<dyn Hub> =
-            Arc::new(KubeHub::new(client.clone(), Arc::new(SystemClock::start())));
+        let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(
+            client.clone(),
+            Arc::new(SystemClock::start()),
+            // A command shows no metrics.
+            Metrics::default(),
+        ));
         let token = bound_request::send(&*hub, &publisher, clock, TokenPurpose::Granted(&grant))
             .await
             .map_err(|reason| refused(access, reason))?;

@@ -1,5 +1,6 @@
 //! The hub's token and review APIs behind one port. Mints and reviews each have a limit on
-//! concurrent calls and a circuit breaker.
+//! concurrent calls and a circuit breaker. The duration of each TokenRequest is measured here: for
+//! mints, for the hub's consent and for the canary.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
 use keyferry_keys::bound_token::MintAnswer;
 use keyferry_platform::clock::Clock;
+use keyferry_platform::metrics::Metrics;
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
@@ -29,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct KubeHub {
     client: HubClient,
     clock: Arc<dyn Clock>,
+    metrics: Metrics,
     mints: Gate,
     reviews: Gate,
 }
@@ -49,11 +52,13 @@ impl Gate {
 }
 
 impl KubeHub {
-    /// Creates the hub behind `client`.
-    pub fn new(client: HubClient, clock: Arc<dyn Clock>) -> Self {
+    /// Creates the hub behind `client`. The monotonic part of `clock` measures TokenRequests for
+    /// `metrics`.
+    pub fn new(client: HubClient, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
         Self {
             client,
             clock,
+            metrics,
             mints: Gate::new(Circuit::on_silence()),
             reviews: Gate::new(Circuit::on_any_failure()),
         }
@@ -73,6 +78,18 @@ impl KubeHub {
         gate.circuit.note(&result, self.clock.now());
         result
     }
+
+    /// Measures a TokenRequest, with its wait for a free slot.
+    async fn timed<T>(
+        &self,
+        call: impl Future<Output = Result<T, HubError>>,
+    ) -> Result<T, HubError> {
+        let sent = self.clock.now().mono;
+        let result = call.await;
+        let duration = self.clock.now().mono.saturating_sub(sent);
+        self.metrics.token_request_took(duration, result.is_ok());
+        result
+    }
 }
 
 impl Hub for KubeHub {
@@ -88,7 +105,8 @@ impl Hub for KubeHub {
             audience,
             lifetime,
         };
-        Box::pin(self.guarded(&self.mints, request.send(&self.client)))
+        let call = request.send(&self.client);
+        Box::pin(self.timed(self.guarded(&self.mints, call)))
     }
 
     fn token_review<'a>(
@@ -122,5 +140,39 @@ impl Hub for KubeHub {
             &self.reviews,
             access_review::of_path(&self.client, user, path),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use keyferry_platform::testing::FakeClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_token_request_counts_into_the_bucket_of_its_duration() {
+        let (clock, metrics) = (FakeClock::start(), Metrics::default());
+        let nowhere = kube::Config::new("https://hub.invalid".parse().unwrap());
+        let client = HubClient::new(nowhere).unwrap();
+        let hub = KubeHub::new(client, Arc::<FakeClock>::clone(&clock), metrics.clone());
+        let slow = async {
+            clock.advance(Duration::from_millis(300));
+            Err::<(), _>(HubError::Forbidden("serviceaccounts/token".into()))
+        };
+        assert!(hub.timed(hub.guarded(&hub.mints, slow)).await.is_err());
+        let text = metrics.exposition();
+        for line in [
+            "keyferry_token_request_duration_seconds_bucket{le=\"0.25\",result=\"failure\"} 0",
+            "keyferry_token_request_duration_seconds_bucket{le=\"0.5\",result=\"failure\"} 1",
+            "keyferry_token_request_duration_seconds_bucket{le=\"+Inf\",result=\"failure\"} 1",
+            "keyferry_token_request_duration_seconds_sum{result=\"failure\"} 0.3",
+        ] {
+            assert!(text.contains(&format!("{line}\n")), "{line} in {text}");
+        }
+        assert!(
+            !text.contains("duration_seconds_count{result=\"success\"}"),
+            "{text}"
+        );
     }
 }

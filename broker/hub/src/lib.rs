@@ -39,7 +39,6 @@ pub mod targets;
 pub mod tenant_limit;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod timed_hub;
 pub mod token_request;
 mod token_review;
 pub mod watch;

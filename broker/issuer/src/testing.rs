@@ -129,7 +129,9 @@ impl SmallWorld {
         };
         let client = HubClient::new(access.config().await.unwrap()).unwrap();
         let shared: Arc<dyn Clock> = Arc::<FakeClock>::clone(&clock);
-        let port: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&shared)));
+        let metrics = Metrics::default();
+        let port: Arc<dyn Hub> =
+            Arc::new(KubeHub::new(client, Arc::clone(&shared), metrics.clone()));
         let public_url = PublicUrl::new("https://keyferry.example.test").unwrap();
         let publisher = Publisher::new(PublisherParts {
             source: Arc::new(KubeIssuerDocuments::new(
@@ -145,7 +147,6 @@ impl SmallWorld {
             metrics: Metrics::default(),
         });
         publisher.refresh().await.unwrap();
-        let metrics = Metrics::default();
         let mint = mint(&port, &publisher, &live, &clock, &metrics);
         let policy = config::read(CONFIGURATION).unwrap().policy;
         Self {

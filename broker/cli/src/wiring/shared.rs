@@ -30,7 +30,6 @@ use keyferry_hub::object_store::{Faults, ObjectStore};
 use keyferry_hub::ports::Hub;
 use keyferry_hub::secret_store::KubeSecretStore;
 use keyferry_hub::targets::{TargetReader, TargetWriter};
-use keyferry_hub::timed_hub::TimedHub;
 use keyferry_hub::watch;
 use keyferry_issuer::audience_guard::AudienceGuard;
 use keyferry_issuer::key_records;
@@ -282,8 +281,11 @@ impl Shared {
                 reload_signal(),
             ));
         }
-        let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::clone(&clock)));
-        let hub: Arc<dyn Hub> = Arc::new(TimedHub::new(hub, Arc::clone(&clock), metrics.clone()));
+        let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(
+            client.clone(),
+            Arc::clone(&clock),
+            metrics.clone(),
+        ));
         let canary = ServiceAccount {
             namespace: server.cluster_resource_namespace.clone(),
             name: server.canary_service_account.clone(),
