@@ -15,7 +15,7 @@ use std::time::Duration;
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::status::ProbeCounts;
-use keyferry_platform::metrics::Metrics;
+use keyferry_platform::metrics::{MetricDescription, Metrics, describe};
 use serde_json::Value;
 
 fn repository() -> PathBuf {
@@ -85,28 +85,39 @@ fn label_names(text: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The names that `register` gets in the sources, with the prefix.
-fn registered() -> BTreeSet<String> {
-    let mut files = vec![repository().join("broker/platform/src/metrics.rs")];
-    files.extend(
-        std::fs::read_dir(repository().join("broker/platform/src/metrics"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path()),
-    );
-    let mut names = BTreeSet::new();
-    for file in files {
-        let text = std::fs::read_to_string(file).unwrap();
-        for call in text.split(".register(").skip(1) {
-            if let Some(name) = call
-                .trim_start()
-                .strip_prefix('"')
-                .and_then(|rest| rest.split('"').next())
-            {
-                names.insert(format!("keyferry_{name}"));
-            }
-        }
+/// The rows of docs/api.md for all metrics.
+fn printed_table() -> String {
+    let row = |metric: &MetricDescription| {
+        let labels: Vec<String> = metric
+            .labels
+            .iter()
+            .map(|label| format!("`{label}`"))
+            .collect();
+        let (name, labels) = (&metric.name, labels.join(", "));
+        let separator = if labels.is_empty() { "" } else { " " };
+        format!("| `{name}` |{separator}{labels} | {} |\n", metric.help)
+    };
+    let rows: String = describe().iter().map(row).collect();
+    format!("| metric | labels | what it says |\n|---|---|---|\n{rows}")
+}
+
+#[test]
+fn the_documented_metrics_are_printed_from_the_code() {
+    let path = repository().join("docs/api.md");
+    let page = read("docs/api.md");
+    let start = page.find("| metric | labels |").unwrap();
+    let end = page[start..]
+        .find("\n\n")
+        .map_or(page.len(), |end| start + end + 1);
+    let wanted = format!("{}{}{}", &page[..start], printed_table(), &page[end..]);
+    if std::env::var_os("KEYFERRY_WRITE_COPIES").is_some_and(|value| value == "1") {
+        std::fs::write(path, wanted).unwrap();
+        return;
     }
-    names
+    assert!(
+        page == wanted,
+        "run: KEYFERRY_WRITE_COPIES=1 cargo test --workspace --test monitoring"
+    );
 }
 
 /// Each expression of the rules and of the dashboard, with where it stands.
@@ -159,20 +170,21 @@ fn used(expression: &str) -> Vec<(String, BTreeSet<String>)> {
 
 #[test]
 fn every_series_is_one_that_the_code_has() {
-    let (series, registered) = (series(), registered());
-    // What the sources register is what a scrape shows: otherwise `series` above lacks a call.
-    for name in &registered {
-        assert!(
-            series
-                .keys()
-                .any(|sample| sample.starts_with(name.as_str())),
-            "{name} is registered; let this test touch it"
-        );
+    let series = series();
+    // What is described is what a scrape shows: otherwise `series` above lacks a call.
+    for MetricDescription { name, labels, .. } in describe() {
+        let shown = [name.clone(), format!("{name}_sum")];
+        let shown = shown.iter().find_map(|name| series.get(name));
+        let shown = shown.unwrap_or_else(|| panic!("{name} is described; let this test touch it"));
+        let labels: BTreeSet<String> = labels.iter().map(|&label| label.to_owned()).collect();
+        assert_eq!(*shown, labels, "{name}");
     }
-    assert!(
-        registered.len() > 15,
-        "the sources were read: {registered:?}"
-    );
+    for name in series.keys() {
+        let is_described = describe()
+            .iter()
+            .any(|metric| name == &metric.name || name.starts_with(&format!("{}_", metric.name)));
+        assert!(is_described, "{name} is in no table");
+    }
     let mut seen = BTreeSet::new();
     for (place, expression) in expressions() {
         let used = used(&expression);

@@ -5,236 +5,147 @@
 mod accesses;
 mod connections;
 mod published_keys;
+mod table;
 mod targets;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::status::ProbeCounts;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use self::accesses::Accesses;
 use self::connections::Connections;
 use self::published_keys::PublishedKeys;
+pub use self::table::MetricDescription;
+use self::table::{Counters, Gauge, Gauges, PREFIX, Series, metrics};
 use self::targets::Targets;
 
-type Labels = Vec<(&'static str, &'static str)>;
+metrics! {
+    /// The metrics of the server and of the tasks beside it.
+    ServerMetrics {
+        requests: Counters = "requests" ["decision", "reason"]
+            "Requests on the two routes of the token API; not 404 and 405",
+        mints: Counters = "token_requests" ["result", "reason"]
+            "Attempts to get a token for a grant, by outcome; with those that were refused before a \
+             TokenRequest was sent, without those for the canary",
+        mint_times: Series<Histogram, &'static str> = "token_request_duration_seconds" ["result"]
+            "Histogram: duration of TokenRequests to the hub, the canary's included; counts the \
+             wait in the queue and requests that failed before they were sent",
+        token_reviews: Counters = "token_reviews" ["result"]
+            "TokenReviews of callers and of readers of metrics, by whether the hub answered",
+        access_reviews: Counters = "access_reviews" ["result"]
+            "SubjectAccessReviews, by whether the hub answered",
+        publications: Counters = "issuer_reads" ["result", "reason"]
+            "Periodic reads of the hub's discovery documents",
+        published_at: Gauge = "issuer_read_success_timestamp_seconds" []
+            "When the hub's discovery documents were last read successfully",
+        admission_policies: Gauges = "admission_policy_active" ["policy"]
+            "1 if this admission policy of the hub is active",
+        leads: Gauge = "leads" []
+            "1 if this replica leads: only one writes deliveries, statuses and the AudiencePairing",
+        leader_missing: Gauge = "leader_missing" []
+            "1 if this replica has seen no leader for a minute",
+        key_alarms: Counters = "key_alarms" ["reason"]
+            "Unexpected changes to the hub's keys or to the key journal",
+        own_key_reads: Counters = "managed_issuer_key_reads" ["result", "reason"]
+            "Reads of the key sets of managed issuers",
+        own_key_writes: Counters = "managed_issuer_key_writes" ["change", "result"]
+            "Writes of the key sets of managed issuers",
+        reloads: Counters = "configuration_reloads" ["result"]
+            "Reloads of a changed configuration file",
+        cached: Gauge = "cached_tokens" []
+            "Cached tokens",
+        skew: Gauge = "hub_clock_skew_seconds" []
+            "Seconds by which the hub's clock was ahead of this process at the last TokenRequest",
+        build: Gauges = "build_info" ["version"]
+            "1; the running version",
+    }
+}
 
 /// Counters and gauges; a clone updates the same ones.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
-    requests: Family<Labels, Counter<u64, AtomicU64>>,
-    mints: Family<Labels, Counter<u64, AtomicU64>>,
-    mint_times: Family<Labels, Histogram, fn() -> Histogram>,
-    token_reviews: Family<Labels, Counter<u64, AtomicU64>>,
-    access_reviews: Family<Labels, Counter<u64, AtomicU64>>,
-    publications: Family<Labels, Counter<u64, AtomicU64>>,
-    published_at: Gauge<i64, AtomicI64>,
+    server: ServerMetrics,
     published_keys: PublishedKeys,
     accesses: Accesses,
     targets: Targets,
     connections: Connections,
-    admission_policies: Family<Labels, Gauge<i64, AtomicI64>>,
-    leads: Gauge<i64, AtomicI64>,
-    leader_missing: Gauge<i64, AtomicI64>,
-    own_key_reads: Family<Labels, Counter<u64, AtomicU64>>,
-    own_key_writes: Family<Labels, Counter<u64, AtomicU64>>,
-    reloads: Family<Labels, Counter<u64, AtomicU64>>,
-    key_alarms: Family<Labels, Counter<u64, AtomicU64>>,
-    cached: Gauge<i64, AtomicI64>,
-    skew: Gauge<i64, AtomicI64>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("keyferry");
-        let requests: Family<Labels, Counter<u64, AtomicU64>> = Family::default();
+        let mut registry = Registry::with_prefix(PREFIX);
+        let server = ServerMetrics::register(&mut registry);
         // The series of granted requests exists from the start, so that its first increase counts.
-        drop(requests.get_or_create(&vec![
-            ("decision", "granted"),
-            ("reason", Reason::Ready.as_str()),
-        ]));
-        registry.register(
-            "requests",
-            "Requests on the token API, by decision and reason",
-            requests.clone(),
-        );
-        let mints = Family::default();
-        registry.register(
-            "token_requests",
-            "TokenRequests, by result and reason. Includes mints that were refused before a request \
-             was sent",
-            mints.clone(),
-        );
-        let mint_times: Family<Labels, Histogram, fn() -> Histogram> =
-            Family::new_with_constructor(token_request_histogram);
-        registry.register(
-            "token_request_duration_seconds",
-            "Duration of TokenRequests to the hub, the canary's included; counts the wait in the \
-             queue and requests that failed before they were sent",
-            mint_times.clone(),
-        );
-        let token_reviews = Family::default();
-        registry.register(
-            "token_reviews",
-            "TokenReviews sent to the hub, by result",
-            token_reviews.clone(),
-        );
-        let access_reviews = Family::default();
-        registry.register(
-            "access_reviews",
-            "SubjectAccessReviews sent to the hub, by result",
-            access_reviews.clone(),
-        );
-        let publications = Family::default();
-        registry.register(
-            "issuer_reads",
-            "Reads of the hub's discovery documents, by result and reason",
-            publications.clone(),
-        );
-        let published_at = Gauge::default();
-        registry.register(
-            "issuer_read_success_timestamp_seconds",
-            "When the hub's discovery documents were last read successfully",
-            published_at.clone(),
-        );
+        drop(server.requests.of(["granted", Reason::Ready.as_str()]));
+        server.build.of([env!("CARGO_PKG_VERSION")]).set(1);
         let published_keys = PublishedKeys::register(&mut registry);
         let accesses = Accesses::register(&mut registry);
         let targets = Targets::register(&mut registry);
         let connections = Connections::register(&mut registry);
-        let admission_policies = Family::default();
-        registry.register(
-            "admission_policy_active",
-            "Whether an admission policy of the hub that Keyferry relies on is active",
-            admission_policies.clone(),
-        );
-        let leads = Gauge::default();
-        registry.register(
-            "leads",
-            "Whether this replica leads: only one writes deliveries, statuses and the \
-             AudiencePairing",
-            leads.clone(),
-        );
-        let leader_missing = Gauge::default();
-        registry.register(
-            "leader_missing",
-            "Whether this replica has seen no leader for a minute",
-            leader_missing.clone(),
-        );
-        let key_alarms = Family::default();
-        registry.register(
-            "key_alarms",
-            "Unexpected changes to the hub's keys or to the key journal, by reason",
-            key_alarms.clone(),
-        );
-        let own_key_reads = Family::default();
-        registry.register(
-            "managed_issuer_key_reads",
-            "Reads of the key sets of managed issuers, by result and reason",
-            own_key_reads.clone(),
-        );
-        let own_key_writes = Family::default();
-        registry.register(
-            "managed_issuer_key_writes",
-            "Writes of the key sets of managed issuers, by change and result",
-            own_key_writes.clone(),
-        );
-        let reloads = Family::default();
-        registry.register(
-            "configuration_reloads",
-            "Reloads of a changed configuration file, by result",
-            reloads.clone(),
-        );
-        let cached = Gauge::default();
-        registry.register("cached_tokens", "Cached tokens", cached.clone());
-        let skew = Gauge::default();
-        registry.register(
-            "hub_clock_skew_seconds",
-            "Seconds by which the hub's clock was ahead of this process at the last TokenRequest",
-            skew.clone(),
-        );
-        let build: Family<Labels, Gauge<i64, AtomicI64>> = Family::default();
-        build
-            .get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))])
-            .set(1);
-        registry.register("build_info", "The running version", build);
-        let registry = Arc::new(registry);
         Self {
-            registry,
-            requests,
-            mints,
-            mint_times,
-            token_reviews,
-            access_reviews,
-            publications,
-            published_at,
+            registry: Arc::new(registry),
+            server,
             published_keys,
             accesses,
             targets,
             connections,
-            admission_policies,
-            leads,
-            leader_missing,
-            reloads,
-            key_alarms,
-            own_key_reads,
-            own_key_writes,
-            cached,
-            skew,
         }
     }
+}
+
+/// Describes every metric that there is.
+pub fn describe() -> Vec<MetricDescription> {
+    [
+        ServerMetrics::describe(),
+        PublishedKeys::describe(),
+        Connections::describe(),
+        Accesses::describe(),
+        Targets::describe(),
+    ]
+    .concat()
 }
 
 impl Metrics {
     /// Counts a decided request.
     pub fn request(&self, decision: &'static str, reason: Reason) {
-        self.requests
-            .get_or_create(&vec![("decision", decision), ("reason", reason.as_str())])
-            .inc();
+        self.server.requests.of([decision, reason.as_str()]).inc();
     }
 
     /// Counts a TokenRequest.
     pub fn mint(&self, outcome: Result<(), Reason>) {
-        self.mints.get_or_create(&outcome_labels(outcome)).inc();
+        self.server.mints.of(outcome_labels(outcome)).inc();
     }
 
     /// Records the duration of a TokenRequest to the hub.
     pub fn token_request_took(&self, time: Duration, answered: bool) {
-        self.mint_times
-            .get_or_create(&vec![("result", result(answered))])
+        self.server
+            .mint_times
+            .of([result(answered)])
             .observe(time.as_secs_f64());
     }
 
     /// Counts a TokenReview.
     pub fn token_review(&self, answered: bool) {
-        self.token_reviews
-            .get_or_create(&vec![("result", result(answered))])
-            .inc();
+        self.server.token_reviews.of([result(answered)]).inc();
     }
 
     /// Counts a SubjectAccessReview.
     pub fn access_review(&self, answered: bool) {
-        self.access_reviews
-            .get_or_create(&vec![("result", result(answered))])
-            .inc();
+        self.server.access_reviews.of([result(answered)]).inc();
     }
 
     /// Counts a reading of the hub's documents.
     pub fn issuer_read(&self, outcome: Result<i64, Reason>) {
-        self.publications
-            .get_or_create(&outcome_labels(outcome))
-            .inc();
+        self.server.publications.of(outcome_labels(outcome)).inc();
         if let Ok(at) = outcome {
-            self.published_at.set(at);
+            self.server.published_at.set(at);
         }
     }
 
@@ -251,23 +162,17 @@ impl Metrics {
 
     /// Counts an unexpected change to the hub's keys or to the key journal.
     pub fn key_alarm(&self, reason: Reason) {
-        self.key_alarms
-            .get_or_create(&vec![("reason", reason.as_str())])
-            .inc();
+        self.server.key_alarms.of([reason.as_str()]).inc();
     }
 
     /// Counts a reading of a managed issuer's key set.
     pub fn own_keys_read(&self, outcome: Result<(), Reason>) {
-        self.own_key_reads
-            .get_or_create(&outcome_labels(outcome))
-            .inc();
+        self.server.own_key_reads.of(outcome_labels(outcome)).inc();
     }
 
     /// Counts an attempt to write a managed issuer's key set; a lost race is a failure too.
     pub fn own_keys_written(&self, change: &'static str, good: bool) {
-        self.own_key_writes
-            .get_or_create(&vec![("change", change), ("result", result(good))])
-            .inc();
+        self.server.own_key_writes.of([change, result(good)]).inc();
     }
 
     /// Reports the state of an access; `expires` is the earliest expiry of its written tokens, in
@@ -310,73 +215,77 @@ impl Metrics {
 
     /// Counts a connection that was not served.
     pub fn connection_refused(&self, listener: &'static str, reason: &'static str) {
-        self.connections.refused(listener, reason);
+        self.connections.refused.of([listener, reason]).inc();
     }
 
     /// Counts a new open connection.
     pub fn connection_opened(&self, listener: &'static str) {
-        self.connections.opened(listener);
+        self.connections.open.of([listener]).inc();
     }
 
     /// Counts an open connection that Keyferry ended.
     pub fn connection_ended(&self, listener: &'static str, reason: &'static str) {
-        self.connections.ended(listener, reason);
+        self.connections.ended.of([listener, reason]).inc();
     }
 
     /// Counts down the open connections, whichever side closed this one.
     pub fn connection_closed(&self, listener: &'static str) {
-        self.connections.closed(listener);
+        self.connections.open.of([listener]).dec();
     }
 
     /// Reports the certificate that a listener serves; `not_after` is its expiry in seconds since
     /// 1970.
     pub fn serving_certificate(&self, listener: &'static str, not_after: i64) {
-        self.connections.certificate(listener, not_after);
+        self.connections.not_after.of([listener]).set(not_after);
     }
 
     /// Counts a reload of a changed serving certificate.
     pub fn serving_certificate_reloaded(&self, listener: &'static str, good: bool) {
-        self.connections.reloaded(listener, good);
+        self.connections.reloads.of([listener, result(good)]).inc();
     }
 
     /// Reports when the first CA of client certificates in use expires, in seconds since 1970.
     pub fn caller_authority(&self, not_after: i64) {
-        self.connections.authority(not_after);
+        self.connections
+            .authority_not_after
+            .of(["api"])
+            .set(not_after);
     }
 
     /// Counts a reload of a changed CA of client certificates.
     pub fn caller_authority_reloaded(&self, good: bool) {
-        self.connections.authority_reloaded(good);
+        self.connections.authority_reloads.of([result(good)]).inc();
     }
 
     /// Reports whether the admission policy of this name is active.
     pub fn admission_policy(&self, name: &'static str, active: bool) {
-        self.admission_policies
-            .get_or_create(&vec![("policy", name)])
+        self.server
+            .admission_policies
+            .of([name])
             .set(i64::from(active));
     }
 
     /// Reports whether this replica leads, and whether no leader was seen for a minute.
     pub fn leader(&self, leads: bool, missing: bool) {
-        self.leads.set(i64::from(leads));
-        self.leader_missing.set(i64::from(missing));
+        self.server.leads.set(i64::from(leads));
+        self.server.leader_missing.set(i64::from(missing));
     }
 
     /// Counts a reload of the configuration file.
     pub fn reload(&self, good: bool) {
-        self.reloads
-            .get_or_create(&vec![("result", result(good))])
-            .inc();
+        self.server.reloads.of([result(good)]).inc();
     }
 
     /// Reports the seconds that the hub's clock was ahead of ours.
     pub fn hub_clock_skew(&self, seconds: i64) {
-        self.skew.set(seconds);
+        self.server.skew.set(seconds);
     }
 
     /// Reports the number of cached tokens.
     pub fn cached_tokens(&self, count: u64) {
-        self.cached.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.server
+            .cached
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Renders all metrics as OpenMetrics text.
@@ -389,21 +298,13 @@ impl Metrics {
     }
 }
 
-/// Buckets from a hub on the same machine up to a call that waits first and then ends at its
-/// deadline of 5 s.
-fn token_request_histogram() -> Histogram {
-    Histogram::new([
-        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-    ])
-}
-
 fn result(good: bool) -> &'static str {
     if good { "success" } else { "failure" }
 }
 
 /// The labels of an outcome. A success has the reason `Ready`.
-fn outcome_labels<T>(outcome: Result<T, Reason>) -> Labels {
+fn outcome_labels<T>(outcome: Result<T, Reason>) -> [&'static str; 2] {
     let good = outcome.is_ok();
     let reason = outcome.err().unwrap_or(Reason::Ready);
-    vec![("result", result(good)), ("reason", reason.as_str())]
+    [result(good), reason.as_str()]
 }

@@ -174,8 +174,9 @@ fn docs() -> Vec<Step> {
 }
 
 fn snapshots() -> Vec<Step> {
-    let printed =
-        Step::cargo("test --workspace --locked --test definitions --test chart --test reference");
+    let printed = Step::cargo(
+        "test --workspace --locked --test definitions --test chart --test reference --test monitoring",
+    );
     vec![printed.with("KEYFERRY_WRITE_COPIES", "1")]
 }
 

@@ -3,48 +3,45 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use parking_lot::{Mutex, MutexGuard};
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-type Labels = Vec<(&'static str, String)>;
-type Gauges = Family<Labels, Gauge<i64, AtomicI64>>;
+use super::table::{MetricDescription, NamedGauges, metrics};
 
 /// How many accesses get their own series: tenants decide how many there are.
 const MOST: usize = 10_000;
 
+metrics! {
+    /// The series.
+    AccessGauges {
+        ready: NamedGauges = "access_ready_status" ["namespace", "name", "condition"]
+            "1 for the current condition of a TargetAccess (True or False), 0 for the other",
+        expires: NamedGauges = "access_token_expiration_timestamp_seconds" ["namespace", "name"]
+            "When the earliest-expiring token in the objects of a TargetAccess expires",
+        probes: NamedGauges = "probe_success" ["namespace", "name"]
+            "1 if the target accepted a token of the TargetAccess at the last probe",
+    }
+}
+
 /// The gauges of all accesses. A clone updates the same series.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Accesses {
-    ready: Gauges,
-    expires: Gauges,
-    probes: Gauges,
+    gauges: AccessGauges,
     known: Arc<Mutex<AccessSeries>>,
 }
 
 impl Accesses {
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let this = Self::default();
-        registry.register(
-            "access_ready_status",
-            "Whether a TargetAccess is ready: 1 for its current condition, 0 for the other",
-            this.ready.clone(),
-        );
-        registry.register(
-            "access_token_expiration_timestamp_seconds",
-            "When the earliest-expiring token in the objects of a TargetAccess expires",
-            this.expires.clone(),
-        );
-        registry.register(
-            "probe_success",
-            "Whether the target accepted a token of a TargetAccess at the last probe",
-            this.probes.clone(),
-        );
-        this
+        Self {
+            gauges: AccessGauges::register(registry),
+            known: Arc::default(),
+        }
+    }
+
+    pub(super) fn describe() -> Vec<MetricDescription> {
+        AccessGauges::describe()
     }
 
     pub(super) fn set(&self, name: &AccessName, ready: bool, expires: Option<i64>) {
@@ -52,24 +49,19 @@ impl Accesses {
             return;
         }
         for (condition, holds) in [("True", ready), ("False", !ready)] {
-            let mut labels = labels(name);
-            labels.push(("condition", condition.to_owned()));
-            self.ready.get_or_create(&labels).set(i64::from(holds));
+            let labels = with_condition(name, condition);
+            self.gauges.ready.of(labels).set(i64::from(holds));
         }
         match expires {
-            Some(at) => drop(self.expires.get_or_create(&labels(name)).set(at)),
-            None => drop(self.expires.remove(&labels(name))),
+            Some(at) => drop(self.gauges.expires.of(labels(name)).set(at)),
+            None => self.gauges.expires.remove(labels(name)),
         }
     }
 
     pub(super) fn probed(&self, name: &AccessName, accepted: Option<bool>) {
         match accepted.filter(|_| self.has_room(name)) {
-            Some(accepted) => drop(
-                self.probes
-                    .get_or_create(&labels(name))
-                    .set(i64::from(accepted)),
-            ),
-            None => drop(self.probes.remove(&labels(name))),
+            Some(accepted) => drop(self.gauges.probes.of(labels(name)).set(i64::from(accepted))),
+            None => self.gauges.probes.remove(labels(name)),
         }
     }
 
@@ -101,12 +93,10 @@ impl Accesses {
 
     fn remove(&self, name: &AccessName) {
         for condition in ["True", "False"] {
-            let mut labels = labels(name);
-            labels.push(("condition", condition.to_owned()));
-            self.ready.remove(&labels);
+            self.gauges.ready.remove(with_condition(name, condition));
         }
-        self.expires.remove(&labels(name));
-        self.probes.remove(&labels(name));
+        self.gauges.expires.remove(labels(name));
+        self.gauges.probes.remove(labels(name));
     }
 
     fn known(&self) -> MutexGuard<'_, AccessSeries> {
@@ -183,11 +173,13 @@ impl AccessSeries {
     }
 }
 
-fn labels(name: &AccessName) -> Labels {
-    vec![
-        ("namespace", name.namespace.to_string()),
-        ("name", name.name.to_string()),
-    ]
+fn labels(name: &AccessName) -> [String; 2] {
+    [name.namespace.to_string(), name.name.to_string()]
+}
+
+fn with_condition(name: &AccessName, condition: &str) -> [String; 3] {
+    let [namespace, name] = labels(name);
+    [namespace, name, condition.to_owned()]
 }
 
 #[cfg(test)]

@@ -3,29 +3,41 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 
 use parking_lot::Mutex;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-type Labels = Vec<(&'static str, String)>;
-type Gauges = Family<Labels, Gauge<i64, AtomicI64>>;
+use super::table::{Gauge, MetricDescription, NamedGauges, metrics};
 
 /// How many keys get their own series, including withdrawn ones. A hub has two or three.
 const MOST_KIDS: usize = 64;
 /// The longest label: a `kid` of Kubernetes has 43 characters.
 const LONGEST_KID: usize = 64;
 
+metrics! {
+    /// The series.
+    KeyGauges {
+        count: Gauge = "published_keys" []
+            "Keys in the published set; above 80 the log warns, because some clouds read at most \
+             100",
+        unconfirmed: Gauge = "published_keys_unconfirmed" []
+            "Published keys that this process has not read from the hub itself",
+        documents: NamedGauges = "published_document_info" ["document", "hash"]
+            "1; hash is sha256: and the hex digest of the key set's bytes. A target of 1.35 or newer \
+             shows the same in \
+             apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info once it has \
+             fetched them",
+        first_seen: NamedGauges = "published_key_first_seen_timestamp_seconds" ["kid"]
+            "When this process first published a key; 64 keys at most",
+        last_seen: NamedGauges = "published_key_last_seen_timestamp_seconds" ["kid"]
+            "When this process last published a key; unchanged once the key is retired",
+    }
+}
+
 /// The gauges of the published keys. A clone updates the same series.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct PublishedKeys {
-    count: Gauge<i64, AtomicI64>,
-    unconfirmed: Gauge<i64, AtomicI64>,
-    documents: Gauges,
-    first_seen: Gauges,
-    last_seen: Gauges,
+    gauges: KeyGauges,
     state: Arc<Mutex<State>>,
 }
 
@@ -38,39 +50,20 @@ struct State {
 
 impl PublishedKeys {
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let this = Self::default();
-        registry.register(
-            "published_keys",
-            "Keys in the published set",
-            this.count.clone(),
-        );
-        registry.register(
-            "published_keys_unconfirmed",
-            "Published keys that this process has not read from the hub itself",
-            this.unconfirmed.clone(),
-        );
-        registry.register(
-            "published_document_info",
-            "SHA-256 of the published key set, in the form of kube-apiserver's \
-             jwks_fetch_last_key_set_info",
-            this.documents.clone(),
-        );
-        registry.register(
-            "published_key_first_seen_timestamp_seconds",
-            "When this process first published a key",
-            this.first_seen.clone(),
-        );
-        registry.register(
-            "published_key_last_seen_timestamp_seconds",
-            "When this process last published a key; unchanged once the key is retired",
-            this.last_seen.clone(),
-        );
-        this
+        Self {
+            gauges: KeyGauges::register(registry),
+            state: Arc::default(),
+        }
+    }
+
+    pub(super) fn describe() -> Vec<MetricDescription> {
+        KeyGauges::describe()
     }
 
     /// Reports how many keys this process has not seen at the hub.
     pub(super) fn unconfirmed(&self, count: usize) {
-        self.unconfirmed
+        self.gauges
+            .unconfirmed
             .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
@@ -84,13 +77,9 @@ impl PublishedKeys {
             count += 1;
             let kid = label(kid);
             if !seen.contains_key(&kid) {
-                self.first_seen
-                    .get_or_create(&vec![("kid", kid.clone())])
-                    .set(at);
+                self.gauges.first_seen.of([kid.clone()]).set(at);
             }
-            self.last_seen
-                .get_or_create(&vec![("kid", kid.clone())])
-                .set(at);
+            self.gauges.last_seen.of([kid.clone()]).set(at);
             seen.insert(kid, at);
         }
         while seen.len() > MOST_KIDS {
@@ -103,15 +92,14 @@ impl PublishedKeys {
                 break;
             };
             seen.remove(&oldest);
-            self.first_seen.remove(&vec![("kid", oldest.clone())]);
-            self.last_seen.remove(&vec![("kid", oldest)]);
+            self.gauges.first_seen.remove([oldest.clone()]);
+            self.gauges.last_seen.remove([oldest]);
         }
-        self.count.set(count);
+        self.gauges.count.set(count);
         if now != *hash {
-            let labels =
-                |hash: &str| vec![("document", "jwks".to_owned()), ("hash", hash.to_owned())];
-            self.documents.get_or_create(&labels(now)).set(1);
-            self.documents.remove(&labels(hash));
+            let labels = |hash: &str| ["jwks".to_owned(), hash.to_owned()];
+            self.gauges.documents.of(labels(now)).set(1);
+            self.gauges.documents.remove(labels(hash));
             now.clone_into(hash);
         }
     }

@@ -2,43 +2,45 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 
 use keyferry_api::name::ObjectName;
 use keyferry_api::status::ProbeCounts;
 use parking_lot::Mutex;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-type Labels = Vec<(&'static str, String)>;
-type Gauges = Family<Labels, Gauge<i64, AtomicI64>>;
+use super::table::{MetricDescription, NamedGauges, metrics};
 
 /// How many targets get their own series.
 const MAX_TARGETS: usize = 2_000;
 
+metrics! {
+    /// The series.
+    TargetGauges {
+        reachable: NamedGauges = "target_reachable" ["target"]
+            "1 if the TargetCluster answered when the leader last asked it",
+        accesses: NamedGauges = "target_accesses" ["target", "answer"]
+            "TargetAccesses of a TargetCluster by its last answer to their tokens: accepted, \
+             refused, unanswered or not_asked",
+    }
+}
+
 /// The gauges of all targets. A clone updates the same series.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Targets {
-    reachable: Gauges,
-    accesses: Gauges,
+    gauges: TargetGauges,
     known: Arc<Mutex<BTreeSet<ObjectName>>>,
 }
 
 impl Targets {
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let this = Self::default();
-        registry.register(
-            "target_reachable",
-            "Whether a TargetCluster answered when it was last asked",
-            this.reachable.clone(),
-        );
-        registry.register(
-            "target_accesses",
-            "TargetAccesses of a TargetCluster, by the target's last answer to their tokens",
-            this.accesses.clone(),
-        );
-        this
+        Self {
+            gauges: TargetGauges::register(registry),
+            known: Arc::default(),
+        }
+    }
+
+    pub(super) fn describe() -> Vec<MetricDescription> {
+        TargetGauges::describe()
     }
 
     pub(super) fn set(
@@ -52,17 +54,18 @@ impl Targets {
         }
         match reachable {
             Some(answers) => drop(
-                self.reachable
-                    .get_or_create(&labels(name))
+                self.gauges
+                    .reachable
+                    .of([name.to_string()])
                     .set(i64::from(answers)),
             ),
-            None => drop(self.reachable.remove(&labels(name))),
+            None => self.gauges.reachable.remove([name.to_string()]),
         }
         for (answer, count) in by_answer(accesses.unwrap_or_default()) {
-            let labels = answer_labels(name, answer);
+            let labels = [name.to_string(), answer.to_owned()];
             match accesses {
-                Some(_) => drop(self.accesses.get_or_create(&labels).set(i64::from(count))),
-                None => drop(self.accesses.remove(&labels)),
+                Some(_) => drop(self.gauges.accesses.of(labels).set(i64::from(count))),
+                None => self.gauges.accesses.remove(labels),
             }
         }
     }
@@ -79,9 +82,10 @@ impl Targets {
     }
 
     fn remove(&self, name: &ObjectName) {
-        self.reachable.remove(&labels(name));
+        self.gauges.reachable.remove([name.to_string()]);
         for (answer, _) in by_answer(ProbeCounts::default()) {
-            self.accesses.remove(&answer_labels(name, answer));
+            let labels = [name.to_string(), answer.to_owned()];
+            self.gauges.accesses.remove(labels);
         }
     }
 
@@ -105,16 +109,6 @@ fn by_answer(counts: ProbeCounts) -> [(&'static str, u32); 4] {
         ("unanswered", unanswered),
         ("not_asked", total.saturating_sub(asked)),
     ]
-}
-
-fn labels(name: &ObjectName) -> Labels {
-    vec![("target", name.to_string())]
-}
-
-fn answer_labels(name: &ObjectName, answer: &str) -> Labels {
-    let mut labels = labels(name);
-    labels.push(("answer", answer.to_owned()));
-    labels
 }
 
 #[cfg(test)]
