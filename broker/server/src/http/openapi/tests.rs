@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use axum::http::StatusCode;
 use keyferry_api::reason::Reason;
@@ -113,4 +114,21 @@ fn a_route_without_credentials_is_one_that_needs_none() {
         "/readyz",
     ];
     assert_eq!(public, BTreeSet::from(wanted));
+}
+
+/// The recorded document has all routes. Its schemas are derived from types, so a change of a type
+/// shows here as a change of the API.
+#[test]
+fn the_document_is_the_recorded_one() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/openapi/document.json");
+    let document = document(ALL);
+    if std::env::var_os("KEYFERRY_WRITE_COPIES").is_some_and(|value| value == "1") {
+        std::fs::write(path, format!("{document:#}\n")).unwrap();
+        return;
+    }
+    let recorded: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(
+        document, recorded,
+        "KEYFERRY_WRITE_COPIES=1 cargo test --workspace --lib -- openapi writes it"
+    );
 }
