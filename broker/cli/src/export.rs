@@ -13,7 +13,7 @@ use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
 use keyferry_client::ClientError;
 use keyferry_client::configuration_source::{ConfigurationSource, Wanted, server_of_hub};
-use keyferry_controller::publish;
+use keyferry_controller::key_refresh::READ_INTERVAL;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
@@ -288,7 +288,7 @@ impl Exporter {
                     failing = Some(message);
                 }
             }
-            tokio::time::sleep(publish::INTERVAL).await;
+            tokio::time::sleep(READ_INTERVAL).await;
         }
     }
 }

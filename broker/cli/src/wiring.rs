@@ -40,7 +40,7 @@ use self::shared::Shared;
 pub use self::error::ServeError;
 
 /// How long the listener may still send answers that the token API is not open yet.
-const CLOSING: Duration = Duration::from_secs(1);
+const CLOSED_API_GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// The options of `keyferry serve`.
 #[derive(Clone, Debug)]
@@ -201,7 +201,7 @@ impl Server {
         });
         if let (Some(listener), Some(own)) = (metrics_listener, &server.metrics) {
             let readers = match own.authentication {
-                MetricsAuthentication::TokenReview => Some(shared.metrics_readers()?),
+                MetricsAuthentication::TokenReview => Some(shared.create_metrics_readers()?),
                 MetricsAuthentication::None => None,
             };
             let routes = metrics_routes::routes(MetricsParts {
@@ -234,17 +234,17 @@ impl Server {
         until_opened.spawn(closed.serve(routes, options.reload_signal.clone().into_stream()));
 
         let mut shutdown = Box::pin(shutdown);
-        let guard = shared.guard();
+        let guard = shared.audience_guard();
         let opened = tokio::select! {
-            checked = caller_audience::check(&guard, &server, &shared.live, &published) => checked.map(|()| true),
+            checked = caller_audience::check_caller_audience(&guard, &server, &shared.live, &published) => checked.map(|()| true),
             _ = shared.background.join_next() => Err(ServeError::BackgroundEnded),
             () = &mut shutdown => Ok(false),
         }?;
         let outcome = if opened {
-            shared.own_keys_may_be_written().await;
-            let inputs = shared.inputs(&audit);
-            let broker = shared.broker(guard, audit, trust)?;
-            until_open.graceful_shutdown(Some(CLOSING));
+            shared.allow_managed_key_writes().await;
+            let inputs = shared.input_service(&audit);
+            let broker = shared.create_broker(guard, audit, trust)?;
+            until_open.graceful_shutdown(Some(CLOSED_API_GRACE_PERIOD));
             let counts_sources = server.api.connections_per_address.is_some();
             let routes = token_api::routes(ApiParts {
                 broker: Arc::new(broker),

@@ -20,14 +20,14 @@ use serde_json::Value;
 
 use crate::pairing_trial::PairingTrial;
 
-const INTERVAL: Duration = Duration::from_secs(20);
+const CHECK_INTERVAL: Duration = Duration::from_secs(20);
 /// How often the policies that no delivery depends on are compared.
-pub(super) const OTHERS: Duration = Duration::from_secs(60);
+pub(super) const OTHERS_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the hub's audiences are read: they change only with a restart of its apiserver.
-const FACTS: Duration = Duration::from_secs(3600);
-const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+const FACTS_RELOAD_INTERVAL: Duration = Duration::from_secs(3600);
+const API_GROUP_PATH: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// The state and dependencies of [`follow`].
+/// The state and dependencies of [`run_admission_policy_checks`].
 pub struct AdmissionPolicyChecks {
     /// The state of `keyferry-author`.
     pub author: AdmissionPolicyWriter,
@@ -56,7 +56,7 @@ pub struct OtherAdmissionPolicies {
     admission_policies: Vec<AdmissionPolicyWriter>,
     /// Whether `keyferry-pairing` exempts all audiences of the hub. Another writer holds whether
     /// the policy is active.
-    spared: AdmissionPolicyWriter,
+    exemptions: AdmissionPolicyWriter,
     due: Duration,
     /// The policies with a gap at the first comparison, which one warning names; `None` after it.
     gaps_at_start: Mutex<Option<Vec<&'static str>>>,
@@ -76,7 +76,7 @@ impl Default for OtherAdmissionPolicies {
             .collect();
         Self {
             admission_policies,
-            spared: AdmissionPolicyWriter::pairing(),
+            exemptions: AdmissionPolicyWriter::pairing(),
             due: Duration::ZERO,
             gaps_at_start: Mutex::new(Some(Vec::new())),
         }
@@ -85,10 +85,10 @@ impl Default for OtherAdmissionPolicies {
 
 impl OtherAdmissionPolicies {
     /// Returns the readers of these policies.
-    pub fn readers(&self) -> Vec<AdmissionPolicyReader> {
+    pub fn policy_readers(&self) -> Vec<AdmissionPolicyReader> {
         self.admission_policies
             .iter()
-            .chain([&self.spared])
+            .chain([&self.exemptions])
             .map(AdmissionPolicyWriter::reader)
             .collect()
     }
@@ -109,13 +109,13 @@ pub struct KnownSite {
 }
 
 impl KnownSite {
-    pub(super) async fn current(&mut self, now: Duration) -> &HubSite {
+    pub(super) async fn current_site(&mut self, now: Duration) -> &HubSite {
         if now >= self.due {
             let user = self.source.own_username().await;
             let audiences = self.source.api_audiences().await;
             // A fact that could not be read keeps its value, and is read again at the next check.
             if user.is_ok() && audiences.is_ok() {
-                self.due = now + FACTS;
+                self.due = now + FACTS_RELOAD_INTERVAL;
             }
             if let Ok(user) = user {
                 self.site.username = user;
@@ -135,17 +135,17 @@ impl KnownSite {
 }
 
 /// Compares the policies until the task is dropped.
-pub async fn follow(mut admission_policies: AdmissionPolicyChecks) {
+pub async fn run_admission_policy_checks(mut admission_policies: AdmissionPolicyChecks) {
     loop {
-        admission_policies.look().await;
-        tokio::time::sleep(INTERVAL).await;
+        admission_policies.check_policies().await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 
 impl AdmissionPolicyChecks {
     /// Compares all policies that are due. A hub on which none is installed yet gives one warning,
     /// with the command that installs them.
-    async fn look(&mut self) {
+    async fn check_policies(&mut self) {
         self.compare_due().await;
         let gaps = self.others.gaps_at_start.lock().take().unwrap_or_default();
         if !gaps.is_empty() {
@@ -159,44 +159,53 @@ impl AdmissionPolicyChecks {
 
     async fn compare_due(&mut self) {
         let now = self.clock.now();
-        let site = self.facts.current(now.mono).await.clone();
-        if let Some((found, _)) = self.compared(self.author.admission_policy(), &site).await {
-            self.take(&self.author, found, Reason::AuthorUnchecked);
+        let site = self.facts.current_site(now.mono).await.clone();
+        if let Some((found, _)) = self
+            .compare_policy(self.author.admission_policy(), &site)
+            .await
+        {
+            self.apply_standing(&self.author, found, Reason::AuthorUnchecked);
         }
-        if let Some((found, _)) = self.compared(self.labels.admission_policy(), &site).await {
-            self.take(&self.labels, found, Reason::LabelsUnprotected);
+        if let Some((found, _)) = self
+            .compare_policy(self.labels.admission_policy(), &site)
+            .await
+        {
+            self.apply_standing(&self.labels, found, Reason::LabelsUnprotected);
         }
-        let compared = self.compared(self.pairing.admission_policy(), &site).await;
+        let compared = self
+            .compare_policy(self.pairing.admission_policy(), &site)
+            .await;
         let mut found = compared.as_ref().map(|(found, _)| found.clone());
         if found == Some(Standing::Active) && self.leadership.leads(now) {
-            found = self.trial.standing(&*self.objects, now.mono).await;
+            found = self.trial.policy_standing(&*self.objects, now.mono).await;
         } else {
-            self.trial.forget();
+            self.trial.forget_result();
         }
         if let Some(found) = found {
-            self.take(&self.pairing, found, Reason::PairingUnprotected);
+            self.apply_standing(&self.pairing, found, Reason::PairingUnprotected);
         }
-        if let Some((standing, spared)) = compared {
-            if spared != Standing::Active {
+        if let Some((standing, exemptions)) = compared {
+            if exemptions != Standing::Active {
                 self.metrics
                     .admission_policy(self.pairing.admission_policy().name(), false);
             }
-            if standing == Standing::Active || spared != Standing::Active {
-                report(
-                    &self.others.spared,
-                    spared,
+            if standing == Standing::Active || exemptions != Standing::Active {
+                report_standing(
+                    &self.others.exemptions,
+                    exemptions,
                     Reason::AdmissionPolicyIncomplete,
                     "a mistake in the AudiencePairing could stop every Pod",
                 );
             } else {
                 // A missing policy has no list to report as active.
-                self.others.spared.set(spared);
+                self.others.exemptions.set(exemptions);
             }
         }
         if now.mono >= self.others.due {
-            self.others.due = now.mono + OTHERS;
+            self.others.due = now.mono + OTHERS_CHECK_INTERVAL;
             for writer in &self.others.admission_policies {
-                let Some((found, spared)) = self.compared(writer.admission_policy(), &site).await
+                let Some((found, exemptions)) =
+                    self.compare_policy(writer.admission_policy(), &site).await
                 else {
                     continue;
                 };
@@ -204,16 +213,16 @@ impl AdmissionPolicyChecks {
                 // once.
                 let with_list = *writer.admission_policy() != admission_policy::PAIRING_CLOSED
                     && found == Standing::Active;
-                self.take(
+                self.apply_standing(
                     writer,
-                    if with_list { spared } else { found },
+                    if with_list { exemptions } else { found },
                     Reason::AdmissionPolicyIncomplete,
                 );
             }
         }
     }
 
-    fn take(&self, writer: &AdmissionPolicyWriter, found: Standing, reason: Reason) {
+    fn apply_standing(&self, writer: &AdmissionPolicyWriter, found: Standing, reason: Reason) {
         self.metrics
             .admission_policy(writer.admission_policy().name(), found == Standing::Active);
         let (name, meaning) = {
@@ -227,18 +236,18 @@ impl AdmissionPolicyChecks {
                 gaps.push(name);
                 writer.set(found);
             }
-            _ => report(writer, found, reason, meaning),
+            _ => report_standing(writer, found, reason, meaning),
         }
     }
 
     /// Compares a policy and its binding, and the policy's list of the hub's audiences. An
     /// unreachable hub changes no state, because it admits nothing either.
-    async fn compared(
+    async fn compare_policy(
         &self,
         admission_policy: &AdmissionPolicy,
         site: &HubSite,
     ) -> Option<(Standing, Standing)> {
-        match read(&*self.objects, admission_policy).await {
+        match read_policy(&*self.objects, admission_policy).await {
             Ok((policy, binding)) => {
                 let standing = |outcome: Result<(), admission_policy::AdmissionPolicyGap>| {
                     outcome.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::Active)
@@ -260,7 +269,7 @@ impl AdmissionPolicyChecks {
     }
 }
 
-pub(super) fn report(
+pub(super) fn report_standing(
     writer: &AdmissionPolicyWriter,
     found: Standing,
     reason: Reason,
@@ -279,7 +288,7 @@ pub(super) fn report(
     }
 }
 
-pub(super) async fn read(
+pub(super) async fn read_policy(
     objects: &dyn HubObjects,
     admission_policy: &AdmissionPolicy,
 ) -> Result<(Value, Value), HubError> {
@@ -287,13 +296,13 @@ pub(super) async fn read(
         |read: Option<ReadObject>| read.map(|read| read.value().clone()).unwrap_or(Value::Null);
     let policy = objects
         .get(&format!(
-            "{GROUP}/validatingadmissionpolicies/{}",
+            "{API_GROUP_PATH}/validatingadmissionpolicies/{}",
             admission_policy.policy_name()
         ))
         .await?;
     let binding = objects
         .get(&format!(
-            "{GROUP}/validatingadmissionpolicybindings/{}",
+            "{API_GROUP_PATH}/validatingadmissionpolicybindings/{}",
             admission_policy.name()
         ))
         .await?;

@@ -5,18 +5,18 @@
 //! leader only. A delivery has no caller: its grant comes from the same authoriser, and is
 //! rechecked right before the object is written.
 
+mod access_drain;
 mod client_certificate;
 mod cluster_profile;
+mod conflicting_objects;
 mod delivered_token;
-mod drain;
+mod error;
 mod flux_references;
-mod hindrance;
-mod neighbours;
+mod object;
 mod probe;
-mod remove;
-mod report;
+mod removal;
+mod status;
 mod target_drain;
-mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,15 +45,15 @@ use keyferry_platform::policy_store::PolicyReader;
 use keyferry_platform::random::Random;
 use keyferry_platform::target_probe::TargetProbe;
 
+use self::access_drain::FinalizerOutcome;
 use self::client_certificate::CertificateRequests;
-use self::drain::Kept;
+use self::object::DeliveryOutcome;
 pub(crate) use self::probe::MAX_ANSWER_AGE;
-use self::probe::Probes;
-use self::write::Written;
+use self::probe::ProbeCache;
 
 /// The longest time between two checks of an access without a known change: its objects may have
 /// been edited.
-const LOOK_AGAIN: Duration = Duration::from_secs(300);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(300);
 
 /// The dependencies of [`Deliveries`].
 pub struct DeliveryParts {
@@ -99,7 +99,7 @@ pub struct DeliveryParts {
 /// Writes, renews and removes the delivered objects of accesses.
 pub struct Deliveries {
     parts: DeliveryParts,
-    probes: Probes,
+    probes: ProbeCache,
     certificates: CertificateRequests,
     events: EventBudgets,
 }
@@ -118,9 +118,9 @@ pub enum Next {
 impl Next {
     /// Moves the regular check up to a fifth earlier by `jitter`, so that accesses that were
     /// created together are not checked together for ever.
-    fn spread(self, jitter: f64) -> Self {
+    fn with_jitter(self, jitter: f64) -> Self {
         match self {
-            Self::After(pause) if pause == LOOK_AGAIN => {
+            Self::After(pause) if pause == RECHECK_INTERVAL => {
                 Self::After(pause.mul_f64(1.0 - 0.2 * jitter.clamp(0.0, 1.0)))
             }
             other => other,
@@ -142,24 +142,24 @@ impl Reconciliation<'_> {
     ///
     /// # Errors
     /// The errors of [`authorise::grant`].
-    fn grant(&self, delivery: &Delivery, pair: &Pair) -> Result<Grant, Reason> {
+    fn grant_delivery(&self, delivery: &Delivery, pair: &Pair) -> Result<Grant, Reason> {
         self.grant_to(Requester::Delivery(delivery.name.clone()), pair)
     }
 
-    /// As [`Self::grant`], to a delivery or a probe.
+    /// As [`Self::grant_delivery`], to a delivery or a probe.
     fn grant_to(&self, requester: Requester, pair: &Pair) -> Result<Grant, Reason> {
         authorise::grant(&self.policy, requester, pair.clone(), Review::AuthorChecked)
     }
 }
 
 /// The result of reconciling an access.
-struct Outcome {
+struct AccessOutcome {
     authorized: Finding,
-    written: Vec<Written>,
+    written: Vec<DeliveryOutcome>,
     /// Status entries of objects that could not be deleted.
     left_over: Vec<DeliveryStatus>,
     /// The latest expiry of the tokens that an object contained before or after this run.
-    exposed: Option<jiff::Timestamp>,
+    exposed_until: Option<jiff::Timestamp>,
 }
 
 impl Deliveries {
@@ -167,7 +167,7 @@ impl Deliveries {
     pub fn new(parts: DeliveryParts) -> Self {
         Self {
             parts,
-            probes: Probes::default(),
+            probes: ProbeCache::default(),
             certificates: CertificateRequests::default(),
             events: EventBudgets::default(),
         }
@@ -184,28 +184,28 @@ impl Deliveries {
     /// Reconciles one access with the policy, and writes the result into its status.
     pub async fn reconcile(&self, name: &AccessName) -> Next {
         let Some(stored) = self.parts.store.access(name) else {
-            self.probes.forget(name);
-            self.certificates.forget(name);
+            self.probes.forget_access(name);
+            self.certificates.forget_access(name);
             self.parts.metrics.access_gone(name);
             return Next::OnChange;
         };
-        if !self.leads() {
+        if !self.is_leader() {
             return Next::OnChange;
         }
         let outcome = match (&stored.read, stored.record.deleting) {
-            (_, Some(since)) => self.drain(name, &stored, since).await,
+            (_, Some(since)) => self.drain_access(name, &stored, since).await,
             (Err(_), None) => self.report_fault(name, &stored).await,
-            (Ok(_), None) if self.is_left_out(name, &stored) => {
+            (Ok(_), None) if self.is_excluded(name, &stored) => {
                 self.report_fault(name, &stored).await
             }
             (Ok(access), None) => {
-                let round = Reconciliation {
+                let run = Reconciliation {
                     name,
                     stored: &stored,
                     access,
                     policy: self.parts.policy.current(),
                 };
-                self.bring(&round).await
+                self.reconcile_access(&run).await
             }
         };
         outcome.unwrap_or_else(|error| {
@@ -221,44 +221,44 @@ impl Deliveries {
     }
 
     /// Whether policy excludes the access although its spec is valid, as one of too many.
-    fn is_left_out(&self, name: &AccessName, stored: &StoredAccess) -> bool {
+    fn is_excluded(&self, name: &AccessName, stored: &StoredAccess) -> bool {
         let (policy, faults) = (self.parts.policy.current(), self.parts.faults.current());
         let fault = faults.accesses.get(name);
         !policy.accesses.contains_key(name)
             && fault.is_some_and(|fault| fault.generation == stored.record.spec())
     }
 
-    fn leads(&self) -> bool {
+    fn is_leader(&self) -> bool {
         self.parts.leadership.leads(self.parts.clock.now())
     }
 
-    async fn bring(&self, round: &Reconciliation<'_>) -> Result<Next, HubError> {
+    async fn reconcile_access(&self, run: &Reconciliation<'_>) -> Result<Next, HubError> {
         // The object and the policy may differ for a moment; the next change resolves this.
-        if round
+        if run
             .policy
             .accesses
-            .get(round.name)
-            .is_none_or(|access| access.generation != round.access.generation)
+            .get(run.name)
+            .is_none_or(|access| access.generation != run.access.generation)
         {
             return Ok(Next::Retry);
         }
         // Nor is anything removed for a target that the policy does not include yet.
         if !self.parts.store.is_taken_in(
-            &round.access.target,
-            &round.policy,
+            &run.access.target,
+            &run.policy,
             &self.parts.faults.current(),
         ) {
             return Ok(Next::Retry);
         }
-        if !round.policy.targets.contains_key(&round.access.target)
-            && let Some(draining) = self.parts.store.draining(&round.access.target)
-            && let Some(next) = self.outlast(round, &draining).await?
+        if !run.policy.targets.contains_key(&run.access.target)
+            && let Some(draining) = self.parts.store.draining(&run.access.target)
+            && let Some(next) = self.drain_for_deleted_target(run, &draining).await?
         {
             return Ok(next);
         }
-        self.certificates.keep_listed(round.access);
-        let pairs = self.pairs(round);
-        let refused: Vec<&str> = pairs
+        self.certificates.keep_listed(run.access);
+        let decisions = self.decide_deliveries(run);
+        let refused: Vec<&str> = decisions
             .iter()
             .filter(|(_, pair)| pair.is_err())
             .map(|(delivery, _)| delivery.name.as_str())
@@ -272,49 +272,49 @@ impl Deliveries {
             );
             Finding::not(Reason::TargetNotGranted, message)
         };
-        let writing = pairs
+        let writing = decisions
             .iter()
             .any(|(delivery, pair)| pair.is_ok() && delivery.object_name.is_some());
         let kept = if writing {
-            self.keep_for_drain(round).await?
+            self.add_drain_finalizer(run).await?
         } else {
-            Kept::Already
+            FinalizerOutcome::Unchanged
         };
         let stored = match &kept {
-            Kept::Already => round.stored,
-            Kept::Now(stored) => stored,
-            Kept::Gone => return Ok(Next::Retry),
+            FinalizerOutcome::Unchanged => run.stored,
+            FinalizerOutcome::Added(stored) => stored,
+            FinalizerOutcome::Gone => return Ok(Next::Retry),
         };
-        let round = &Reconciliation {
+        let run = &Reconciliation {
             stored,
-            policy: Arc::clone(&round.policy),
-            ..*round
+            policy: Arc::clone(&run.policy),
+            ..*run
         };
-        let probe = self.probe(round, &pairs).await;
+        let probe = self.probe_target(run, &decisions).await;
         let mut written = Vec::new();
-        for (delivery, pair) in pairs
+        for (delivery, pair) in decisions
             .iter()
             .filter(|(delivery, _)| delivery.object_name.is_some())
         {
             written.push(match pair {
-                Ok(pair) => self.write(round, delivery, pair, &probe).await,
-                Err(reason) => self.withdraw(round, delivery, *reason).await,
+                Ok(pair) => self.reconcile_delivery(run, delivery, pair, &probe).await,
+                Err(reason) => self.withdraw_delivery(run, delivery, *reason).await,
             });
         }
-        let (left_over, removed) = self.remove_unwanted(round).await;
-        let exposed = written
+        let (left_over, removed) = self.remove_unwanted(run).await;
+        let exposed_until = written
             .iter()
-            .filter_map(|one| one.exposed)
+            .filter_map(|outcome| outcome.exposed_until)
             .chain(removed)
             .max();
-        let granted = pairs.iter().find_map(|(_, pair)| pair.as_ref().ok());
-        self.report(
-            round,
-            Outcome {
+        let granted = decisions.iter().find_map(|(_, pair)| pair.as_ref().ok());
+        self.report_access(
+            run,
+            AccessOutcome {
                 authorized,
                 written,
                 left_over,
-                exposed,
+                exposed_until,
             },
             &probe,
             granted,
@@ -324,29 +324,29 @@ impl Deliveries {
 
     /// Returns each delivery with policy's decision. An access without deliveries gets those types
     /// that it offers by itself.
-    fn pairs(&self, round: &Reconciliation<'_>) -> Vec<(Delivery, Result<Pair, Reason>)> {
-        let (policy, live) = (&*round.policy, &*self.parts.live);
-        let one = |delivery: &Delivery| {
+    fn decide_deliveries(&self, run: &Reconciliation<'_>) -> Vec<(Delivery, Result<Pair, Reason>)> {
+        let (policy, live) = (&*run.policy, &*self.parts.live);
+        let decide = |delivery: &Delivery| {
             let pair = match delivery.object_name {
-                Some(_) => authorise::delivery_pair(policy, live, round.name, &delivery.name),
+                Some(_) => authorise::delivery_pair(policy, live, run.name, &delivery.name),
                 None => authorise::pair(
                     policy,
                     live,
                     &Requester::Operator,
-                    round.name,
+                    run.name,
                     delivery.delivery_type,
                 ),
             };
             (delivery.clone(), pair)
         };
-        if !round.access.deliveries.is_empty() {
-            return round.access.deliveries.iter().map(one).collect();
+        if !run.access.deliveries.is_empty() {
+            return run.access.deliveries.iter().map(decide).collect();
         }
         // One granted type is enough if the access names none.
         let shapes = [("http", DeliveryType::HTTP), ("exec", DeliveryType::Exec)];
         let offered = shapes.iter().filter_map(|(name, shape)| {
             let name = keyferry_api::name::ObjectName::new(*name).ok()?;
-            Some(one(&Delivery {
+            Some(decide(&Delivery {
                 name,
                 delivery_type: *shape,
                 object_name: None,
@@ -363,31 +363,35 @@ impl Deliveries {
         if granted.is_empty() { offered } else { granted }
     }
 
-    async fn report(
+    async fn report_access(
         &self,
-        round: &Reconciliation<'_>,
-        outcome: Outcome,
+        run: &Reconciliation<'_>,
+        outcome: AccessOutcome,
         probe: &probe::LastProbe,
         granted: Option<&Pair>,
     ) -> Result<Next, HubError> {
-        let Outcome {
+        let AccessOutcome {
             authorized,
             written,
             left_over,
-            exposed,
+            exposed_until,
         } = outcome;
         let now = self.parts.clock.now().wall;
         // `Authorized` already reports what policy refused from the start, but not what it withdrew
         // during the write.
-        let refused =
-            |one: &&Written| one.report.reason == Reason::TargetNotGranted && !authorized.holds();
-        let hindered = written
+        let refused = |outcome: &&DeliveryOutcome| {
+            outcome.report.reason == Reason::TargetNotGranted && !authorized.holds()
+        };
+        let blocked = written
             .iter()
-            .find(|one| one.report.reason != Reason::Ready && !refused(one));
-        let delivered = match (hindered, left_over.is_empty()) {
-            (Some(one), _) => Finding::not(
-                one.report.reason,
-                format!("{}: {}", one.report.delivery.name, one.report.message),
+            .find(|outcome| outcome.report.reason != Reason::Ready && !refused(outcome));
+        let delivered = match (blocked, left_over.is_empty()) {
+            (Some(outcome), _) => Finding::not(
+                outcome.report.reason,
+                format!(
+                    "{}: {}",
+                    outcome.report.delivery.name, outcome.report.message
+                ),
             ),
             (None, false) => Finding::not(
                 Reason::DeliveryFailed,
@@ -395,26 +399,27 @@ impl Deliveries {
             ),
             (None, true) => Finding::well("every object is up to date"),
         };
-        let retries = !left_over.is_empty() || written.iter().any(|one| one.retry);
-        let next = next(&written, &left_over, probe, now).spread(self.parts.random.unit());
-        let earlier = report::exposure(&round.stored.record.status);
-        let exposure_until = exposed.into_iter().chain(earlier).max();
+        let retries = !left_over.is_empty() || written.iter().any(|outcome| outcome.retry);
+        let next = next_reconciliation(&written, &left_over, probe, now)
+            .with_jitter(self.parts.random.unit());
+        let earlier = status::exposure_until(&run.stored.record.status);
+        let exposure_until = exposed_until.into_iter().chain(earlier).max();
         let report = AccessReport {
             passes: retries && authorized.holds(),
             authorized,
             delivered,
-            reachable: probe.reachable(),
-            authenticates: probe.authenticates(),
-            silence: probe.silence(),
+            reachable: probe.reachable_finding(),
+            authenticates: probe.authenticates_finding(),
+            silence: probe.silence_cause(),
             probed_at: probe.asked_at(),
-            identity: probe.identity(),
-            deliveries: written.into_iter().map(|one| one.report).collect(),
+            identity: probe.target_identity(),
+            deliveries: written.into_iter().map(|outcome| outcome.report).collect(),
             left_over,
             exposure_until: exposure_until.filter(|until| *until > now),
-            handled: round.stored.record.requested_at.clone(),
+            handled: run.stored.record.requested_at.clone(),
         };
-        let cluster = granted.and_then(|pair| self.cluster(&round.policy, pair));
-        self.write_status(round.name, round.stored, &report, cluster)
+        let cluster = granted.and_then(|pair| self.cluster_status(&run.policy, pair));
+        self.write_status(run.name, run.stored, &report, cluster)
             .await?;
         Ok(next)
     }
@@ -423,8 +428,8 @@ impl Deliveries {
 /// Returns the time of the next reconciliation, the earliest of all that is due. What policy
 /// refuses is not retried: a change of policy is noticed, and a tenant could otherwise cause many
 /// retries.
-fn next(
-    written: &[Written],
+fn next_reconciliation(
+    written: &[DeliveryOutcome],
     left_over: &[DeliveryStatus],
     probe: &probe::LastProbe,
     now: jiff::Timestamp,
@@ -432,20 +437,20 @@ fn next(
     if !left_over.is_empty()
         || written
             .iter()
-            .any(|one| one.retry && one.retry_after.is_none())
+            .any(|outcome| outcome.retry && outcome.retry_after.is_none())
     {
         return Next::Retry;
     }
     // One second later than reported: a second too early would cost another run.
     let active = written
         .iter()
-        .filter_map(|one| one.retry_after)
+        .filter_map(|outcome| outcome.retry_after)
         .map(|left| left.saturating_add(Duration::from_secs(1)));
     // A delivery that is retried is not due by the token that it could not replace.
     let renewals = written
         .iter()
-        .filter(|one| !one.retry)
-        .filter_map(|one| one.report.token.as_ref())
+        .filter(|outcome| !outcome.retry)
+        .filter_map(|outcome| outcome.report.token.as_ref())
         .map(|token| {
             let left = token.renew_at.duration_since(now);
             Duration::try_from(left)
@@ -455,10 +460,10 @@ fn next(
     Next::After(
         renewals
             .chain(active)
-            .chain(probe.next())
-            .chain([LOOK_AGAIN])
+            .chain(probe.next_probe())
+            .chain([RECHECK_INTERVAL])
             .min()
-            .unwrap_or(LOOK_AGAIN),
+            .unwrap_or(RECHECK_INTERVAL),
     )
 }
 

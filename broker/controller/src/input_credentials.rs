@@ -20,13 +20,13 @@ use keyferry_platform::clock::Clock;
 use keyferry_platform::reload_signal::ReloadSignal;
 use tokio::sync::watch;
 
-const INTERVAL: Duration = Duration::from_secs(10);
+const READ_INTERVAL: Duration = Duration::from_secs(10);
 /// How many Secrets are read in one interval.
-const PER_INTERVAL: usize = 200;
+const MAX_READS_PER_INTERVAL: usize = 200;
 /// How many Secrets are read at once.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_READS: usize = 4;
 
-/// The dependencies of [`follow`].
+/// The dependencies of [`run_input_credential_refresh`].
 pub struct InputCredentialParts {
     /// The credentials of the configuration file, as last read.
     pub credentials: watch::Receiver<Arc<[Arc<InputCredential>]>>,
@@ -52,7 +52,7 @@ struct TokenCredential {
 }
 
 /// The last good read of one Secret.
-struct Known {
+struct KnownHashes {
     hashes: CredentialHashes,
     read_at: Duration,
 }
@@ -61,7 +61,7 @@ struct Known {
 struct Credentials {
     parts: InputCredentialParts,
     listed: Vec<TokenCredential>,
-    known: BTreeMap<ObjectName, Known>,
+    known: BTreeMap<ObjectName, KnownHashes>,
     /// The last fault of each credential, so that it is logged once.
     faults: BTreeMap<ObjectName, String>,
     /// Where the next read begins.
@@ -69,7 +69,7 @@ struct Credentials {
 }
 
 /// Follows the Secrets until the task is dropped.
-pub async fn follow(mut parts: InputCredentialParts) {
+pub async fn run_input_credential_refresh(mut parts: InputCredentialParts) {
     let listed = with_tokens(&parts.credentials.borrow_and_update());
     let mut credentials = Credentials {
         parts,
@@ -79,24 +79,24 @@ pub async fn follow(mut parts: InputCredentialParts) {
         next: 0,
     };
     let all = credentials.listed.clone();
-    credentials.read(all).await;
+    credentials.read_secrets(all).await;
     loop {
         let parts = &mut credentials.parts;
         tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => {
-                let due = credentials.due();
-                credentials.read(due).await;
+            () = tokio::time::sleep(READ_INTERVAL) => {
+                let due = credentials.next_batch();
+                credentials.read_secrets(due).await;
             }
             () = parts.reload_signal.ordered() => {
                 let all = credentials.listed.clone();
-                credentials.read(all).await;
+                credentials.read_secrets(all).await;
             }
             changed = parts.credentials.changed() => {
                 if changed.is_err() {
                     return;
                 }
-                let new = credentials.relist();
-                credentials.read(new).await;
+                let new = credentials.reload_list();
+                credentials.read_secrets(new).await;
             }
         }
     }
@@ -114,21 +114,21 @@ fn with_tokens(credentials: &[Arc<InputCredential>]) -> Vec<TokenCredential> {
 }
 
 impl Credentials {
-    /// The credentials whose turn it is.
-    fn due(&mut self) -> Vec<TokenCredential> {
-        let count = self.listed.len().min(PER_INTERVAL);
+    /// The credentials to read next.
+    fn next_batch(&mut self) -> Vec<TokenCredential> {
+        let count = self.listed.len().min(MAX_READS_PER_INTERVAL);
         let start = if self.next < self.listed.len() {
             self.next
         } else {
             0
         };
         self.next = start + count;
-        let turn = self.listed.iter().cycle().skip(start).take(count);
-        turn.cloned().collect()
+        let batch = self.listed.iter().cycle().skip(start).take(count);
+        batch.cloned().collect()
     }
 
     /// Applies a changed list, and returns the credentials whose Secrets were never read.
-    fn relist(&mut self) -> Vec<TokenCredential> {
+    fn reload_list(&mut self) -> Vec<TokenCredential> {
         self.listed = with_tokens(&self.parts.credentials.borrow_and_update());
         let is_listed = |secret: &ObjectName| {
             let mut secrets = self.listed.iter().map(|credential| &credential.secret);
@@ -143,7 +143,7 @@ impl Credentials {
     }
 
     /// Reads Secrets, and publishes the hashes of all.
-    async fn read(&mut self, credentials: Vec<TokenCredential>) {
+    async fn read_secrets(&mut self, credentials: Vec<TokenCredential>) {
         let now = self.parts.clock.now();
         let secrets = &self.parts.secrets;
         let reads: Vec<_> = stream::iter(credentials)
@@ -151,16 +151,16 @@ impl Credentials {
                 let read = secrets.hashes(&credential.secret, now.wall).await;
                 (credential, read)
             })
-            .buffer_unordered(AT_ONCE)
+            .buffer_unordered(MAX_CONCURRENT_READS)
             .collect()
             .await;
         for (credential, read) in reads {
-            self.note(&credential, read, now.mono);
+            self.record_read(&credential, read, now.mono);
         }
-        self.publish();
+        self.publish_hashes();
     }
 
-    fn note(
+    fn record_read(
         &mut self,
         TokenCredential { credential, secret }: &TokenCredential,
         read: Result<ReadHashes, InputSecretError>,
@@ -169,7 +169,8 @@ impl Credentials {
         let fault = match read {
             Ok((hashes, fault)) => {
                 let read_at = now;
-                self.known.insert(secret.clone(), Known { hashes, read_at });
+                self.known
+                    .insert(secret.clone(), KnownHashes { hashes, read_at });
                 fault.map(|fault| fault.to_string())
             }
             Err(error) => {
@@ -198,9 +199,9 @@ impl Credentials {
         }
     }
 
-    fn publish(&mut self) {
-        let rounds = self.listed.len().div_ceil(PER_INTERVAL).max(1);
-        let round = INTERVAL * u32::try_from(rounds).unwrap_or(u32::MAX);
+    fn publish_hashes(&mut self) {
+        let rounds = self.listed.len().div_ceil(MAX_READS_PER_INTERVAL).max(1);
+        let round = READ_INTERVAL * u32::try_from(rounds).unwrap_or(u32::MAX);
         let oldest = self.parts.max_stale + 2 * round;
         let now = self.parts.clock.now().mono;
         self.known
@@ -251,7 +252,7 @@ mod tests {
     use secrecy::ExposeSecret;
     use tokio::sync::watch;
 
-    use super::{INTERVAL, InputCredentialParts, follow};
+    use super::{InputCredentialParts, READ_INTERVAL, run_input_credential_refresh};
 
     /// The Secrets of a hub: hashes by name, or a hub that does not answer.
     #[derive(Default)]
@@ -314,7 +315,7 @@ mod tests {
         let reader = writer.reader();
         assert_eq!(verifies(&reader, 1, &clock), None, "nothing is read yet");
         let port: Arc<dyn InputSecrets> = Arc::<Secrets>::clone(&secrets);
-        let task = tokio::spawn(follow(InputCredentialParts {
+        let task = tokio::spawn(run_input_credential_refresh(InputCredentialParts {
             credentials,
             secrets: port,
             writer,
@@ -330,7 +331,7 @@ mod tests {
         pass(Duration::ZERO).await;
         assert_eq!(verifies(&reader, 1, &clock), Some(true));
         put("a", 2);
-        pass(INTERVAL).await;
+        pass(READ_INTERVAL).await;
         assert_eq!(verifies(&reader, 1, &clock), Some(false));
         assert_eq!(verifies(&reader, 2, &clock), Some(true));
         // A credential that the configuration file adds counts at once.
@@ -340,17 +341,17 @@ mod tests {
         assert_eq!(verifies(&reader, 3, &clock), Some(true));
         // Two credentials with one token: neither is accepted.
         put("b", 2);
-        pass(INTERVAL).await;
+        pass(READ_INTERVAL).await;
         assert_eq!(verifies(&reader, 2, &clock), Some(false));
         secrets.0.lock().hashes.remove("b");
-        pass(INTERVAL).await;
+        pass(READ_INTERVAL).await;
         assert_eq!(verifies(&reader, 2, &clock), Some(true));
         // Without the hub, hashes count for a while.
         secrets.0.lock().is_away = true;
         pass(Duration::from_secs(60)).await;
         assert_eq!(verifies(&reader, 2, &clock), Some(true));
         pass(Duration::from_secs(400)).await;
-        pass(INTERVAL).await;
+        pass(READ_INTERVAL).await;
         assert_eq!(verifies(&reader, 2, &clock), Some(false));
         task.abort();
     }

@@ -14,9 +14,9 @@ use keyferry_hub::ports::HubObjects;
 use keyferry_platform::clock::Clock;
 use keyferry_platform::metrics::Metrics;
 
-use super::admission_policies::{self, KnownSite, OTHERS};
+use super::admission_policies::{self, KnownSite, OTHERS_CHECK_INTERVAL};
 
-/// The dependencies of [`follow`].
+/// The dependencies of [`run_installed_policy_checks`].
 pub struct InstalledPolicies {
     /// Reads the policies.
     pub objects: Arc<dyn HubObjects>,
@@ -29,16 +29,16 @@ pub struct InstalledPolicies {
 }
 
 /// Compares every minute until the task is dropped.
-pub async fn follow(mut policies: InstalledPolicies) {
-    let writers = writers();
+pub async fn run_installed_policy_checks(mut policies: InstalledPolicies) {
+    let writers = policy_writers();
     loop {
-        policies.compare(&writers).await;
-        tokio::time::sleep(OTHERS).await;
+        policies.compare_policies(&writers).await;
+        tokio::time::sleep(OTHERS_CHECK_INTERVAL).await;
     }
 }
 
 /// Creates a writer for each policy.
-pub(super) fn writers() -> Vec<AdmissionPolicyWriter> {
+pub(super) fn policy_writers() -> Vec<AdmissionPolicyWriter> {
     admission_policy::ALL
         .into_iter()
         .map(AdmissionPolicyWriter::of)
@@ -46,14 +46,14 @@ pub(super) fn writers() -> Vec<AdmissionPolicyWriter> {
 }
 
 impl InstalledPolicies {
-    pub(super) async fn compare(&mut self, writers: &[AdmissionPolicyWriter]) {
-        let site = self.facts.current(self.clock.now().mono).await.clone();
+    pub(super) async fn compare_policies(&mut self, writers: &[AdmissionPolicyWriter]) {
+        let site = self.facts.current_site(self.clock.now().mono).await.clone();
         for writer in writers {
             let policy = writer.admission_policy();
             // The state of an unreadable policy is kept: without the shipped rights, it cannot be
             // checked.
             let Ok((policy_object, binding)) =
-                admission_policies::read(&*self.objects, policy).await
+                admission_policies::read_policy(&*self.objects, policy).await
             else {
                 continue;
             };
@@ -66,7 +66,7 @@ impl InstalledPolicies {
                 checked.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::Active);
             self.metrics
                 .admission_policy(policy.name(), standing == Standing::Active);
-            admission_policies::report(
+            admission_policies::report_standing(
                 writer,
                 standing,
                 Reason::AdmissionPolicyIncomplete,

@@ -1,22 +1,18 @@
-//! The server's background tasks. [`publish`] reloads the hub's keys, and [`certificates`] the
-//! targets' CAs; [`renew`] renews cached tokens.
+//! The server's background tasks; [`tasks`] lists them all.
 //!
-//! If policy objects are on the hub, [`deliver`] decides which access is next, [`delivery`]
-//! reconciles it, and [`target_status`] and [`pairing`] write the other objects.
+//! If policy objects are on the hub, [`delivery_queue`] decides which access is next, [`delivery`]
+//! reconciles it, and [`target_status`] and [`audience_pairing`] write the other objects.
 
 pub mod admission_policies;
-pub mod canary;
-pub mod certificates;
-pub mod deliver;
+pub mod audience_pairing;
 pub mod delivery;
+pub mod delivery_queue;
 pub mod input_credentials;
 pub mod installed_policies;
-pub mod issuer_keys;
-pub mod lead;
-pub mod pairing;
+pub mod key_refresh;
+pub mod leader_election;
+pub mod mint_rights_check;
 pub mod pairing_trial;
-pub mod policy_assembly;
-pub mod publish;
-pub mod renew;
-pub mod self_check;
+pub mod target_certificates;
 pub mod target_status;
+pub mod tasks;

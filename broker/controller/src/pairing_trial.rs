@@ -15,14 +15,14 @@ use keyferry_hub::live::LiveObjects;
 use keyferry_hub::ports::{Hub, HubError, HubObjects};
 
 /// How often the test runs while it succeeds.
-const TRY_EVERY: Duration = Duration::from_secs(120);
+const TRIAL_INTERVAL: Duration = Duration::from_secs(120);
 /// How many failed tests in a row make a gap: just after a start, the AudiencePairing needs a
 /// moment to be written and seen.
-const ENOUGH: u32 = 3;
+const MAX_FAILED_TRIALS: u32 = 3;
 
-const LET_THROUGH: &str = "the policy and its binding are as shipped, but the hub minted a token \
+const UNREFUSED_GAP: &str = "the policy and its binding are as shipped, but the hub minted a token \
                            for an audience that no caller may request: does every apiserver run the ValidatingAdmissionPolicy plugin?";
-const UNLISTED: &str = "there is no AudiencePairing keyferry as Keyferry writes it, so the policy \
+const UNLISTED_GAP: &str = "there is no AudiencePairing keyferry as Keyferry writes it, so the policy \
                         restricts no caller; the log says why it could not be written";
 
 /// Tests the admission policy and caches the result.
@@ -30,13 +30,13 @@ pub struct PairingTrial {
     hub: Arc<dyn Hub>,
     live: Arc<LiveObjects>,
     canary: ServiceAccount,
-    held_at: Option<Duration>,
-    misses: u32,
+    active_at: Option<Duration>,
+    failures: u32,
 }
 
-enum Tried {
+enum TrialResult {
     Refused,
-    Missed(&'static str),
+    Failed(&'static str),
     /// The hub refused for another reason, or did not answer.
     Undecided,
 }
@@ -48,55 +48,59 @@ impl PairingTrial {
             hub,
             live,
             canary,
-            held_at: None,
-            misses: 0,
+            active_at: None,
+            failures: 0,
         }
     }
 
     /// Discards the cached result.
-    pub fn forget(&mut self) {
-        (self.held_at, self.misses) = (None, 0);
+    pub fn forget_result(&mut self) {
+        (self.active_at, self.failures) = (None, 0);
     }
 
     /// Tests whether the policy is active, given that its objects are as shipped; `None` while that
     /// is unclear. `now` is monotonic.
-    pub async fn standing(&mut self, objects: &dyn HubObjects, now: Duration) -> Option<Standing> {
+    pub async fn policy_standing(
+        &mut self,
+        objects: &dyn HubObjects,
+        now: Duration,
+    ) -> Option<Standing> {
         if self
-            .held_at
-            .is_some_and(|at| now.saturating_sub(at) < TRY_EVERY)
+            .active_at
+            .is_some_and(|at| now.saturating_sub(at) < TRIAL_INTERVAL)
         {
             return Some(Standing::Active);
         }
-        match self.try_it(objects).await {
-            Tried::Missed(gap) => {
-                self.held_at = None;
-                self.misses = self.misses.saturating_add(1);
-                (self.misses >= ENOUGH).then(|| Standing::Gap(gap.to_owned()))
+        match self.run_trial(objects).await {
+            TrialResult::Failed(gap) => {
+                self.active_at = None;
+                self.failures = self.failures.saturating_add(1);
+                (self.failures >= MAX_FAILED_TRIALS).then(|| Standing::Gap(gap.to_owned()))
             }
             // If no test is possible, trust the objects, unless an earlier test failed.
-            Tried::Undecided if self.misses > 0 => None,
-            Tried::Refused | Tried::Undecided => {
-                self.held_at = Some(now);
-                self.misses = 0;
+            TrialResult::Undecided if self.failures > 0 => None,
+            TrialResult::Refused | TrialResult::Undecided => {
+                self.active_at = Some(now);
+                self.failures = 0;
                 Some(Standing::Active)
             }
         }
     }
 
-    async fn try_it(&self, objects: &dyn HubObjects) -> Tried {
-        let (Ok(nobodys), Some(uid)) = (
+    async fn run_trial(&self, objects: &dyn HubObjects) -> TrialResult {
+        let (Ok(reserved_audience), Some(uid)) = (
             Audience::new(pairing::NOBODYS),
             self.live.service_account(&self.canary),
         ) else {
-            return Tried::Undecided;
+            return TrialResult::Undecided;
         };
         match objects
             .get(&format!("{}/{}", pairing::COLLECTION, pairing::NAME))
             .await
         {
             Ok(Some(read)) if read.value()["pairs"].get(pairing::NOBODYS).is_some() => {}
-            Ok(_) => return Tried::Missed(UNLISTED),
-            Err(_) => return Tried::Undecided,
+            Ok(_) => return TrialResult::Failed(UNLISTED_GAP),
+            Err(_) => return TrialResult::Undecided,
         }
         let canary = ServiceAccountIdentity {
             account: self.canary.clone(),
@@ -104,13 +108,13 @@ impl PairingTrial {
         };
         match self
             .hub
-            .token_request(&canary, &nobodys, lifetime::MIN)
+            .token_request(&canary, &reserved_audience, lifetime::MIN)
             .await
         {
             // The token is dropped, and no cluster trusts its audience.
-            Ok(_) => Tried::Missed(LET_THROUGH),
-            Err(error) if is_refusal_by_pairing(&error) => Tried::Refused,
-            Err(_) => Tried::Undecided,
+            Ok(_) => TrialResult::Failed(UNREFUSED_GAP),
+            Err(error) if is_refusal_by_pairing(&error) => TrialResult::Refused,
+            Err(_) => TrialResult::Undecided,
         }
     }
 }

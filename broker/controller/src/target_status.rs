@@ -3,7 +3,7 @@
 
 mod answers;
 mod discovery_authority;
-mod draining;
+mod target_finalizer;
 mod unchecked_policies;
 
 use std::collections::HashMap;
@@ -42,17 +42,17 @@ use tokio::task::JoinSet;
 
 use self::answers::{AnswersByTarget, CanaryAnswer, KnownAnswers};
 pub use self::discovery_authority::DiscoveryAuthority;
-use crate::pairing::UnlistedAudiences;
+use crate::audience_pairing::UnlistedAudiences;
 
-const TICK: Duration = Duration::from_secs(1);
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a target is probed with the canary's token.
-const TRY_EVERY: Duration = Duration::from_secs(3600);
+const CANARY_INTERVAL: Duration = Duration::from_secs(3600);
 /// How many targets are probed at once.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_CANARIES: usize = 8;
 /// The pause after a probe without a result.
-const TRY_AGAIN: Duration = Duration::from_secs(60);
+const CANARY_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The dependencies of [`follow`].
+/// The dependencies of [`run_target_status`].
 pub struct TargetStatusParts {
     /// The active policy.
     pub policy: PolicyReader,
@@ -100,65 +100,65 @@ pub struct TargetStatusParts {
 }
 
 /// The last probe of a target with the canary's token.
-struct Tried {
+struct CanaryTrial {
     generation: Generation,
     /// The value of `keyferry.dev/requestedAt` that it was for.
     requested: Option<String>,
-    again: Duration,
+    next_at: Duration,
     /// Whether the target admitted the canary, if known.
-    let_in: Option<bool>,
+    admitted: Option<bool>,
     /// How the target answered; `None` before the first answer and without a token.
     answer: Option<CanaryAnswer>,
 }
 
 /// Updates statuses until the task is dropped.
-pub async fn follow(parts: TargetStatusParts) {
+pub async fn run_target_status(parts: TargetStatusParts) {
     let parts = Arc::new(parts);
-    let mut tried: HashMap<ObjectName, Tried> = HashMap::new();
-    let mut tries = JoinSet::new();
-    let mut drains = draining::Drains::default();
+    let mut trials: HashMap<ObjectName, CanaryTrial> = HashMap::new();
+    let mut running_trials = JoinSet::new();
+    let mut finalizers = target_finalizer::TargetFinalizers::default();
     loop {
         if parts.leadership.leads(parts.clock.now()) {
             parts.discovery_authority.refresh(parts.clock.now().wall);
-            drains.look(&parts);
-            let answers = answers::count(&parts.store, parts.clock.now().wall);
+            finalizers.update_users(&parts);
+            let answers = answers::count_answers(&parts.store, parts.clock.now().wall);
             for name in parts.store.target_names() {
                 if let Some(record) = parts.store.target(&name)
-                    && let Err(error) = drains.bring(&parts, &name, &record).await
+                    && let Err(error) = finalizers.reconcile_finalizer(&parts, &name, &record).await
                 {
                     tracing::debug!(target_cluster = %name, %error, "a deleted TargetCluster could \
                         not be processed; trying again");
                 }
-                if let Err(error) = bring(&parts, &name, &tried, &answers).await {
+                if let Err(error) = update_status(&parts, &name, &trials, &answers).await {
                     tracing::debug!(target_cluster = %name, %error, "the status of a TargetCluster \
                         could not be written; trying again");
                 }
             }
-            tried.retain(|name, _| parts.store.target(name).is_some());
+            trials.retain(|name, _| parts.store.target(name).is_some());
             parts
                 .metrics
                 .keep_targets(|name| parts.store.target(name).is_some());
-            start_tries(&parts, &mut tried, &mut tries);
+            start_canary_trials(&parts, &mut trials, &mut running_trials);
         } else {
             // Another replica asks the targets, so what this one knows becomes outdated.
             parts.metrics.keep_targets(|_| false);
             if parts.leadership.is_missing(parts.clock.now()) {
-                note_missing_leader(&parts).await;
+                report_missing_leader(&parts).await;
             }
         }
-        while let Some(Ok((name, outcome))) = tries.try_join_next() {
-            tried.insert(name, outcome);
+        while let Some(Ok((name, outcome))) = running_trials.try_join_next() {
+            trials.insert(name, outcome);
         }
-        tokio::time::sleep(TICK).await;
+        tokio::time::sleep(STATUS_INTERVAL).await;
     }
 }
 
 /// Probes all due targets concurrently, so that a target that never answers does not delay the
 /// others' status.
-fn start_tries(
+fn start_canary_trials(
     parts: &Arc<TargetStatusParts>,
-    tried: &mut HashMap<ObjectName, Tried>,
-    tries: &mut JoinSet<(ObjectName, Tried)>,
+    trials: &mut HashMap<ObjectName, CanaryTrial>,
+    running_trials: &mut JoinSet<(ObjectName, CanaryTrial)>,
 ) {
     let now = parts.clock.now().mono;
     let policy = parts.policy.current();
@@ -168,63 +168,63 @@ fn start_tries(
         .targets
         .values()
         .filter(|target| target.issuer == TokenIssuer::Hub && target.probe != Probe::Off);
-    for target in candidates.filter(|target| readiness(parts, target).holds()) {
+    for target in candidates.filter(|target| ready_finding(parts, target).holds()) {
         let stored = parts.store.target(&target.name);
         let requested = stored.and_then(|record| record.requested_at);
-        let earlier = tried
+        let earlier = trials
             .get(&target.name)
-            .filter(|tried| tried.generation == target.generation);
+            .filter(|trial| trial.generation == target.generation);
         let is_known =
-            earlier.is_some_and(|tried| tried.requested == requested && now < tried.again);
-        if is_known || tries.len() >= AT_ONCE {
+            earlier.is_some_and(|trial| trial.requested == requested && now < trial.next_at);
+        if is_known || running_trials.len() >= MAX_CONCURRENT_CANARIES {
             continue;
         }
-        let (let_in, answer) =
-            earlier.map_or((None, None), |tried| (tried.let_in, tried.answer.clone()));
+        let (admitted, answer) =
+            earlier.map_or((None, None), |trial| (trial.admitted, trial.answer.clone()));
         // No further probe of this target starts until this one has ended.
-        tried.insert(
+        trials.insert(
             target.name.clone(),
-            Tried {
+            CanaryTrial {
                 generation: target.generation,
                 requested: requested.clone(),
-                again: now + TRY_AGAIN,
-                let_in,
+                next_at: now + CANARY_RETRY_INTERVAL,
+                admitted,
                 answer,
             },
         );
         let (parts, target) = (Arc::clone(parts), target.clone());
-        tries.spawn(async move {
-            let answer = try_canary(&parts, &target).await;
+        running_trials.spawn(async move {
+            let answer = send_canary_token(&parts, &target).await;
             let now = parts.clock.now();
-            let let_in = match answer {
+            let admitted = match answer {
                 Some(ProbeAnswer::Accepted(_)) => Some(true),
                 Some(ProbeAnswer::Refused) => Some(false),
                 _ => None,
             };
-            let pause = if let_in.is_some() {
-                TRY_EVERY
+            let pause = if admitted.is_some() {
+                CANARY_INTERVAL
             } else {
-                TRY_AGAIN
+                CANARY_RETRY_INTERVAL
             };
-            let tried = Tried {
+            let trial = CanaryTrial {
                 generation: target.generation,
                 requested,
-                again: now.mono + pause,
-                let_in,
+                next_at: now.mono + pause,
+                admitted,
                 answer: answer.map(|answer| CanaryAnswer {
                     answer,
                     at: now.wall,
                 }),
             };
-            (target.name.clone(), tried)
+            (target.name.clone(), trial)
         });
     }
 }
 
-async fn bring(
+async fn update_status(
     parts: &TargetStatusParts,
     name: &ObjectName,
-    tried: &HashMap<ObjectName, Tried>,
+    trials: &HashMap<ObjectName, CanaryTrial>,
     answers: &AnswersByTarget,
 ) -> Result<(), HubError> {
     let Some(record) = parts.store.target(name).filter(is_reported) else {
@@ -246,7 +246,7 @@ async fn bring(
         .get(name)
         .filter(|fault| fault.generation == spec);
     let ready = match (target, fault) {
-        (Some(target), _) => readiness(parts, target),
+        (Some(target), _) => ready_finding(parts, target),
         (None, Some(fault)) => Finding::not(fault.reason, fault.message.clone()),
         // The policy does not include this version of the object yet.
         (None, None) => return Ok(()),
@@ -269,7 +269,7 @@ async fn bring(
         Finding::so(Reason::ClientCertificateIgnored, message)
     });
     let open = match target {
-        Some(target) if ready.holds() => lets_in_anybody(target, tried),
+        Some(target) if ready.holds() => admits_unlisted_user(target, trials),
         _ => None,
     };
     let unpaired = target.and_then(|target| {
@@ -278,8 +278,8 @@ async fn bring(
     let unguarded =
         target.and_then(|target| unchecked_policies::others_may_be_selected(&parts.labels, target));
     let incomplete = unchecked_policies::policies_are_incomplete(&parts.policies);
-    let known = known_answers(target, &ready, tried, answers);
-    let (reachable, authenticates) = (known.reachable(), known.authenticates());
+    let known = known_answers(target, &ready, trials, answers);
+    let (reachable, authenticates) = (known.reachable_finding(), known.authenticates_finding());
     parts.metrics.target(
         name,
         reachable.as_ref().map(Finding::holds),
@@ -304,12 +304,12 @@ async fn bring(
             .filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))),
     );
     let outcome = TargetOutcome {
-        summary: summary::of_target(&ready, &findings, &known.summary()),
+        summary: summary::of_target(&ready, &findings, &known.status_summary()),
         findings,
         counts: known.accesses.map(|accesses| accesses.counts),
         asked_at: known.asked_at(),
     };
-    write(parts, name, &record, target, outcome).await
+    write_status(parts, name, &record, target, outcome).await
 }
 
 /// Returns what is known of the target's answers; nothing of a target that cannot be used, of a
@@ -317,7 +317,7 @@ async fn bring(
 fn known_answers<'a>(
     target: Option<&TargetCluster>,
     ready: &Finding,
-    tried: &'a HashMap<ObjectName, Tried>,
+    trials: &'a HashMap<ObjectName, CanaryTrial>,
     answers: &AnswersByTarget,
 ) -> KnownAnswers<'a> {
     let asked = |target: &&TargetCluster| {
@@ -332,12 +332,12 @@ fn known_answers<'a>(
             canary: None,
         };
     };
-    let canary = tried
+    let canary = trials
         .get(&target.name)
-        .filter(|tried| tried.generation == target.generation);
+        .filter(|trial| trial.generation == target.generation);
     KnownAnswers {
         accesses: Some(answers.get(&target.name).copied().unwrap_or_default()),
-        canary: canary.and_then(|tried| tried.answer.as_ref()),
+        canary: canary.and_then(|trial| trial.answer.as_ref()),
     }
 }
 
@@ -351,7 +351,7 @@ struct TargetOutcome<'a> {
 
 /// Reports at each target that no replica leads. This is the only status that a follower writes;
 /// the next leader removes it.
-async fn note_missing_leader(parts: &TargetStatusParts) {
+async fn report_missing_leader(parts: &TargetStatusParts) {
     let message = "no replica of Keyferry has led for a minute: deliveries and withdrawals \
                    wait, and statuses are old; check which process holds the Lease \
                    keyferry in Keyferry's namespace";
@@ -399,7 +399,7 @@ fn is_reported(record: &Record) -> bool {
     record.deleting.is_none() && record.size != ObjectSize::StatusTooLarge
 }
 
-fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
+fn ready_finding(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
     let published = parts.published.current();
     let issuer = published.as_ref().map(|published| &published.issuer);
     match check_readiness(target, issuer) {
@@ -431,17 +431,23 @@ fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
 
 /// Returns a finding if the target accepted the canary's token, which every rule of a protected
 /// target refuses.
-fn lets_in_anybody(target: &TargetCluster, tried: &HashMap<ObjectName, Tried>) -> Option<Finding> {
-    let tried = tried
+fn admits_unlisted_user(
+    target: &TargetCluster,
+    trials: &HashMap<ObjectName, CanaryTrial>,
+) -> Option<Finding> {
+    let trial = trials
         .get(&target.name)
-        .filter(|tried| tried.generation == target.generation)?;
+        .filter(|trial| trial.generation == target.generation)?;
     let message = "the target accepted a token of Keyferry's canary, which has no rights: no \
                    rule of its AuthenticationConfiguration restricts which users it accepts; \
                    keyferry trust prints one";
-    (tried.let_in == Some(true)).then(|| Finding::so(Reason::TargetUnrestricted, message))
+    (trial.admitted == Some(true)).then(|| Finding::so(Reason::TargetUnrestricted, message))
 }
 
-async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option<ProbeAnswer> {
+async fn send_canary_token(
+    parts: &TargetStatusParts,
+    target: &TargetCluster,
+) -> Option<ProbeAnswer> {
     // The hub accepts no token for a target's audience; the guard of audiences checks that.
     if target.client_certificates.is_some() {
         return None;
@@ -454,7 +460,7 @@ async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option
     Some(parts.probe.try_token(&probed, token.secret()).await)
 }
 
-async fn write(
+async fn write_status(
     parts: &TargetStatusParts,
     name: &ObjectName,
     record: &Record,

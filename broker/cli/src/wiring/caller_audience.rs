@@ -12,10 +12,10 @@ use keyferry_issuer::publication::PublicationReader;
 use super::ServeError;
 
 /// The pause between attempts while the hub is unreachable.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Waits for the hub, then checks that callers' tokens are not credentials of the hub.
-pub(super) async fn check(
+pub(super) async fn check_caller_audience(
     guard: &AudienceGuard,
     server: &ServerConfiguration,
     live: &LiveObjects,
@@ -25,7 +25,7 @@ pub(super) async fn check(
         if live.is_complete()
             && let Some(current) = published.current()
         {
-            check_external(server, &current.issuer)?;
+            check_external_issuers(server, &current.issuer)?;
             match guard.check(&server.caller_audience).await {
                 Ok(()) => return Ok(()),
                 Err(Reason::HubUnreachable) => {}
@@ -44,13 +44,13 @@ pub(super) async fn check(
                 Err(reason) => return Err(ServeError::CallerAudienceUnchecked(reason)),
             }
         }
-        tokio::time::sleep(RETRY).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
 /// Refuses an external issuer that is the hub's, which is known only once the hub has answered if
 /// the configuration does not pin it.
-fn check_external(server: &ServerConfiguration, hub: &Issuer) -> Result<(), ServeError> {
+fn check_external_issuers(server: &ServerConfiguration, hub: &Issuer) -> Result<(), ServeError> {
     server
         .external_issuers
         .iter()

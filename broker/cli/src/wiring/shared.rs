@@ -10,8 +10,12 @@ use std::time::Duration;
 use keyferry_api::config::{ObjectSource, Policy, ServerConfiguration};
 use keyferry_api::lifetime;
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_controller::{
-    canary, certificates, issuer_keys, lead, policy_assembly, publish, renew, self_check,
+use keyferry_controller::key_refresh::run_key_refresh;
+use keyferry_controller::leader_election::run_leader_election;
+use keyferry_controller::mint_rights_check::run_mint_rights_check;
+use keyferry_controller::target_certificates::run_target_certificate_refresh;
+use keyferry_controller::tasks::{
+    run_key_canary, run_managed_key_refresh, run_policy_assembly, run_token_renewal,
 };
 use keyferry_core::target_address::AddressRules;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
@@ -65,7 +69,7 @@ use self::on_hub::OnHub;
 use super::{ServeError, ServeOptions};
 
 /// How long a start waits for the first check of the key sets of managed issuers.
-const FIRST_ROUND: Duration = Duration::from_secs(10);
+const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) struct Shared {
     pub(super) live: Arc<LiveObjects>,
@@ -97,7 +101,7 @@ pub(super) struct Shared {
 struct OwnKeys {
     may_write: Arc<AtomicBool>,
     /// `None` if managed issuers are not enabled.
-    first_round: Option<watch_channel::Receiver<bool>>,
+    first_check: Option<watch_channel::Receiver<bool>>,
 }
 
 impl Shared {
@@ -159,20 +163,20 @@ impl Shared {
         background.spawn(key_records::follow(publisher.clone()));
         let leadership = LeadershipWriter::default();
         let leadership_reader = leadership.reader();
-        background.spawn(lead::follow(
+        background.spawn(run_leader_election(
             lease,
             publisher.clone(),
             leadership,
             Arc::clone(&clock),
             metrics.clone(),
         ));
-        background.spawn(publish::follow(
+        background.spawn(run_key_refresh(
             publisher.clone(),
             Arc::clone(&clock),
             metrics.clone(),
             reload_signal(),
         ));
-        background.spawn(certificates::follow(
+        background.spawn(run_target_certificate_refresh(
             policy_reader.clone(),
             secrets,
             targets,
@@ -198,7 +202,7 @@ impl Shared {
         match server.objects {
             ObjectSource::File => {
                 background.spawn(file(Some(policy)));
-                background.spawn(self_check::follow(client.clone(), policy_reader.clone()));
+                background.spawn(run_mint_rights_check(client.clone(), policy_reader.clone()));
             }
             ObjectSource::CustomResources => {
                 background.spawn(file(None));
@@ -223,11 +227,7 @@ impl Shared {
                     live(),
                     clock(),
                 ));
-                background.spawn(policy_assembly::follow(
-                    store(),
-                    policy,
-                    known.faults.clone(),
-                ));
+                background.spawn(run_policy_assembly(store(), policy, known.faults.clone()));
                 objects = Some(known);
             }
         }
@@ -239,7 +239,7 @@ impl Shared {
                 Arc::clone(&components),
                 Arc::clone(&clock),
             ));
-            Some(inputs::start(inputs::StartParts {
+            Some(inputs::start_input_credentials(inputs::StartParts {
                 server,
                 client: &client,
                 components,
@@ -254,7 +254,7 @@ impl Shared {
         let managed_issuers = ManagedIssuers::default();
         let mut own_keys = OwnKeys {
             may_write: Arc::default(),
-            first_round: None,
+            first_check: None,
         };
         if server.managed_issuers.enabled {
             let maintainer = KeySetMaintainer::new(KeySetMaintainerParts {
@@ -273,8 +273,8 @@ impl Shared {
                 may_write: Arc::clone(&own_keys.may_write),
             });
             let (first, done) = watch_channel::channel(false);
-            own_keys.first_round = Some(done);
-            background.spawn(issuer_keys::follow(
+            own_keys.first_check = Some(done);
+            background.spawn(run_managed_key_refresh(
                 maintainer,
                 policy_reader.clone(),
                 first,
@@ -324,20 +324,21 @@ impl Shared {
     /// Allows key sets to be created and rotated, after the startup checks have found the clock and
     /// the hub to be right. Then waits for a first check of all sets, so that a ready replica
     /// serves the same documents as the others.
-    pub(super) async fn own_keys_may_be_written(&mut self) {
+    pub(super) async fn allow_managed_key_writes(&mut self) {
         self.own_keys.may_write.store(true, Ordering::Relaxed);
-        if let Some(first_round) = &mut self.own_keys.first_round {
-            let _ = tokio::time::timeout(FIRST_ROUND, first_round.wait_for(|done| *done)).await;
+        if let Some(first_check) = &mut self.own_keys.first_check {
+            let _ =
+                tokio::time::timeout(FIRST_CHECK_TIMEOUT, first_check.wait_for(|done| *done)).await;
         }
     }
 
     /// Returns the guard that tests audiences; all clones share the verdicts.
-    pub(super) fn guard(&self) -> AudienceGuard {
+    pub(super) fn audience_guard(&self) -> AudienceGuard {
         self.guard.clone()
     }
 
     /// Creates the check of who may read metrics.
-    pub(super) fn metrics_readers(&self) -> Result<MetricsReaders, ServeError> {
+    pub(super) fn create_metrics_readers(&self) -> Result<MetricsReaders, ServeError> {
         Ok(MetricsReaders::new(
             Arc::clone(&self.hub),
             Arc::clone(&self.clock),
@@ -348,7 +349,7 @@ impl Shared {
     }
 
     /// Creates the broker, and starts the controller and the renewal of cached tokens.
-    pub(super) fn broker(
+    pub(super) fn create_broker(
         &mut self,
         guard: AudienceGuard,
         audit: Arc<dyn AuditSink>,
@@ -408,8 +409,8 @@ impl Shared {
             Some(objects) => self.start_controller(&objects, &mint, audit),
             None => self.watch_installed_policies(),
         }
-        self.background.spawn(canary::follow(self.guard()));
-        self.background.spawn(renew::follow(
+        self.background.spawn(run_key_canary(self.audience_guard()));
+        self.background.spawn(run_token_renewal(
             mint,
             self.policy.clone(),
             Arc::clone(&self.live),

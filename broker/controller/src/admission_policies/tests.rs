@@ -154,7 +154,7 @@ impl Bench {
                     "policybindings"
                 };
                 let path = format!(
-                    "{GROUP}/validatingadmission{plural}/{}",
+                    "{API_GROUP_PATH}/validatingadmission{plural}/{}",
                     object["metadata"]["name"].as_str().unwrap()
                 );
                 objects.put_foreign(&path, object);
@@ -180,7 +180,7 @@ impl Bench {
             Metrics::default(),
         );
         let (reader, others) = (pairing.reader(), OtherAdmissionPolicies::default());
-        let other_readers = others.readers();
+        let other_readers = others.policy_readers();
         let facts = KnownSite {
             source: Arc::<Facts>::default(),
             published: PublicationReader::default(),
@@ -214,8 +214,8 @@ impl Bench {
 
     async fn looks(&mut self, times: usize) {
         for _ in 0..times {
-            self.admission_policies.look().await;
-            self.clock.advance(INTERVAL);
+            self.admission_policies.check_policies().await;
+            self.clock.advance(CHECK_INTERVAL);
         }
     }
 
@@ -346,7 +346,7 @@ async fn every_policy_that_is_missing_or_changed_is_named() {
         bench.looks(1).await;
         assert_eq!(bench.gaps(), Vec::<String>::new(), "{name}");
         bench.objects.edit(
-            &format!("{GROUP}/validatingadmissionpolicybindings/{name}"),
+            &format!("{API_GROUP_PATH}/validatingadmissionpolicybindings/{name}"),
             |binding| {
                 binding["spec"]["validationActions"] = json!(["Audit"]);
             },
@@ -396,7 +396,7 @@ async fn a_list_that_lacks_an_audience_of_the_hub_is_named_and_holds_the_pairs_a
         "the pairs are held, whatever the list lacks"
     );
     *facts.0.lock().unwrap() = Err(HubError::Unreachable("away".to_owned()));
-    bench.clock.advance(FACTS);
+    bench.clock.advance(FACTS_RELOAD_INTERVAL);
     bench.looks(1).await;
     assert_eq!(
         bench.gaps().len(),
@@ -431,8 +431,8 @@ async fn with_objects_in_a_file_only_installed_policies_are_compared() {
         clock: Arc::<FakeClock>::clone(&bench.clock),
         metrics: bench.metrics.clone(),
     };
-    let writers = installed_policies::writers();
-    installed.compare(&writers).await;
+    let writers = installed_policies::policy_writers();
+    installed.compare_policies(&writers).await;
     let active = |name: &str, value: u8| {
         bench.metrics.exposition().contains(&format!(
             "keyferry_admission_policy_active{{policy=\"{name}\"}} {value}"
@@ -449,8 +449,8 @@ async fn with_objects_in_a_file_only_installed_policies_are_compared() {
     installed.facts.source = Arc::new(Facts(Mutex::new(Ok(vec![
         "https://hub.example.com".to_owned(),
     ]))));
-    bench.clock.advance(FACTS);
-    installed.compare(&writers).await;
+    bench.clock.advance(FACTS_RELOAD_INTERVAL);
+    installed.compare_policies(&writers).await;
     assert!(active("keyferry-pairing", 0), "its binding only audits");
     assert!(
         active("keyferry-audience", 0),

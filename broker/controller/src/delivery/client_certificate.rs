@@ -28,25 +28,25 @@ use keyferry_keys::client_certificate::{CertificateRequest, ClientKey, IssuedCer
 use parking_lot::Mutex;
 use secrecy::SecretString;
 
-use super::hindrance::{Hindrance, refusal};
-use super::write::ROUTE;
+use super::error::DeliveryError;
+use super::object::DELIVERY_ROUTE;
 use super::{Deliveries, Reconciliation};
 
 /// How often a waiting request is checked.
-const POLL: Duration = Duration::from_secs(3);
+const APPROVAL_POLL_INTERVAL: Duration = Duration::from_secs(3);
 /// The shortest time between two requests of one delivery: its author can edit the Secret, and
 /// each edit asks for a new certificate.
-const BETWEEN: Duration = Duration::from_secs(30);
+const MIN_REQUEST_INTERVAL: Duration = Duration::from_secs(30);
 /// The most requests for one access within [`COUNTING_WINDOW`]. Its author can rename deliveries,
 /// and each name asks for a certificate; an access has at most 16 at once.
-const MOST_IN_WINDOW: usize = 32;
+const MAX_REQUESTS_PER_ACCESS: usize = 32;
 /// The most requests for all accesses of one namespace within [`COUNTING_WINDOW`]. Its tenant can
 /// create accesses without end, also by deleting others.
-const MOST_OF_NAMESPACE: usize = 64;
+const MAX_REQUESTS_PER_NAMESPACE: usize = 64;
 /// How long a renewal may wait for its automatic approval before the access is reported.
-const PATIENCE: Duration = Duration::from_secs(60);
+const APPROVAL_GRACE_PERIOD: Duration = Duration::from_secs(60);
 /// How long until a request that was not signed, or signed wrongly, is made again.
-const AFTER_FAULT: Duration = Duration::from_secs(3600);
+const FAULT_RETRY_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The last request of one delivery.
 struct LastRequest {
@@ -58,7 +58,7 @@ struct LastRequest {
 
 enum RequestState {
     /// It waits for its approval or its signature.
-    UnderWay(UnderWay),
+    Pending(PendingRequest),
     /// It has a final fault.
     Refused {
         reason: Reason,
@@ -73,7 +73,7 @@ enum RequestState {
 
 /// A request with its key.
 #[derive(Clone)]
-struct UnderWay {
+struct PendingRequest {
     request: Arc<CertificateRequest>,
     key: Arc<ClientKey>,
     /// Whether the hub has accepted it.
@@ -94,13 +94,13 @@ struct RequestCounts {
     of_access: HashMap<AccessName, VecDeque<Timestamp>>,
     of_namespace: HashMap<Namespace, VecDeque<Timestamp>>,
     /// The namespaces whose earlier requests were read from the hub since this replica leads.
-    recalled: HashSet<Namespace>,
+    restored: HashSet<Namespace>,
 }
 
 /// Which limit holds a request up, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RequestLimit {
-    most: usize,
+    limit: usize,
     of: &'static str,
     wait: Duration,
 }
@@ -110,7 +110,7 @@ impl RequestCounts {
     ///
     /// # Errors
     /// The limit that is reached.
-    fn count(&mut self, access: &AccessName, now: Timestamp) -> Result<(), RequestLimit> {
+    fn count_request(&mut self, access: &AccessName, now: Timestamp) -> Result<(), RequestLimit> {
         forget_old(&mut self.of_access, now);
         forget_old(&mut self.of_namespace, now);
         let of_namespace = self
@@ -118,14 +118,14 @@ impl RequestCounts {
             .entry(access.namespace.clone())
             .or_default();
         let of_access = self.of_access.entry(access.clone()).or_default();
-        for (times, most, of) in [
-            (&*of_namespace, MOST_OF_NAMESPACE, "this namespace"),
-            (&*of_access, MOST_IN_WINDOW, "this access"),
+        for (times, limit, of) in [
+            (&*of_namespace, MAX_REQUESTS_PER_NAMESPACE, "this namespace"),
+            (&*of_access, MAX_REQUESTS_PER_ACCESS, "this access"),
         ] {
-            if let Some(first) = times.front().filter(|_| times.len() >= most) {
+            if let Some(first) = times.front().filter(|_| times.len() >= limit) {
                 let age = now.duration_since(*first).try_into().unwrap_or_default();
                 let wait = COUNTING_WINDOW.saturating_sub(age);
-                return Err(RequestLimit { most, of, wait });
+                return Err(RequestLimit { limit, of, wait });
             }
         }
         of_namespace.push_back(now);
@@ -135,12 +135,12 @@ impl RequestCounts {
 
     /// Adds the requests that the hub still has, made by any leader. What this process counted
     /// itself stays where the hub has fewer, because their objects can be deleted.
-    fn recall(&mut self, namespace: &Namespace, times: Vec<Timestamp>) {
+    fn restore_counts(&mut self, namespace: &Namespace, times: Vec<Timestamp>) {
         let counted = self.of_namespace.entry(namespace.clone()).or_default();
         if times.len() > counted.len() {
             *counted = times.into();
         }
-        self.recalled.insert(namespace.clone());
+        self.restored.insert(namespace.clone());
     }
 }
 
@@ -153,7 +153,7 @@ fn forget_old<K: Eq + Hash>(counts: &mut HashMap<K, VecDeque<Timestamp>>, now: T
 
 impl CertificateRequests {
     /// Drops the keys of a deleted access.
-    pub(super) fn forget(&self, access: &AccessName) {
+    pub(super) fn forget_access(&self, access: &AccessName) {
         self.last.lock().retain(|(name, _), _| name != access);
     }
 
@@ -168,7 +168,7 @@ impl CertificateRequests {
     }
 
     /// Drops the key of one delivery, whose request is no longer needed.
-    pub(super) fn finish(&self, access: &AccessName, delivery: &ObjectName) {
+    pub(super) fn finish_request(&self, access: &AccessName, delivery: &ObjectName) {
         let mut requests = self.last.lock();
         if let Some(last) = requests.get_mut(&(access.clone(), delivery.clone())) {
             last.state = RequestState::Done;
@@ -178,29 +178,33 @@ impl CertificateRequests {
     /// Drops every key: another replica leads, and makes requests of its own.
     pub(super) fn forget_all(&self) {
         self.last.lock().clear();
-        self.counts.lock().recalled.clear();
+        self.counts.lock().restored.clear();
     }
 }
 
 /// How far a certificate has got.
 pub(super) enum Issuance {
     /// It is issued, and is the requested one.
-    Issued(Box<IssuedPair>),
+    Issued(Box<IssuedKeyPair>),
     /// The next one is pending, and the object contains a valid one. Check again after this time.
     Waiting(Duration),
 }
 
 /// An issued certificate with its key, and the grant that it was requested for.
-pub(super) struct IssuedPair {
+pub(super) struct IssuedKeyPair {
     certificate: IssuedCertificate,
     key: Arc<ClientKey>,
     grant: Grant,
 }
 
 /// Whether the object contains the certificate of another user than the pair allows.
-pub(super) fn is_of_another_user(delivery: &Delivery, pair: &Pair, held: &OwnedObject<'_>) -> bool {
+pub(super) fn is_of_another_user(
+    delivery: &Delivery,
+    pair: &Pair,
+    owned: &OwnedObject<'_>,
+) -> bool {
     let user = client_certificate::user_of(&pair.service_account().account);
-    delivery.holds_certificate() && held.certificate_user().is_some_and(|one| one != user)
+    delivery.holds_certificate() && owned.certificate_user().is_some_and(|one| one != user)
 }
 
 impl Deliveries {
@@ -209,16 +213,16 @@ impl Deliveries {
     /// their own namespace.
     pub(super) async fn hub_authority(
         &self,
-        round: &Reconciliation<'_>,
-    ) -> Result<Arc<str>, Hindrance> {
+        run: &Reconciliation<'_>,
+    ) -> Result<Arc<str>, DeliveryError> {
         let invalid = |problem: &str| {
             let message = format!(
                 "ConfigMap kube-root-ca.crt {problem}; set certSecretRef or caBundle of the \
                  TargetCluster"
             );
-            Hindrance::new(Reason::CertificateAuthorityInvalid, message)
+            DeliveryError::new(Reason::CertificateAuthorityInvalid, message)
         };
-        let namespace = round.policy.own_namespace.as_ref();
+        let namespace = run.policy.own_namespace.as_ref();
         let namespace = namespace.ok_or_else(|| invalid("has no known namespace"))?;
         let path = format!("/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt");
         let read = match self.parts.objects.get(&path).await {
@@ -227,7 +231,7 @@ impl Deliveries {
             Err(HubError::Forbidden(_)) => {
                 return Err(invalid("may not be read by Keyferry in its namespace"));
             }
-            Err(error) => return Err(refusal(&error)),
+            Err(error) => return Err(error.into()),
         };
         let pem = read.value().pointer("/data/ca.crt");
         let pem = pem.and_then(|pem| pem.as_str()).unwrap_or_default();
@@ -238,27 +242,27 @@ impl Deliveries {
 
     /// Requests a certificate, or continues the request that is under way. `current` is the object
     /// with the certificate that is valid until then.
-    pub(super) async fn certificate(
+    pub(super) async fn obtain_certificate(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         delivery: &Delivery,
         pair: &Pair,
         current: Option<OwnedObject<'_>>,
-    ) -> Result<Issuance, Hindrance> {
-        let grant = round
-            .grant(delivery, pair)
-            .map_err(|reason| self.advised(round, pair, reason))?;
-        let name = (round.name.clone(), delivery.name.clone());
-        self.recall_requests(&round.name.namespace).await?;
-        let UnderWay {
+    ) -> Result<Issuance, DeliveryError> {
+        let grant = run
+            .grant_delivery(delivery, pair)
+            .map_err(|reason| self.explain_refusal(run, pair, reason))?;
+        let name = (run.name.clone(), delivery.name.clone());
+        self.restore_request_counts(&run.name.namespace).await?;
+        let PendingRequest {
             request,
             key,
             created,
-        } = self.request(round, &name, &grant)?;
+        } = self.start_or_continue_request(run, &name, &grant)?;
         let object = client_certificate::name_of(&request);
         let path = format!("{}/{object}", client_certificate::COLLECTION);
-        if !self.leads() {
-            return Err(Hindrance::new(
+        if !self.is_leader() {
+            return Err(DeliveryError::new(
                 Reason::DeliveryFailed,
                 "another replica leads now",
             ));
@@ -268,35 +272,35 @@ impl Deliveries {
             .objects
             .get(&path)
             .await
-            .map_err(|e| forbidden(&e))?;
+            .map_err(explain_forbidden)?;
         let Some(read) = read else {
             if created {
                 // Deleted, by the hub's garbage collector or by a user.
-                self.certificates.finish(&name.0, &name.1);
-                return Err(Hindrance::new(
+                self.certificates.finish_request(&name.0, &name.1);
+                return Err(DeliveryError::new(
                     Reason::CertificateFailed,
                     format!("CertificateSigningRequest {object} was deleted"),
                 )
-                .again_after(BETWEEN));
+                .with_retry_after(MIN_REQUEST_INTERVAL));
             }
             let now = self.parts.clock.now().wall;
-            let body = client_certificate::object(&request, round.name, &delivery.name, now);
+            let body = client_certificate::object(&request, run.name, &delivery.name, now);
             let created = self
                 .parts
                 .objects
                 .post(client_certificate::COLLECTION, &body);
-            created.await.map_err(|error| forbidden(&error))?;
-            tracing::info!(access = %round.name, request = %object, "a client certificate was \
+            created.await.map_err(explain_forbidden)?;
+            tracing::info!(access = %run.name, request = %object, "a client certificate was \
                 requested");
-            self.note_created(&name);
-            return self.waits(round, &name, &object, current, "its approval");
+            self.mark_created(&name);
+            return self.report_waiting(run, &name, &object, current, "its approval");
         };
-        self.note_created(&name);
+        self.mark_created(&name);
         match client_certificate::progress(read.value(), &request) {
             RequestProgress::Issued(chain) => {
                 let now = self.parts.clock.now().wall;
                 match request.check(&chain, now) {
-                    Ok(certificate) => Ok(Issuance::Issued(Box::new(IssuedPair {
+                    Ok(certificate) => Ok(Issuance::Issued(Box::new(IssuedKeyPair {
                         certificate,
                         key,
                         grant,
@@ -306,33 +310,35 @@ impl Deliveries {
                             "the certificate of CertificateSigningRequest {object} was not \
                              written: {mismatch}"
                         );
-                        Err(self.refuse(round, &name, Reason::CertificateMismatch, message))
+                        Err(self.record_refusal(run, &name, Reason::CertificateMismatch, message))
                     }
                 }
             }
-            RequestProgress::Pending => self.waits(round, &name, &object, current, "its approval"),
+            RequestProgress::Pending => {
+                self.report_waiting(run, &name, &object, current, "its approval")
+            }
             RequestProgress::Approved => {
-                self.waits(round, &name, &object, current, "the hub's signer")
+                self.report_waiting(run, &name, &object, current, "the hub's signer")
             }
             RequestProgress::Denied(text) => {
                 let message = format!("CertificateSigningRequest {object} was denied: {text}");
-                Err(self.refuse(round, &name, Reason::CertificateDenied, message))
+                Err(self.record_refusal(run, &name, Reason::CertificateDenied, message))
             }
             RequestProgress::Failed(text) => {
                 let message = format!("CertificateSigningRequest {object} failed: {text}");
-                Err(self.refuse(round, &name, Reason::CertificateFailed, message))
+                Err(self.record_refusal(run, &name, Reason::CertificateFailed, message))
             }
             RequestProgress::Foreign => {
                 let message = format!("CertificateSigningRequest {object} was replaced by another");
-                Err(self.refuse(round, &name, Reason::CertificateMismatch, message))
+                Err(self.record_refusal(run, &name, Reason::CertificateMismatch, message))
             }
         }
     }
 
     /// Reads once which requests the hub has of a namespace, so that its limit holds across a
     /// change of the leader.
-    async fn recall_requests(&self, namespace: &Namespace) -> Result<(), Hindrance> {
-        if self.certificates.counts.lock().recalled.contains(namespace) {
+    async fn restore_request_counts(&self, namespace: &Namespace) -> Result<(), DeliveryError> {
+        if self.certificates.counts.lock().restored.contains(namespace) {
             return Ok(());
         }
         let user = match self.parts.facts.own_username().await {
@@ -343,9 +349,9 @@ impl Deliveries {
                 let message = format!(
                     "{error}; bind the ClusterRole system:basic-user to Keyferry's ServiceAccount"
                 );
-                return Err(Hindrance::new(Reason::DeliveryForbidden, message));
+                return Err(DeliveryError::new(Reason::DeliveryForbidden, message));
             }
-            Err(error) => return Err(refusal(&error)),
+            Err(error) => return Err(error.into()),
         };
         let times = match user {
             Some(user) => self.earlier_requests(namespace, &user).await,
@@ -368,9 +374,12 @@ impl Deliveries {
                     counted: too many requests have Keyferry's labels");
                 Vec::new()
             }
-            Err(error) => return Err(refusal(&error)),
+            Err(error) => return Err(error.into()),
         };
-        self.certificates.counts.lock().recall(namespace, times);
+        self.certificates
+            .counts
+            .lock()
+            .restore_counts(namespace, times);
         Ok(())
     }
 
@@ -385,7 +394,7 @@ impl Deliveries {
         let counted_time = |request: &CountedRequest| request.counted_time(user, namespace, now);
         let objects = &self.parts.objects;
         let times = objects
-            .certificate_request_times(&path, MOST_OF_NAMESPACE, &counted_time)
+            .certificate_request_times(&path, MAX_REQUESTS_PER_NAMESPACE, &counted_time)
             .await;
         let mut times = match times {
             // The hub does not have the kind.
@@ -397,55 +406,55 @@ impl Deliveries {
     }
 
     /// Returns the request that is under way for this grant, or makes one.
-    fn request(
+    fn start_or_continue_request(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         name: &(AccessName, ObjectName),
         grant: &Grant,
-    ) -> Result<UnderWay, Hindrance> {
+    ) -> Result<PendingRequest, DeliveryError> {
         let wanted = WantedCertificate::of(grant);
         let now = self.parts.clock.now().mono;
         let mut requests = self.certificates.last.lock();
         if let Some(last) = requests.get(name) {
             let age = now.saturating_sub(last.made);
             match &last.state {
-                RequestState::UnderWay(under_way) if last.wanted == wanted => {
-                    return Ok(under_way.clone());
+                RequestState::Pending(pending) if last.wanted == wanted => {
+                    return Ok(pending.clone());
                 }
                 RequestState::Refused {
                     reason,
                     message,
                     requested_at,
-                } if last.wanted == wanted && *requested_at == round.stored.record.requested_at => {
-                    let left = AFTER_FAULT.saturating_sub(age);
+                } if last.wanted == wanted && *requested_at == run.stored.record.requested_at => {
+                    let left = FAULT_RETRY_INTERVAL.saturating_sub(age);
                     // A denial is final until the spec or requestedAt changes.
                     let again = *reason != Reason::CertificateDenied;
                     if !again || !left.is_zero() {
-                        return Err(Hindrance::new(*reason, message.clone())
-                            .again_after(again.then_some(left)));
+                        return Err(DeliveryError::new(*reason, message.clone())
+                            .with_retry_after(again.then_some(left)));
                     }
                 }
-                RequestState::UnderWay(_) | RequestState::Refused { .. } | RequestState::Done => {}
+                RequestState::Pending(_) | RequestState::Refused { .. } | RequestState::Done => {}
             }
-            if age < BETWEEN {
-                return Err(Hindrance::new(
+            if age < MIN_REQUEST_INTERVAL {
+                return Err(DeliveryError::new(
                     Reason::CertificatePending,
                     "a certificate was requested moments ago; the next request follows",
                 )
-                .again_after(BETWEEN - age));
+                .with_retry_after(MIN_REQUEST_INTERVAL - age));
             }
         }
         let wall = self.parts.clock.now().wall;
-        let counted = self.certificates.counts.lock().count(&name.0, wall);
-        counted.map_err(|RequestLimit { most, of, wait }| {
+        let counted = self.certificates.counts.lock().count_request(&name.0, wall);
+        counted.map_err(|RequestLimit { limit, of, wait }| {
             let text = format!(
-                "{most} certificates of {of} were requested within an hour; the next request \
+                "{limit} certificates of {of} were requested within an hour; the next request \
                  follows"
             );
-            Hindrance::new(Reason::CertificatePending, text).again_after(wait)
+            DeliveryError::new(Reason::CertificatePending, text).with_retry_after(wait)
         })?;
         let failed = || {
-            Hindrance::new(
+            DeliveryError::new(
                 Reason::DeliveryFailed,
                 "no key and request for a certificate could be made",
             )
@@ -453,7 +462,7 @@ impl Deliveries {
         let key = self.parts.client_keys.generate().ok_or_else(failed)?;
         let request = CertificateRequest::sign(&key, wanted.user(), wanted.lifetime())
             .map_err(|_| failed())?;
-        let under_way = UnderWay {
+        let pending = PendingRequest {
             request: Arc::new(request),
             key: Arc::new(key),
             created: false,
@@ -461,49 +470,49 @@ impl Deliveries {
         let last = LastRequest {
             wanted,
             made: now,
-            state: RequestState::UnderWay(under_way.clone()),
+            state: RequestState::Pending(pending.clone()),
         };
         requests.insert(name.clone(), last);
-        Ok(under_way)
+        Ok(pending)
     }
 
-    fn note_created(&self, name: &(AccessName, ObjectName)) {
+    fn mark_created(&self, name: &(AccessName, ObjectName)) {
         let mut requests = self.certificates.last.lock();
-        if let Some(RequestState::UnderWay(under_way)) =
+        if let Some(RequestState::Pending(pending)) =
             requests.get_mut(name).map(|last| &mut last.state)
         {
-            under_way.created = true;
+            pending.created = true;
         }
     }
 
     /// Keeps a final fault, so that the same request is not made over and over.
-    fn refuse(
+    fn record_refusal(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         name: &(AccessName, ObjectName),
         reason: Reason,
         message: String,
-    ) -> Hindrance {
+    ) -> DeliveryError {
         if let Some(last) = self.certificates.last.lock().get_mut(name) {
             last.state = RequestState::Refused {
                 reason,
                 message: message.clone(),
-                requested_at: round.stored.record.requested_at.clone(),
+                requested_at: run.stored.record.requested_at.clone(),
             };
         }
-        let again = (reason != Reason::CertificateDenied).then_some(AFTER_FAULT);
-        Hindrance::new(reason, message).again_after(again)
+        let again = (reason != Reason::CertificateDenied).then_some(FAULT_RETRY_INTERVAL);
+        DeliveryError::new(reason, message).with_retry_after(again)
     }
 
-    fn waits(
+    fn report_waiting(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         name: &(AccessName, ObjectName),
         object: &str,
         current: Option<OwnedObject<'_>>,
         what: &str,
-    ) -> Result<Issuance, Hindrance> {
-        let target = round.policy.targets.get(&round.access.target);
+    ) -> Result<Issuance, DeliveryError> {
+        let target = run.policy.targets.get(&run.access.target);
         let rules = target.and_then(|target| target.client_certificates);
         let automatic = rules.is_some_and(|rules| rules.approval == CertificateApproval::Automatic);
         let now = self.parts.clock.now().mono;
@@ -513,12 +522,12 @@ impl Deliveries {
             .lock()
             .get(name)
             .map(|last| last.made);
-        let young = made.is_some_and(|made| now.saturating_sub(made) < PATIENCE);
+        let young = made.is_some_and(|made| now.saturating_sub(made) < APPROVAL_GRACE_PERIOD);
         if current.is_some() && automatic && young {
-            return Ok(Issuance::Waiting(POLL));
+            return Ok(Issuance::Waiting(APPROVAL_POLL_INTERVAL));
         }
         let end = current
-            .and_then(|held| held.expires_at())
+            .and_then(|owned| owned.expires_at())
             .map(|end| format!("; the current certificate is valid until {end}"))
             .unwrap_or_default();
         let fix = if automatic {
@@ -530,28 +539,35 @@ impl Deliveries {
             "CertificateSigningRequest {object} waits for {what}{end}; {fix}: kubectl certificate \
              approve {object}"
         );
-        Err(Hindrance::new(Reason::CertificatePending, message).again_after(POLL))
+        Err(DeliveryError::new(Reason::CertificatePending, message)
+            .with_retry_after(APPROVAL_POLL_INTERVAL))
     }
 
     /// Renders the object with an issued certificate, after its audit record and the recheck of its
     /// grant.
-    pub(super) async fn with_certificate(
+    pub(super) async fn render_with_certificate(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         delivery: &Delivery,
         snapshot: &Snapshot<'_>,
-        issued: &IssuedPair,
-    ) -> Result<(ObjectBody, TokenReport), Hindrance> {
-        let IssuedPair {
+        issued: &IssuedKeyPair,
+    ) -> Result<(ObjectBody, TokenReport), DeliveryError> {
+        let IssuedKeyPair {
             certificate,
             key,
             grant,
         } = issued;
         let note = TokenNote::of_certificate(certificate);
-        self.record(ROUTE, round, delivery, grant.pair(), Some((grant, note)))
-            .await?;
+        self.record_issuance(
+            DELIVERY_ROUTE,
+            run,
+            delivery,
+            grant.pair(),
+            Some((grant, note)),
+        )
+        .await?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, grant)
-            .map_err(|reason| self.advised(round, grant.pair(), reason))?;
+            .map_err(|reason| self.explain_refusal(run, grant.pair(), reason))?;
         let renew_at = certificate.renew_at(self.parts.clock.now().wall);
         let key: SecretString = key.to_pem();
         let delivered = DeliveredCertificate {
@@ -566,7 +582,7 @@ impl Deliveries {
         };
         let body = delivery::render_certificate(snapshot, delivery, Some(&delivered));
         let body = body.ok_or_else(|| {
-            Hindrance::new(Reason::DeliveryFailed, "the object could not be created")
+            DeliveryError::new(Reason::DeliveryFailed, "the object could not be created")
         })?;
         let report = TokenReport {
             token_id: certificate.serial().to_owned(),
@@ -577,9 +593,14 @@ impl Deliveries {
         Ok((body, report))
     }
 
-    fn advised(&self, round: &Reconciliation<'_>, pair: &Pair, reason: Reason) -> Hindrance {
-        let message = advice::on(reason, pair, round.policy.own_namespace.as_ref());
-        Hindrance::new(
+    fn explain_refusal(
+        &self,
+        run: &Reconciliation<'_>,
+        pair: &Pair,
+        reason: Reason,
+    ) -> DeliveryError {
+        let message = advice::on(reason, pair, run.policy.own_namespace.as_ref());
+        DeliveryError::new(
             reason,
             message.unwrap_or_else(|| "no certificate may be issued; see the log".to_owned()),
         )
@@ -587,16 +608,16 @@ impl Deliveries {
 }
 
 /// Explains why the hub did not accept a request.
-fn forbidden(error: &HubError) -> Hindrance {
+fn explain_forbidden(error: HubError) -> DeliveryError {
     match error {
-        HubError::Forbidden(_) => Hindrance::new(
+        HubError::Forbidden(_) => DeliveryError::new(
             Reason::DeliveryForbidden,
             format!(
                 "{error}; bind the ClusterRole keyferry-client-certificates to Keyferry's \
                  ServiceAccount"
             ),
         ),
-        _ => refusal(error),
+        error => error.into(),
     }
 }
 
@@ -618,42 +639,64 @@ mod tests {
         let mut counts = RequestCounts::default();
         for number in 0..64 {
             let name = access(&format!("tenant-a/loop-{number}"));
-            assert_eq!(counts.count(&name, at(number)), Ok(()), "{name}");
+            assert_eq!(counts.count_request(&name, at(number)), Ok(()), "{name}");
         }
-        let reached = counts.count(&access("tenant-a/new"), at(100)).unwrap_err();
-        assert_eq!((reached.most, reached.of), (64, "this namespace"));
+        let reached = counts
+            .count_request(&access("tenant-a/new"), at(100))
+            .unwrap_err();
+        assert_eq!((reached.limit, reached.of), (64, "this namespace"));
         assert_eq!(reached.wait, Duration::from_secs(3500));
         // What is refused is not counted, and another namespace is not concerned.
-        assert_eq!(counts.count(&access("tenant-b/new"), at(100)), Ok(()));
-        assert_eq!(counts.count(&access("tenant-a/new"), at(3600)), Ok(()));
-        assert!(counts.count(&access("tenant-a/new"), at(3600)).is_err());
+        assert_eq!(
+            counts.count_request(&access("tenant-b/new"), at(100)),
+            Ok(())
+        );
+        assert_eq!(
+            counts.count_request(&access("tenant-a/new"), at(3600)),
+            Ok(())
+        );
+        assert!(
+            counts
+                .count_request(&access("tenant-a/new"), at(3600))
+                .is_err()
+        );
     }
 
     #[test]
     fn one_access_cannot_use_up_its_namespace() {
         let mut counts = RequestCounts::default();
         for _ in 0..32 {
-            counts.count(&access("tenant-a/one"), at(0)).unwrap();
+            counts
+                .count_request(&access("tenant-a/one"), at(0))
+                .unwrap();
         }
-        let reached = counts.count(&access("tenant-a/one"), at(1)).unwrap_err();
-        assert_eq!((reached.most, reached.of), (32, "this access"));
-        assert_eq!(counts.count(&access("tenant-a/other"), at(1)), Ok(()));
+        let reached = counts
+            .count_request(&access("tenant-a/one"), at(1))
+            .unwrap_err();
+        assert_eq!((reached.limit, reached.of), (32, "this access"));
+        assert_eq!(
+            counts.count_request(&access("tenant-a/other"), at(1)),
+            Ok(())
+        );
     }
 
     #[test]
     fn the_requests_of_an_earlier_leader_count() {
         let mut counts = RequestCounts::default();
         let name = access("tenant-a/new");
-        counts.recall(&name.namespace, (0..64).map(at).collect());
-        assert!(counts.count(&name, at(100)).is_err());
-        assert_eq!(counts.count(&access("tenant-b/new"), at(100)), Ok(()));
+        counts.restore_counts(&name.namespace, (0..64).map(at).collect());
+        assert!(counts.count_request(&name, at(100)).is_err());
+        assert_eq!(
+            counts.count_request(&access("tenant-b/new"), at(100)),
+            Ok(())
+        );
         // Objects that were deleted meanwhile do not lower what this process counted itself.
         let mut counts = RequestCounts::default();
         for number in 0..64 {
             let name = access(&format!("tenant-a/loop-{number}"));
-            counts.count(&name, at(number)).unwrap();
+            counts.count_request(&name, at(number)).unwrap();
         }
-        counts.recall(&name.namespace, vec![at(0)]);
-        assert!(counts.count(&name, at(100)).is_err());
+        counts.restore_counts(&name.namespace, vec![at(0)]);
+        assert!(counts.count_request(&name, at(100)).is_err());
     }
 }

@@ -12,31 +12,31 @@ use keyferry_core::delivery::{Bearer, CredentialNote, ObjectBody, OwnedObject, S
 use keyferry_issuer::advice;
 use keyferry_keys::jwt::MAX_KID_BYTES;
 
-use super::hindrance::Hindrance;
-use super::write::{ROUTE, render};
+use super::error::DeliveryError;
+use super::object::{DELIVERY_ROUTE, render_object};
 use super::{Deliveries, Reconciliation};
 
 /// The shortest time between two writes of a token.
-const LEAST_REST: Duration = Duration::from_secs(60);
+const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Deliveries {
     /// Renders an object body with a token that the authoriser granted and that may still be
     /// issued.
-    pub(super) async fn with_token(
+    pub(super) async fn render_with_token(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         delivery: &Delivery,
         pair: &Pair,
         snapshot: &Snapshot<'_>,
-    ) -> Result<(ObjectBody, TokenReport), Hindrance> {
+    ) -> Result<(ObjectBody, TokenReport), DeliveryError> {
         let advised = |reason: Reason| {
-            let message = advice::on(reason, pair, round.policy.own_namespace.as_ref());
-            Hindrance::new(
+            let message = advice::on(reason, pair, run.policy.own_namespace.as_ref());
+            DeliveryError::new(
                 reason,
                 message.unwrap_or_else(|| "no token could be minted; see the log".to_owned()),
             )
         };
-        let grant = round.grant(delivery, pair).map_err(advised)?;
+        let grant = run.grant_delivery(delivery, pair).map_err(advised)?;
         let minted = self
             .parts
             .mint
@@ -45,7 +45,7 @@ impl Deliveries {
         // A key becomes active at a known time, and until then the object may contain a token that
         // no target accepts.
         let minted =
-            minted.map_err(|error| advised(error.reason()).again_after(error.retry_after()))?;
+            minted.map_err(|error| advised(error.reason()).with_retry_after(error.retry_after()))?;
         let token = minted.token;
         let now = self.parts.clock.now();
         let due = lifetime::refresh_after(
@@ -53,7 +53,7 @@ impl Deliveries {
             self.parts.activation_delay,
             self.parts.random.unit(),
         );
-        let rest = due.saturating_sub(token.age(now)).max(LEAST_REST);
+        let rest = due.saturating_sub(token.age(now)).max(MIN_RENEWAL_INTERVAL);
         let expires_at = token.deadline().wall();
         let renew_at = now
             .wall
@@ -62,9 +62,9 @@ impl Deliveries {
             .min(expires_at);
         // The token is issued only after its record is written, and only if the grant is still
         // allowed.
-        self.record(
-            ROUTE,
-            round,
+        self.record_issuance(
+            DELIVERY_ROUTE,
+            run,
             delivery,
             pair,
             Some((&grant, TokenNote::of(&token))),
@@ -88,7 +88,7 @@ impl Deliveries {
                 renew_at,
             },
         };
-        Ok((render(snapshot, delivery, Some(&bearer))?, report))
+        Ok((render_object(snapshot, delivery, Some(&bearer))?, report))
     }
 
     /// Whether a delivered token was signed by a revoked key of the hub. A token whose key is not
@@ -100,12 +100,12 @@ impl Deliveries {
     }
 
     /// Whether an object contains a token that a revoked key of the hub signed, or may contain one.
-    pub(super) fn holds_revoked(
+    pub(super) fn holds_revoked_token(
         &self,
-        held: &OwnedObject<'_>,
+        owned: &OwnedObject<'_>,
         target: Option<&TargetCluster>,
     ) -> bool {
-        let tokens = held.tokens();
+        let tokens = owned.tokens();
         if !tokens.complete || tokens.key_ids.is_empty() {
             return self.is_revoked(None, target);
         }
@@ -117,13 +117,13 @@ impl Deliveries {
 }
 
 /// Reports the token that an object contains.
-pub(super) fn token_report(held: &OwnedObject<'_>) -> Option<TokenReport> {
-    let (expires_at, renew_at) = (held.expires_at()?, held.renew_at()?);
+pub(super) fn token_report(owned: &OwnedObject<'_>) -> Option<TokenReport> {
+    let (expires_at, renew_at) = (owned.expires_at()?, owned.renew_at()?);
     let bounded = |text: &str, most: usize| text.chars().take(most).collect::<String>();
-    let token_id = bounded(held.token_id().unwrap_or_default(), 128);
+    let token_id = bounded(owned.token_id().unwrap_or_default(), 128);
     Some(TokenReport {
         token_id,
-        key_id: held.key_id().map(|key_id| bounded(&key_id, MAX_KID_BYTES)),
+        key_id: owned.key_id().map(|key_id| bounded(&key_id, MAX_KID_BYTES)),
         expires_at,
         renew_at,
     })

@@ -8,7 +8,7 @@ use keyferry_hub::ports::HubError;
 use super::Deliveries;
 
 /// Flux's kinds that refer to a kubeconfig in their own namespace, by API group and version.
-const KINDS: [&str; 2] = [
+const FLUX_KINDS: [&str; 2] = [
     "kustomize.toolkit.fluxcd.io/v1/%/kustomizations",
     "helm.toolkit.fluxcd.io/v2/%/helmreleases",
 ];
@@ -48,8 +48,8 @@ impl Deliveries {
             .filter_map(|delivery| ObjectPlace::of(access, delivery))
             .collect();
         let mut served = false;
-        for kind in KINDS {
-            match self.ask(kind, access, &places).await {
+        for kind in FLUX_KINDS {
+            match self.check_flux_use(kind, access, &places).await {
                 FluxUse::MayBeUsed => return false,
                 FluxUse::Unused => served = true,
                 FluxUse::NotServed => {}
@@ -58,7 +58,12 @@ impl Deliveries {
         served || lasting().all(|delivery| delivery.delivery_type == DeliveryType::FluxConfigMap)
     }
 
-    async fn ask(&self, kind: &str, access: &TargetAccess, places: &[ObjectPlace]) -> FluxUse {
+    async fn check_flux_use(
+        &self,
+        kind: &str,
+        access: &TargetAccess,
+        places: &[ObjectPlace],
+    ) -> FluxUse {
         let path = kind.replace('%', &format!("namespaces/{}", access.name.namespace));
         let path = format!("/apis/{path}");
         let uses = |object: &FluxObject| places.iter().any(|place| object.names(place));

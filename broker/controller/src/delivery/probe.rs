@@ -1,4 +1,4 @@
-//! Probes from time to time whether the target accepts a token of the access, and caches the
+//! ProbeCache from time to time whether the target accepts a token of the access, and caches the
 //! answer.
 
 use std::collections::HashMap;
@@ -24,22 +24,22 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{Deliveries, Reconciliation};
 
 /// How long an accepting answer is cached.
-const WELL: Duration = Duration::from_secs(600);
+const ACCEPTED_ANSWER_TTL: Duration = Duration::from_secs(600);
 /// How long a refusal or a failure is cached.
-const UNWELL: Duration = Duration::from_secs(60);
+const FAILED_ANSWER_TTL: Duration = Duration::from_secs(60);
 /// How long a person's request stays open, while its probes are refused or fail.
-const REQUEST_OPEN: Duration = Duration::from_secs(900);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(900);
 /// For how long the status of an access says what its target answers now. It is asked again after
-/// [`WELL`], `lastProbeTime` may be five minutes older than the probe, and the rest is for a slow
+/// [`ACCEPTED_ANSWER_TTL`], `lastProbeTime` may be five minutes older than the probe, and the rest is for a slow
 /// hub.
 pub(crate) const MAX_ANSWER_AGE: Duration = Duration::from_secs(1200);
 
 /// The route name in audit records.
-const ROUTE: &str = "probe";
+const PROBE_ROUTE: &str = "probe";
 
 /// The last answers of the targets.
 #[derive(Default)]
-pub(super) struct Probes(Mutex<ProbeHistory>);
+pub(super) struct ProbeCache(Mutex<ProbeHistory>);
 
 #[derive(Default)]
 struct ProbeHistory {
@@ -130,7 +130,7 @@ pub(super) struct LastProbe {
     /// When the target was asked.
     asked_at: Option<Timestamp>,
     /// Why the target was not probed.
-    hindered: Option<(Reason, String)>,
+    not_probed: Option<(Reason, String)>,
     /// Whether a person waits for the answer, so that the status says why there is none.
     is_requested: bool,
     next: Option<Duration>,
@@ -138,16 +138,16 @@ pub(super) struct LastProbe {
     unexpected: Option<String>,
 }
 
-impl Probes {
-    pub(super) fn forget(&self, name: &AccessName) {
-        let mut known = self.known();
-        known.accesses.remove(name);
-        known.requests.remove(name);
+impl ProbeCache {
+    pub(super) fn forget_access(&self, name: &AccessName) {
+        let mut history = self.lock_history();
+        history.accesses.remove(name);
+        history.requests.remove(name);
     }
 
     /// Forgets every answer, because another replica asks now.
     pub(super) fn forget_all(&self) {
-        *self.known() = ProbeHistory::default();
+        *self.lock_history() = ProbeHistory::default();
     }
 
     /// Returns on which occasion the target of an access is asked that is asked only on request.
@@ -161,8 +161,8 @@ impl Probes {
         reported: Requested,
         now: Duration,
     ) -> ProbeOccasion {
-        let mut known = self.known();
-        let earlier = known.requests.get(name);
+        let mut history = self.lock_history();
+        let earlier = history.requests.get(name);
         let earlier = earlier.filter(|request| request.target == target.name);
         let handled = earlier.map(|request| request.requested.clone());
         let handled = handled.unwrap_or(reported);
@@ -173,13 +173,13 @@ impl Probes {
         } else {
             earlier.and_then(|request| request.open_since)
         };
-        let open_since = open_since.filter(|since| now.saturating_sub(*since) < REQUEST_OPEN);
+        let open_since = open_since.filter(|since| now.saturating_sub(*since) < REQUEST_TIMEOUT);
         let request = ProbeRequest {
             target: target.name.clone(),
             requested: requested.clone(),
             open_since,
         };
-        known.requests.insert(name.clone(), request);
+        history.requests.insert(name.clone(), request);
         match open_since {
             None => ProbeOccasion::None,
             Some(_) if is_new => ProbeOccasion::Requested,
@@ -187,26 +187,26 @@ impl Probes {
         }
     }
 
-    fn last(&self, name: &AccessName) -> Option<ProbeRecord> {
-        self.known().accesses.get(name).cloned()
+    fn last_record(&self, name: &AccessName) -> Option<ProbeRecord> {
+        self.lock_history().accesses.get(name).cloned()
     }
 
     /// Returns why a target did not answer, and how long this is still cached. When the cached
     /// failure expires, one access probes again while the others keep using it; else each would
     /// wait for the target's timeout.
-    fn silence(
+    fn recent_silence(
         &self,
         target: &TargetCluster,
         requested: Option<&String>,
         now: Duration,
     ) -> Option<(TargetSilence, Duration)> {
-        let mut known = self.known();
-        let silent = known
+        let mut history = self.lock_history();
+        let silent = history
             .silent
             .get_mut(&target.name)
             .filter(|silent| silent.target == target.generation)
             .filter(|silent| silent.requested.as_ref() == requested)?;
-        let left = (silent.at + UNWELL).saturating_sub(now);
+        let left = (silent.at + FAILED_ANSWER_TTL).saturating_sub(now);
         if left.is_zero() {
             silent.at = now;
             return None;
@@ -214,54 +214,55 @@ impl Probes {
         Some((silent.clone(), left))
     }
 
-    fn note(&self, name: &AccessName, target: &TargetCluster, tried: ProbeRecord) {
-        let mut known = self.known();
-        match &tried.answer {
+    fn record_answer(&self, name: &AccessName, target: &TargetCluster, record: ProbeRecord) {
+        let mut history = self.lock_history();
+        match &record.answer {
             // One answer of the target's name says nothing about the next one.
             ProbeAnswer::AddressRefused(_) => {}
             ProbeAnswer::Unanswered(silence) => {
                 let silent = TargetSilence {
                     target: target.generation,
-                    requested: tried.basis.requested.1.clone(),
-                    at: tried.at,
-                    asked_at: tried.asked_at,
+                    requested: record.basis.requested.1.clone(),
+                    at: record.at,
+                    asked_at: record.asked_at,
                     silence: silence.clone(),
                 };
-                known.silent.insert(target.name.clone(), silent);
+                history.silent.insert(target.name.clone(), silent);
             }
             ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => {
-                known.silent.remove(&target.name);
+                history.silent.remove(&target.name);
             }
         }
-        if matches!(tried.answer, ProbeAnswer::Accepted(_))
-            && let Some(request) = known.requests.get_mut(name)
+        if matches!(record.answer, ProbeAnswer::Accepted(_))
+            && let Some(request) = history.requests.get_mut(name)
         {
             request.open_since = None;
         }
-        known.accesses.insert(name.clone(), tried);
+        history.accesses.insert(name.clone(), record);
     }
 
-    fn known(&self) -> MutexGuard<'_, ProbeHistory> {
+    fn lock_history(&self) -> MutexGuard<'_, ProbeHistory> {
         self.0.lock()
     }
 }
 
 impl LastProbe {
-    pub(super) fn reachable(&self) -> Option<Finding> {
+    pub(super) fn reachable_finding(&self) -> Option<Finding> {
         Some(match self.answer.as_ref()? {
             ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::well("the target answered"),
             ProbeAnswer::Unanswered(silence) => {
                 Finding::not(Reason::ProbeUnanswered, silence.text.clone())
             }
-            ProbeAnswer::AddressRefused(destination) => {
-                Finding::not(Reason::TargetAddressRefused, refused(destination.kind))
-            }
+            ProbeAnswer::AddressRefused(destination) => Finding::not(
+                Reason::TargetAddressRefused,
+                describe_refused_address(destination.kind),
+            ),
         })
     }
 
-    pub(super) fn authenticates(&self) -> Option<Finding> {
+    pub(super) fn authenticates_finding(&self) -> Option<Finding> {
         let Some(answer) = &self.answer else {
-            let (reason, message) = self.hindered.clone().filter(|_| self.is_requested)?;
+            let (reason, message) = self.not_probed.clone().filter(|_| self.is_requested)?;
             return Some(Finding::unknown(reason, message));
         };
         Some(match answer {
@@ -276,13 +277,14 @@ impl LastProbe {
             ProbeAnswer::Unanswered(silence) => {
                 Finding::unknown(Reason::ProbeUnanswered, silence.text.clone())
             }
-            ProbeAnswer::AddressRefused(destination) => {
-                Finding::unknown(Reason::TargetAddressRefused, refused(destination.kind))
-            }
+            ProbeAnswer::AddressRefused(destination) => Finding::unknown(
+                Reason::TargetAddressRefused,
+                describe_refused_address(destination.kind),
+            ),
         })
     }
 
-    pub(super) fn identity(&self) -> Option<TargetIdentity> {
+    pub(super) fn target_identity(&self) -> Option<TargetIdentity> {
         match self.answer.as_ref()? {
             ProbeAnswer::Accepted(identity) if !identity.username.is_empty() => {
                 Some(identity.clone())
@@ -291,7 +293,7 @@ impl LastProbe {
         }
     }
 
-    pub(super) fn silence(&self) -> Option<SilenceCause> {
+    pub(super) fn silence_cause(&self) -> Option<SilenceCause> {
         match &self.answer {
             Some(ProbeAnswer::Unanswered(silence)) => Some(silence.cause),
             _ => None,
@@ -302,12 +304,12 @@ impl LastProbe {
         self.asked_at
     }
 
-    pub(super) fn next(&self) -> Option<Duration> {
+    pub(super) fn next_probe(&self) -> Option<Duration> {
         self.next
     }
 
     /// Returns what blocks the delivery of an access with `probe: Require`.
-    pub(super) fn hindrance(&self) -> Option<(Reason, String)> {
+    pub(super) fn blocking_reason(&self) -> Option<(Reason, String)> {
         match &self.answer {
             Some(ProbeAnswer::Accepted(_)) => self
                 .unexpected
@@ -321,10 +323,11 @@ impl LastProbe {
                 Reason::ProbeUnanswered,
                 format!("the target could not be probed: {}", silence.text),
             )),
-            Some(ProbeAnswer::AddressRefused(destination)) => {
-                Some((Reason::TargetAddressRefused, refused(destination.kind)))
-            }
-            None => Some(self.hindered.clone().unwrap_or((
+            Some(ProbeAnswer::AddressRefused(destination)) => Some((
+                Reason::TargetAddressRefused,
+                describe_refused_address(destination.kind),
+            )),
+            None => Some(self.not_probed.clone().unwrap_or((
                 Reason::ProbeUnanswered,
                 "the target has not been probed yet".to_owned(),
             ))),
@@ -335,37 +338,37 @@ impl LastProbe {
 impl Deliveries {
     /// Returns the last answer of the target, and probes again when that is due. An access without
     /// objects is probed only if a person asks for it: its callers find out for themselves.
-    pub(super) async fn probe(
+    pub(super) async fn probe_target(
         &self,
-        round: &Reconciliation<'_>,
-        pairs: &[(Delivery, Result<Pair, Reason>)],
+        run: &Reconciliation<'_>,
+        decisions: &[(Delivery, Result<Pair, Reason>)],
     ) -> LastProbe {
-        let seen = self.asked(round, pairs).await;
+        let seen = self.probe_if_due(run, decisions).await;
         let unexpected = match &seen.answer {
             Some(ProbeAnswer::Accepted(identity)) => {
-                unexpected(&identity.username, self.parts.store.hub_name())
+                unexpected_username(&identity.username, self.parts.store.hub_name())
             }
             _ => None,
         };
         LastProbe { unexpected, ..seen }
     }
 
-    async fn asked(
+    async fn probe_if_due(
         &self,
-        round: &Reconciliation<'_>,
-        pairs: &[(Delivery, Result<Pair, Reason>)],
+        run: &Reconciliation<'_>,
+        decisions: &[(Delivery, Result<Pair, Reason>)],
     ) -> LastProbe {
-        let Some(token) = self.probe_token(round, pairs) else {
+        let Some(token) = self.probe_token(run, decisions) else {
             return LastProbe::default();
         };
-        let Some(target) = round.policy.targets.get(token.pair.target()) else {
+        let Some(target) = run.policy.targets.get(token.pair.target()) else {
             return LastProbe::default();
         };
         // No token is for the hub itself, so none can be tried there, and a relying party that is
         // no cluster has no address.
         if target.client_certificates.is_some() || !target.is_cluster() {
             return LastProbe {
-                hindered: Some((
+                not_probed: Some((
                     Reason::ProbeUnanswered,
                     "Keyferry probes neither the hub itself nor a relying party that is no \
                      cluster, so no access of it can require a probe"
@@ -374,12 +377,12 @@ impl Deliveries {
                 ..LastProbe::default()
             };
         }
-        if round.access.probe == Probe::Off || target.suspend || round.access.suspend {
+        if run.access.probe == Probe::Off || target.suspend || run.access.suspend {
             return LastProbe::default();
         }
         if target.probe == Probe::Off {
             return LastProbe {
-                hindered: Some((
+                not_probed: Some((
                     Reason::ProbeUnanswered,
                     "spec.probe of the TargetCluster is Off, so no access of it can require a \
                      probe"
@@ -390,25 +393,25 @@ impl Deliveries {
         }
         let now = self.parts.clock.now();
         let revoked = self.parts.published.revoked().len();
-        let published = self.published();
+        let published = self.published_hash();
         let basis = ProbeBasis {
-            access: round.access.generation,
+            access: run.access.generation,
             target: target.generation,
             published,
-            requested: self.requested(round, target),
+            requested: self.requested_values(run, target),
             revoked,
         };
-        let occasion = self.occasion(round, target, &token, &basis.requested);
+        let occasion = self.probe_occasion(run, target, &token, &basis.requested);
         if token.is_on_request() && basis.requested == (None, None) {
             return LastProbe::default();
         }
-        let last = self.probes.last(round.name);
-        if let Some(tried) = last.filter(|tried| tried.basis == basis) {
-            let left = (tried.at + lifetime(&tried.answer)).saturating_sub(now.mono);
+        let last = self.probes.last_record(run.name);
+        if let Some(record) = last.filter(|record| record.basis == basis) {
+            let left = (record.at + answer_ttl(&record.answer)).saturating_sub(now.mono);
             if !left.is_zero() {
                 return LastProbe {
-                    answer: Some(tried.answer),
-                    asked_at: Some(tried.asked_at),
+                    answer: Some(record.answer),
+                    asked_at: Some(record.asked_at),
                     next: Some(left),
                     ..LastProbe::default()
                 };
@@ -417,7 +420,7 @@ impl Deliveries {
         // An answer on request gets old: of it, only its time stays.
         let earlier = token
             .is_on_request()
-            .then(|| last_probe_time(round))
+            .then(|| last_probe_time(run))
             .flatten();
         if occasion == ProbeOccasion::None {
             return LastProbe {
@@ -427,7 +430,7 @@ impl Deliveries {
         }
         let silence = self
             .probes
-            .silence(target, basis.requested.1.as_ref(), now.mono)
+            .recent_silence(target, basis.requested.1.as_ref(), now.mono)
             .filter(|_| occasion != ProbeOccasion::Requested);
         if let Some((silent, left)) = silence {
             return LastProbe {
@@ -437,17 +440,17 @@ impl Deliveries {
                 ..LastProbe::default()
             };
         }
-        match self.try_token(round, &token).await {
+        match self.try_token(run, &token).await {
             Ok(answer) => {
-                let next = Some(lifetime(&answer));
+                let next = Some(answer_ttl(&answer));
                 let asked_at = self.parts.clock.now().wall;
-                let tried = ProbeRecord {
+                let record = ProbeRecord {
                     basis,
                     at: now.mono,
                     asked_at,
                     answer: answer.clone(),
                 };
-                self.probes.note(round.name, target, tried);
+                self.probes.record_answer(run.name, target, record);
                 LastProbe {
                     answer: Some(answer),
                     asked_at: Some(asked_at),
@@ -455,10 +458,10 @@ impl Deliveries {
                     ..LastProbe::default()
                 }
             }
-            Err(hindered) => LastProbe {
+            Err(not_probed) => LastProbe {
                 asked_at: earlier,
-                next: Some(UNWELL),
-                hindered: Some(hindered),
+                next: Some(FAILED_ANSWER_TTL),
+                not_probed: Some(not_probed),
                 is_requested: token.is_on_request(),
                 ..LastProbe::default()
             },
@@ -467,21 +470,24 @@ impl Deliveries {
 
     /// Returns why the target is asked now. A person who requests it wants the present, not a cached
     /// answer.
-    fn occasion(
+    fn probe_occasion(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         target: &TargetCluster,
         token: &ProbeToken,
         requested: &Requested,
     ) -> ProbeOccasion {
-        let handled_of_access = handled(&round.stored.record);
+        let handled_of_access = handled_request(&run.stored.record);
         if token.is_on_request() {
             let now = self.parts.clock.now().mono;
             let of_target = self.parts.store.target(&target.name);
-            let reported = (handled_of_access, of_target.as_ref().and_then(handled));
+            let reported = (
+                handled_of_access,
+                of_target.as_ref().and_then(handled_request),
+            );
             return self
                 .probes
-                .request_occasion(round.name, target, requested, reported, now);
+                .request_occasion(run.name, target, requested, reported, now);
         }
         if requested.0.is_some() && handled_of_access != requested.0 {
             ProbeOccasion::Requested
@@ -494,11 +500,11 @@ impl Deliveries {
     /// would get.
     fn probe_token(
         &self,
-        round: &Reconciliation<'_>,
-        pairs: &[(Delivery, Result<Pair, Reason>)],
+        run: &Reconciliation<'_>,
+        decisions: &[(Delivery, Result<Pair, Reason>)],
     ) -> Option<ProbeToken> {
         let granted = |of_object: bool| {
-            pairs
+            decisions
                 .iter()
                 .filter(move |(delivery, _)| delivery.object_name.is_some() == of_object)
                 .find_map(|(delivery, pair)| Some((delivery, pair.as_ref().ok()?)))
@@ -511,10 +517,10 @@ impl Deliveries {
             });
         }
         let (delivery, _) = granted(false)?;
-        let (policy, live) = (&*round.policy, &*self.parts.live);
+        let (policy, live) = (&*run.policy, &*self.parts.live);
         let requester = Requester::Probe;
         let shape = delivery.delivery_type;
-        let pair = authorise::pair(policy, live, &requester, round.name, shape).ok()?;
+        let pair = authorise::pair(policy, live, &requester, run.name, shape).ok()?;
         Some(ProbeToken {
             delivery: delivery.clone(),
             pair,
@@ -523,7 +529,7 @@ impl Deliveries {
     }
 
     /// Identifies what the hub publishes: a change there may change what a target answers.
-    fn published(&self) -> Option<u64> {
+    fn published_hash(&self) -> Option<u64> {
         let published = self.parts.published.current()?;
         let mut hasher = DefaultHasher::new();
         published.issuer.as_str().hash(&mut hasher);
@@ -531,10 +537,10 @@ impl Deliveries {
         Some(hasher.finish())
     }
 
-    fn requested(&self, round: &Reconciliation<'_>, target: &TargetCluster) -> Requested {
+    fn requested_values(&self, run: &Reconciliation<'_>, target: &TargetCluster) -> Requested {
         let of_target = self.parts.store.target(&target.name);
         (
-            round.stored.record.requested_at.clone(),
+            run.stored.record.requested_at.clone(),
             of_target.and_then(|record| record.requested_at),
         )
     }
@@ -542,7 +548,7 @@ impl Deliveries {
     /// Sends a token to the target and to no other host; policy names its address and CA.
     async fn try_token(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         token: &ProbeToken,
     ) -> Result<ProbeAnswer, (Reason, String)> {
         let ProbeToken {
@@ -560,7 +566,7 @@ impl Deliveries {
             .admission_policy
             .checked()
             .map_err(|gap| (Reason::AuthorUnchecked, gap.to_string()))?;
-        let target = round
+        let target = run
             .policy
             .targets
             .get(pair.target())
@@ -569,7 +575,7 @@ impl Deliveries {
             Readiness::Ready(ca_pem) => ca_pem,
             Readiness::NotReady { reason, message } => return Err((reason, message)),
         };
-        let grant = round.grant_to(requester.clone(), pair).map_err(plain)?;
+        let grant = run.grant_to(requester.clone(), pair).map_err(plain)?;
         let minted = self
             .parts
             .mint
@@ -577,15 +583,15 @@ impl Deliveries {
             .await
             .map_err(|error| plain(error.reason()))?;
         let recorded = self
-            .record(
-                ROUTE,
-                round,
+            .record_issuance(
+                PROBE_ROUTE,
+                run,
                 delivery,
                 pair,
                 Some((&grant, TokenNote::of(&minted.token))),
             )
             .await;
-        recorded.map_err(|hindrance| plain(hindrance.reason))?;
+        recorded.map_err(|error| plain(error.reason))?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
             .map_err(plain)?;
         let probed = TargetAddress::of(target, ca_pem);
@@ -598,32 +604,32 @@ impl Deliveries {
 }
 
 /// The value of `keyferry.dev/requestedAt` that a status says was handled.
-fn handled(record: &Record) -> Option<String> {
+fn handled_request(record: &Record) -> Option<String> {
     let handled = record.status.get("lastHandledReconcileAt")?;
     Some(handled.as_str()?.to_owned())
 }
 
 /// When the status of the access says that the target was asked.
-fn last_probe_time(round: &Reconciliation<'_>) -> Option<Timestamp> {
-    let time = round.stored.record.status.get("lastProbeTime")?;
+fn last_probe_time(run: &Reconciliation<'_>) -> Option<Timestamp> {
+    let time = run.stored.record.status.get("lastProbeTime")?;
     time.as_str()?.parse().ok()
 }
 
 /// How long an answer is cached.
-fn lifetime(answer: &ProbeAnswer) -> Duration {
+fn answer_ttl(answer: &ProbeAnswer) -> Duration {
     match answer {
-        ProbeAnswer::Accepted(_) => WELL,
-        _ => UNWELL,
+        ProbeAnswer::Accepted(_) => ACCEPTED_ANSWER_TTL,
+        _ => FAILED_ANSWER_TTL,
     }
 }
 
-fn refused(kind: RefusedAddress) -> String {
+fn describe_refused_address(kind: RefusedAddress) -> String {
     format!("nothing was sent to the target, because it or its proxy has {kind}")
 }
 
 /// Returns what is wrong with a username at a target. Without the hub's prefix, the hub's users
 /// become the target's own, with their rights. Some targets do not report the name.
-fn unexpected(username: &str, hub_name: &str) -> Option<String> {
+fn unexpected_username(username: &str, hub_name: &str) -> Option<String> {
     let begins = username
         .strip_prefix(hub_name)
         .is_some_and(|rest| rest.starts_with(':'));
@@ -642,12 +648,19 @@ fn unexpected(username: &str, hub_name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::unexpected;
+    use super::unexpected_username;
 
     #[test]
     fn a_user_name_begins_with_the_hubs_name_and_a_colon() {
-        assert_eq!(unexpected("hub:system:serviceaccount:a:b", "hub"), None);
-        assert_eq!(unexpected("", "hub"), None, "the target did not tell it");
+        assert_eq!(
+            unexpected_username("hub:system:serviceaccount:a:b", "hub"),
+            None
+        );
+        assert_eq!(
+            unexpected_username("", "hub"),
+            None,
+            "the target did not tell it"
+        );
         for name in [
             "system:serviceaccount:a:b",
             "other:system:serviceaccount:a:b",
@@ -655,7 +668,7 @@ mod tests {
             "hub",
         ] {
             assert!(
-                unexpected(name, "hub")
+                unexpected_username(name, "hub")
                     .is_some_and(|what| what.contains(name) && what.contains("\"hub:\"")),
                 "{name}"
             );

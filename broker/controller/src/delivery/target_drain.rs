@@ -1,4 +1,4 @@
-//! Drains accesses whose TargetCluster is being deleted. Policy no longer grants them anything, so
+//! TargetFinalizers accesses whose TargetCluster is being deleted. Policy no longer grants them anything, so
 //! nothing is minted, written or renewed. Delivered objects stay until their tokens expire: a
 //! Kustomization that still has to prune needs them.
 
@@ -14,10 +14,10 @@ use keyferry_core::delivery::{self, DeliveredObject, ObjectPlace, ReadObject};
 use keyferry_hub::ports::HubError;
 
 use super::delivered_token::token_report;
-use super::{Deliveries, LOOK_AGAIN, Next, Reconciliation, drain, report};
+use super::{Deliveries, Next, RECHECK_INTERVAL, Reconciliation, access_drain, status};
 
 /// An object that stays for now, at most until `until`.
-struct Standing<'a> {
+struct RetainedObject<'a> {
     delivery: &'a Delivery,
     until: Timestamp,
     token: Option<TokenReport>,
@@ -27,15 +27,15 @@ impl Deliveries {
     /// Keeps the objects that may stay of an access whose target is being deleted, and removes the
     /// rest. Returns `None` if no object may stay: then it is an ordinary access that no target
     /// grants.
-    pub(super) async fn outlast(
+    pub(super) async fn drain_for_deleted_target(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         draining: &DrainingTarget,
     ) -> Result<Option<Next>, HubError> {
         let now = self.parts.clock.now().wall;
-        let policy = self.policy_for(round.access);
-        let mut standing = Vec::new();
-        for delivery in round
+        let policy = self.policy_for(run.access);
+        let mut retained = Vec::new();
+        for delivery in run
             .access
             .deliveries
             .iter()
@@ -43,35 +43,35 @@ impl Deliveries {
         {
             // Objects that allow[] of the deleted target does not grant are removed at once, as
             // always.
-            if authorise::delivery_pair(&policy, &*self.parts.live, round.name, &delivery.name)
+            if authorise::delivery_pair(&policy, &*self.parts.live, run.name, &delivery.name)
                 .is_err()
             {
                 continue;
             }
-            let found = self.standing(round.access, delivery, draining).await?;
-            standing.extend(found.filter(|one| one.until > now));
+            let found = self.retained_object(run.access, delivery, draining).await?;
+            retained.extend(found.filter(|one| one.until > now));
         }
-        let Some(until) = standing.iter().map(|one| one.until).max() else {
+        let Some(until) = retained.iter().map(|object| object.until).max() else {
             return Ok(None);
         };
         let kept = |delivery: &Delivery| {
-            standing
+            retained
                 .iter()
                 .any(|one| one.delivery.name == delivery.name)
         };
         let mut withdrawn = Vec::new();
-        for delivery in round
+        for delivery in run
             .access
             .deliveries
             .iter()
             .filter(|delivery| delivery.object_name.is_some() && !kept(delivery))
         {
             withdrawn.push(
-                self.withdraw(round, delivery, Reason::TargetNotGranted)
+                self.withdraw_delivery(run, delivery, Reason::TargetNotGranted)
                     .await,
             );
         }
-        let (left_over, removed) = self.remove_unwanted(round).await;
+        let (left_over, removed) = self.remove_unwanted(run).await;
         let retry = !left_over.is_empty() || withdrawn.iter().any(|one| one.retry);
         let message = format!(
             "TargetCluster/{} is being deleted: nothing is minted or refreshed for it, and the objects stay until {} at the latest; fix: delete the \
@@ -79,18 +79,18 @@ impl Deliveries {
             draining.target.name,
             seconds(until)
         );
-        let exposed = standing
+        let exposed_until = retained
             .iter()
             .filter_map(|one| one.token.as_ref())
             .map(|token| token.expires_at);
-        let exposed = exposed
-            .chain(withdrawn.iter().filter_map(|one| one.exposed))
+        let exposed_until = exposed_until
+            .chain(withdrawn.iter().filter_map(|one| one.exposed_until))
             .chain(removed);
-        let exposure_until = exposed
-            .chain(report::exposure(&round.stored.record.status))
+        let exposure_until = exposed_until
+            .chain(status::exposure_until(&run.stored.record.status))
             .max()
             .filter(|until| *until > now);
-        let stays = |one: Standing<'_>| DeliveryReport {
+        let stays = |one: RetainedObject<'_>| DeliveryReport {
             delivery: one.delivery.clone(),
             reason: Reason::TargetDraining,
             message: String::new(),
@@ -109,64 +109,64 @@ impl Deliveries {
             probed_at: None,
             identity: None,
             passes: true,
-            deliveries: standing
+            deliveries: retained
                 .into_iter()
                 .map(stays)
                 .chain(withdrawn.into_iter().map(|one| one.report))
                 .collect(),
             left_over,
             exposure_until,
-            handled: round.stored.record.requested_at.clone(),
+            handled: run.stored.record.requested_at.clone(),
         };
-        self.write_status(round.name, round.stored, &report, None)
+        self.write_status(run.name, run.stored, &report, None)
             .await?;
         Ok(Some(if retry {
             Next::Retry
         } else {
-            Next::After(left.min(LOOK_AGAIN))
+            Next::After(left.min(RECHECK_INTERVAL))
         }))
     }
 
-    async fn standing<'a>(
+    async fn retained_object<'a>(
         &self,
         access: &TargetAccess,
         delivery: &'a Delivery,
         draining: &DrainingTarget,
-    ) -> Result<Option<Standing<'a>>, HubError> {
+    ) -> Result<Option<RetainedObject<'a>>, HubError> {
         let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid) else {
             return Ok(None);
         };
         let Some(read) = self.parts.objects.get(&place.path()).await? else {
             return Ok(None);
         };
-        let DeliveredObject::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner)
+        let DeliveredObject::Ours(owned) = delivery::found(Some(ReadObject::value(&read)), owner)
         else {
             return Ok(None);
         };
         // The object may lead to the access's previous target.
-        if held.target() != Some(draining.target.name.as_str()) {
+        if owned.target() != Some(draining.target.name.as_str()) {
             return Ok(None);
         }
         // No target accepts a revoked token, so consumers that still have to prune cannot use it.
-        if delivery.holds_token() && self.holds_revoked(&held, Some(&draining.target)) {
+        if delivery.holds_token() && self.holds_revoked_token(&owned, Some(&draining.target)) {
             return Ok(None);
         }
         let until = match delivery.delivery_type {
             // Flux mints its own tokens and continues to use the current one.
             DeliveryType::FluxConfigMap => draining
                 .since
-                .saturating_add(drain::FLUX_TOKEN)
+                .saturating_add(access_drain::FLUX_TOKEN_LIFETIME)
                 .unwrap_or(draining.since),
-            _ if delivery.holds_credential() => held.expires_at().unwrap_or(draining.since),
+            _ if delivery.holds_credential() => owned.expires_at().unwrap_or(draining.since),
             // Its consumer asks Keyferry for tokens, and Keyferry refuses.
             _ => draining.since,
         };
         // Tenants can edit the annotation, so it is capped: it must not delay the target's
         // deletion.
-        Ok(Some(Standing {
+        Ok(Some(RetainedObject {
             delivery,
             until: until.min(draining.ends()),
-            token: token_report(&held),
+            token: token_report(&owned),
         }))
     }
 

@@ -2,7 +2,7 @@
 
 mod bench;
 mod certificates;
-mod hindered;
+mod failures;
 mod interrupted;
 mod order;
 mod revoked;

@@ -34,7 +34,7 @@ pub(super) type AnswersByTarget = BTreeMap<ObjectName, AccessAnswers>;
 
 /// Counts the answers in the statuses of all accesses that are recent enough to be about the
 /// present. A status stays as it is while no process reconciles its access.
-pub(super) fn count(store: &ObjectStore, now: Timestamp) -> AnswersByTarget {
+pub(super) fn count_answers(store: &ObjectStore, now: Timestamp) -> AnswersByTarget {
     let is_recent = |at: Timestamp| {
         let age = Duration::try_from(now.duration_since(at));
         // A time in the future is a clock that was set back.
@@ -46,7 +46,7 @@ pub(super) fn count(store: &ObjectStore, now: Timestamp) -> AnswersByTarget {
             .as_ref()
             .ok()
             .filter(|_| stored.record.deleting.is_none())?;
-        Some((access.target.clone(), answer(&stored.record.status)))
+        Some((access.target.clone(), read_answer(&stored.record.status)))
     };
     let mut all = AnswersByTarget::new();
     for (target, (truth, at)) in store.each_access(of).into_iter().flatten() {
@@ -72,7 +72,7 @@ enum Answer {
     None,
 }
 
-fn answer(status: &Value) -> (Option<Answer>, Option<Timestamp>) {
+fn read_answer(status: &Value) -> (Option<Answer>, Option<Timestamp>) {
     let result = standing(status, "TargetAuthenticates")
         .filter(|(truth, reason)| is_probe_result(*truth == "Unknown", reason));
     let truth = result.map(|(truth, _)| match truth {
@@ -92,7 +92,7 @@ pub(super) struct CanaryAnswer {
 }
 
 impl CanaryAnswer {
-    fn reachable(&self) -> Finding {
+    fn reachable_finding(&self) -> Finding {
         match &self.answer {
             ProbeAnswer::AddressRefused(destination) => Finding::not(
                 Reason::TargetAddressRefused,
@@ -120,7 +120,7 @@ pub(super) struct KnownAnswers<'a> {
 impl KnownAnswers<'_> {
     /// Whether the target answers: the newer of what it answered to tokens of its accesses and to
     /// the canary's.
-    pub(super) fn reachable(&self) -> Option<Finding> {
+    pub(super) fn reachable_finding(&self) -> Option<Finding> {
         let accesses = self.accesses.unwrap_or_default();
         let (of_accesses, at) = if accesses.counts.accepted + accesses.counts.refused > 0 {
             let answers = Finding::well("the target answers tokens of its accesses");
@@ -136,14 +136,14 @@ impl KnownAnswers<'_> {
         };
         match self.canary {
             Some(canary) if of_accesses.is_none() || Some(canary.at) > at => {
-                Some(canary.reachable())
+                Some(canary.reachable_finding())
             }
             _ => of_accesses,
         }
     }
 
     /// Whether the target accepts the tokens of its accesses.
-    pub(super) fn authenticates(&self) -> Option<Finding> {
+    pub(super) fn authenticates_finding(&self) -> Option<Finding> {
         let counts = self.accesses?.counts;
         let ProbeCounts {
             total,
@@ -167,11 +167,13 @@ impl KnownAnswers<'_> {
     }
 
     /// What the column STATUS needs.
-    pub(super) fn summary(&self) -> TargetAnswers {
-        let refused = self.reachable().is_some_and(|reachable| {
+    pub(super) fn status_summary(&self) -> TargetAnswers {
+        let refused = self.reachable_finding().is_some_and(|reachable| {
             !reachable.holds() && reachable.reason == Reason::TargetAddressRefused
         });
-        let silent = self.reachable().is_some_and(|reachable| !reachable.holds());
+        let silent = self
+            .reachable_finding()
+            .is_some_and(|reachable| !reachable.holds());
         let silence = match self.canary.map(|canary| &canary.answer) {
             Some(ProbeAnswer::Unanswered(silence)) if silent => Some(silence.cause),
             _ => None,
@@ -227,10 +229,10 @@ mod tests {
     }
 
     fn truths(known: &KnownAnswers<'_>) -> (Option<bool>, Option<bool>, String) {
-        let line = of_target(&Finding::well(""), &[], &known.summary());
+        let line = of_target(&Finding::well(""), &[], &known.status_summary());
         (
-            known.reachable().map(|finding| finding.holds()),
-            known.authenticates().map(|finding| finding.holds()),
+            known.reachable_finding().map(|finding| finding.holds()),
+            known.authenticates_finding().map(|finding| finding.holds()),
             line,
         )
     }
@@ -313,7 +315,11 @@ mod tests {
                 accesses: counts,
                 canary: Some(&canary),
             };
-            assert_eq!(known.reachable().unwrap().holds(), reachable, "{known:?}");
+            assert_eq!(
+                known.reachable_finding().unwrap().holds(),
+                reachable,
+                "{known:?}"
+            );
         }
     }
 
@@ -347,7 +353,7 @@ mod tests {
         };
         let known_after = |seconds| {
             let now = asked_at + jiff::SignedDuration::from_secs(seconds);
-            let answers = count(&store, now);
+            let answers = count_answers(&store, now);
             let known = KnownAnswers {
                 accesses: answers.values().next().copied(),
                 canary: Some(&canary),
@@ -368,15 +374,15 @@ mod tests {
             "lastProbeTime": "2026-01-01T00:00:00Z",
             "conditions": [{ "type": "TargetAuthenticates", "status": "False", "reason": "ProbeRefused" }],
         });
-        let (truth, at) = answer(&status);
+        let (truth, at) = read_answer(&status);
         assert!(matches!(truth, Some(Answer::Refused)));
         assert_eq!(at.unwrap().to_string(), "2026-01-01T00:00:00Z");
-        assert!(matches!(answer(&json!({})), (None, None)));
+        assert!(matches!(read_answer(&json!({})), (None, None)));
         for (reason, counts) in [("ProbeUnanswered", true), ("AuthorUnchecked", false)] {
             let conditions = json!([
                 { "type": "TargetAuthenticates", "status": "Unknown", "reason": reason },
             ]);
-            let (truth, _) = answer(&json!({ "conditions": conditions }));
+            let (truth, _) = read_answer(&json!({ "conditions": conditions }));
             assert_eq!(truth.is_some(), counts, "{reason}");
         }
     }

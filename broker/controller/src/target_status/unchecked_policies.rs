@@ -6,7 +6,7 @@ use keyferry_api::config::{AllowRule, TargetCluster, TokenIssuer};
 use keyferry_api::reason::Reason;
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
 
-use crate::pairing::UnlistedAudiences;
+use crate::audience_pairing::UnlistedAudiences;
 
 /// Returns a finding if nothing on the hub reserves the target's audience for its grants. This does
 /// not matter for a target that trusts a managed issuer.
@@ -17,7 +17,7 @@ pub(super) fn others_may_mint(
 ) -> Option<Finding> {
     let not_listed = || {
         unlisted
-            .why(&target.audience)
+            .reason_for(&target.audience)
             .map(|why| format!("the AudiencePairing does not list it, because {why}"))
     };
     let gap = pairing

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyferry_api::config::ServerConfiguration;
-use keyferry_controller::input_credentials::{self, InputCredentialParts};
+use keyferry_controller::input_credentials::{InputCredentialParts, run_input_credential_refresh};
 use keyferry_hub::client::HubClient;
 use keyferry_hub::input_components::InputComponents;
 use keyferry_hub::input_credentials::{CredentialReader, CredentialWriter, KubeInputSecrets};
@@ -25,7 +25,7 @@ pub(super) struct InputSources {
     credentials: CredentialReader,
 }
 
-/// The dependencies of [`start`].
+/// The dependencies of [`start_input_credentials`].
 pub(super) struct StartParts<'a> {
     pub(super) server: &'a ServerConfiguration,
     pub(super) client: &'a HubClient,
@@ -37,7 +37,7 @@ pub(super) struct StartParts<'a> {
 }
 
 /// Starts to read the Secrets.
-pub(super) fn start(parts: StartParts<'_>) -> Result<InputSources, ServeError> {
+pub(super) fn start_input_credentials(parts: StartParts<'_>) -> Result<InputSources, ServeError> {
     let mut hash_key = [0; 32];
     if !SystemRandomness::default().fill(&mut hash_key) {
         return Err(ServeError::Random);
@@ -48,7 +48,7 @@ pub(super) fn start(parts: StartParts<'_>) -> Result<InputSources, ServeError> {
     let secrets = KubeInputSecrets::new(parts.client.clone(), namespace);
     parts
         .background
-        .spawn(input_credentials::follow(InputCredentialParts {
+        .spawn(run_input_credential_refresh(InputCredentialParts {
             credentials: parts.credentials,
             secrets: Arc::new(secrets),
             writer,
@@ -65,7 +65,10 @@ pub(super) fn start(parts: StartParts<'_>) -> Result<InputSources, ServeError> {
 
 impl Shared {
     /// Creates the service of fleet inputs, if they are enabled. The watches must be complete.
-    pub(in crate::wiring) fn inputs(&self, audit: &Arc<dyn AuditSink>) -> Option<Arc<Inputs>> {
+    pub(in crate::wiring) fn input_service(
+        &self,
+        audit: &Arc<dyn AuditSink>,
+    ) -> Option<Arc<Inputs>> {
         let sources = self.input_sources.as_ref()?;
         Some(Arc::new(Inputs::new(InputsParts {
             fleet: self.fleet.clone(),

@@ -8,14 +8,18 @@ use std::time::Duration;
 use keyferry_api::lifetime;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_controller::admission_policies::{
-    self, AdmissionPolicyChecks, KnownSite, OtherAdmissionPolicies,
+    AdmissionPolicyChecks, KnownSite, OtherAdmissionPolicies, run_admission_policy_checks,
 };
-use keyferry_controller::deliver::{self, DeliverParts};
+use keyferry_controller::audience_pairing::{
+    PairingParts, UnlistedAudiences, run_audience_pairing,
+};
 use keyferry_controller::delivery::{Deliveries, DeliveryParts};
-use keyferry_controller::installed_policies::{self, InstalledPolicies};
-use keyferry_controller::pairing::{self, PairingParts, UnlistedAudiences};
+use keyferry_controller::delivery_queue::{DeliverParts, run_delivery_queue};
+use keyferry_controller::installed_policies::{InstalledPolicies, run_installed_policy_checks};
 use keyferry_controller::pairing_trial::PairingTrial;
-use keyferry_controller::target_status::{self, DiscoveryAuthority, TargetStatusParts};
+use keyferry_controller::target_status::{
+    DiscoveryAuthority, TargetStatusParts, run_target_status,
+};
 use keyferry_core::admission_policy::HubSite;
 use keyferry_hub::admission_policy::AdmissionPolicyWriter;
 use keyferry_hub::hub_facts::KubeHubFacts;
@@ -46,14 +50,14 @@ impl Shared {
     pub(super) fn watch_installed_policies(&mut self) {
         let policies = InstalledPolicies {
             objects: Arc::new(KubeObjects::new(self.client.clone())),
-            facts: self.facts(),
+            facts: self.known_site(),
             clock: Arc::clone(&self.clock),
             metrics: self.metrics.clone(),
         };
-        self.background.spawn(installed_policies::follow(policies));
+        self.background.spawn(run_installed_policy_checks(policies));
     }
 
-    fn canary(&self) -> ServiceAccount {
+    fn canary_account(&self) -> ServiceAccount {
         ServiceAccount {
             namespace: self.server.cluster_resource_namespace.clone(),
             name: self.server.canary_service_account.clone(),
@@ -61,10 +65,13 @@ impl Shared {
     }
 
     fn hub_facts(&self) -> Arc<dyn HubFacts> {
-        Arc::new(KubeHubFacts::new(self.client.clone(), self.canary()))
+        Arc::new(KubeHubFacts::new(
+            self.client.clone(),
+            self.canary_account(),
+        ))
     }
 
-    fn facts(&self) -> KnownSite {
+    fn known_site(&self) -> KnownSite {
         let site = HubSite {
             namespace: self.server.cluster_resource_namespace.to_string(),
             canary: self.server.canary_service_account.to_string(),
@@ -152,10 +159,10 @@ impl Shared {
             clock: clock(),
             max_stale: self.server.max_stale_authorization,
         };
-        let canary = self.canary();
+        let canary = self.canary_account();
         let others = OtherAdmissionPolicies::default();
-        let (other_readers, unlisted) = (others.readers(), UnlistedAudiences::default());
-        let facts = self.facts();
+        let (other_readers, unlisted) = (others.policy_readers(), UnlistedAudiences::default());
+        let facts = self.known_site();
         let admission_policies = AdmissionPolicyChecks {
             author,
             pairing: pairing_admission_policy,
@@ -173,7 +180,7 @@ impl Shared {
             store: store(),
             live: live(),
             objects: Arc::clone(&objects),
-            trial: Arc::new(self.guard()),
+            trial: Arc::new(self.audience_guard()),
             published: self.publisher.reader(),
             caller_audience: self.server.caller_audience.clone(),
             unlisted: unlisted.clone(),
@@ -194,7 +201,7 @@ impl Shared {
             namespace: self.server.cluster_resource_namespace.clone(),
             objects,
             probe,
-            guard: self.guard(),
+            guard: self.audience_guard(),
             pairing: pairing_reader,
             labels: labels_reader,
             policies: other_readers,
@@ -205,10 +212,10 @@ impl Shared {
             metrics: self.metrics.clone(),
         };
         self.background
-            .spawn(admission_policies::follow(admission_policies));
-        self.background.spawn(pairing::follow(pairing));
-        self.background.spawn(target_status::follow(status));
+            .spawn(run_admission_policy_checks(admission_policies));
+        self.background.spawn(run_audience_pairing(pairing));
+        self.background.spawn(run_target_status(status));
         self.background
-            .spawn(deliver::follow(deliver, Arc::new(deliveries)));
+            .spawn(run_delivery_queue(deliver, Arc::new(deliveries)));
     }
 }

@@ -313,8 +313,8 @@ async fn edits_of_the_secret_cost_one_request_in_half_a_minute() {
 #[tokio::test]
 async fn renamed_deliveries_cost_a_bounded_number_of_requests() {
     let (bench, process) = begun(json!({ "maxLifetime": "1h" })).await;
-    for round in 0..50 {
-        let name = format!("tls-{round}");
+    for run in 0..50 {
+        let name = format!("tls-{run}");
         bench.put_access(json!({ "deliveries": [
             { "name": name, "type": "ClientCertificateSecret", "objectName": name },
         ] }));

@@ -27,16 +27,16 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 /// How often to check whether a ServiceAccount or a Namespace changed the grants.
-const INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the object is read without a known change: it may have been edited.
-const READ_AGAIN: Duration = Duration::from_secs(60);
+const REREAD_INTERVAL: Duration = Duration::from_secs(60);
 /// How often an audience is tested. The guard caches its verdict for an hour: a hub's flags change
 /// only with a restart.
-const TRY_EVERY: Duration = Duration::from_secs(600);
+const TRIAL_INTERVAL: Duration = Duration::from_secs(600);
 /// The pause after an undecided test.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
+const TRIAL_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// How many audiences are tested at once.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_TRIALS: usize = 8;
 
 /// Audiences of targets that the AudiencePairing does not list, each with the reason. The hub
 /// refuses a token for them to no ServiceAccount.
@@ -45,7 +45,7 @@ pub struct UnlistedAudiences(Arc<ArcSwap<BTreeMap<String, String>>>);
 
 impl UnlistedAudiences {
     /// Returns why this audience is not listed, if known.
-    pub fn why(&self, audience: &Audience) -> Option<String> {
+    pub fn reason_for(&self, audience: &Audience) -> Option<String> {
         self.0.load().get(audience.as_str()).cloned()
     }
 
@@ -56,7 +56,7 @@ impl UnlistedAudiences {
     }
 }
 
-/// The dependencies of [`follow`].
+/// The dependencies of [`run_audience_pairing`].
 pub struct PairingParts {
     /// The active policy.
     pub policy: PolicyReader,
@@ -83,28 +83,28 @@ pub struct PairingParts {
 }
 
 /// Reconciles the AudiencePairing until the task is dropped.
-pub async fn follow(parts: PairingParts) {
+pub async fn run_audience_pairing(parts: PairingParts) {
     let mut changes = parts.policy.changes();
     let mut pairing = Pairing::new(parts);
     loop {
-        pairing.reconcile().await;
+        pairing.reconcile_pairing().await;
         tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
             changed = changes.changed() => if changed.is_err() { return },
-            () = pairing.tried() => {}
+            () = pairing.wait_for_trial() => {}
         }
     }
 }
 
 /// The test results of an audience.
 #[derive(Default)]
-struct Tried {
+struct AudienceVerdict {
     /// The last decisive result: whether a target may use the audience.
     decided: Option<bool>,
     /// Why the last test was undecided.
     failed: Option<Reason>,
-    again: Duration,
-    under_way: bool,
+    next_at: Duration,
+    is_running: bool,
 }
 
 struct Pairing {
@@ -115,8 +115,8 @@ struct Pairing {
     /// What the object listed when this replica became leader, so that a restart exposes no
     /// audience.
     listed_before: Option<BTreeSet<String>>,
-    tried: BTreeMap<String, Tried>,
-    tries: JoinSet<(String, Result<(), Reason>)>,
+    verdicts: BTreeMap<String, AudienceVerdict>,
+    trials: JoinSet<(String, Result<(), Reason>)>,
 }
 
 impl Pairing {
@@ -127,44 +127,44 @@ impl Pairing {
             read_at: Duration::ZERO,
             warned: false,
             listed_before: None,
-            tried: BTreeMap::new(),
-            tries: JoinSet::new(),
+            verdicts: BTreeMap::new(),
+            trials: JoinSet::new(),
         }
     }
 
     /// Waits for a test to end; for ever if none is running.
-    async fn tried(&mut self) {
-        match self.tries.join_next().await {
-            Some(ended) => self.note(ended.ok()),
+    async fn wait_for_trial(&mut self) {
+        match self.trials.join_next().await {
+            Some(ended) => self.record_trial(ended.ok()),
             None => std::future::pending().await,
         }
     }
 
-    fn note(&mut self, ended: Option<(String, Result<(), Reason>)>) {
+    fn record_trial(&mut self, ended: Option<(String, Result<(), Reason>)>) {
         // A task that panicked does not say which audience it tested; its retry is due soon.
         let Some((audience, outcome)) = ended else {
             return;
         };
         let now = self.parts.clock.now().mono;
-        let Some(tried) = self.tried.get_mut(&audience) else {
+        let Some(verdict) = self.verdicts.get_mut(&audience) else {
             return;
         };
-        tried.under_way = false;
-        tried.failed = None;
-        tried.again = now + TRY_EVERY;
+        verdict.is_running = false;
+        verdict.failed = None;
+        verdict.next_at = now + TRIAL_INTERVAL;
         match outcome {
-            Ok(()) => tried.decided = Some(true),
-            Err(Reason::AudienceIsHubs) => tried.decided = Some(false),
+            Ok(()) => verdict.decided = Some(true),
+            Err(Reason::AudienceIsHubs) => verdict.decided = Some(false),
             Err(reason) => {
-                tried.failed = Some(reason);
-                tried.again = now + TRY_AGAIN;
+                verdict.failed = Some(reason);
+                verdict.next_at = now + TRIAL_RETRY_INTERVAL;
             }
         }
     }
 
-    async fn reconcile(&mut self) {
-        while let Some(ended) = self.tries.try_join_next() {
-            self.note(ended.ok());
+    async fn reconcile_pairing(&mut self) {
+        while let Some(ended) = self.trials.try_join_next() {
+            self.record_trial(ended.ok());
         }
         let now = self.parts.clock.now();
         if !(self.parts.leadership.leads(now) && self.parts.live.is_complete()) {
@@ -172,63 +172,65 @@ impl Pairing {
             return;
         }
         if self.listed_before.is_none() {
-            match self.parts.objects.get(&path()).await {
+            match self.parts.objects.get(&pairing_path()).await {
                 Ok(read) => {
-                    self.listed_before =
-                        Some(read.map(|read| listed(read.value())).unwrap_or_default())
+                    self.listed_before = Some(
+                        read.map(|read| listed_audiences(read.value()))
+                            .unwrap_or_default(),
+                    )
                 }
-                Err(error) => return self.warn(&error),
+                Err(error) => return self.warn_once(&error),
             }
         }
         let audiences = self.parts.store.audiences();
-        self.start_tries(&audiences, now.mono);
-        let (listed, unlisted) = self.sort(audiences);
+        self.start_trials(&audiences, now.mono);
+        let (listed, unlisted) = self.sort_audiences(audiences);
         self.parts.unlisted.set(unlisted);
-        let pairs = pairing::pairs(
+        let granted = pairing::pairs(
             &self.parts.policy.current(),
             &*self.parts.live,
             listed,
             &self.parts.canary,
         );
-        if self.written.as_ref() == Some(&pairs)
-            && now.mono.saturating_sub(self.read_at) <= READ_AGAIN
+        if self.written.as_ref() == Some(&granted)
+            && now.mono.saturating_sub(self.read_at) <= REREAD_INTERVAL
         {
             return;
         }
-        match write(&self.parts, &pairs).await {
-            Ok(()) => (self.written, self.read_at, self.warned) = (Some(pairs), now.mono, false),
+        match write_pairing(&self.parts, &granted).await {
+            Ok(()) => (self.written, self.read_at, self.warned) = (Some(granted), now.mono, false),
             Err(error) => {
                 self.written = None;
-                self.warn(&error);
+                self.warn_once(&error);
             }
         }
     }
 
-    fn warn(&mut self, error: &HubError) {
+    fn warn_once(&mut self, error: &HubError) {
         if !std::mem::replace(&mut self.warned, true) {
             tracing::warn!(%error, "the AudiencePairing could not be written; the admission policy \
                 uses an older one or none");
         }
     }
 
-    fn start_tries(&mut self, audiences: &BTreeSet<String>, now: Duration) {
-        self.tried
-            .retain(|audience, tried| tried.under_way || audiences.contains(audience));
+    fn start_trials(&mut self, audiences: &BTreeSet<String>, now: Duration) {
+        self.verdicts
+            .retain(|audience, verdict| verdict.is_running || audiences.contains(audience));
         for audience in audiences {
-            if self.tries.len() >= AT_ONCE {
+            if self.trials.len() >= MAX_CONCURRENT_TRIALS {
                 return;
             }
-            let tried = self.tried.entry(audience.clone()).or_default();
+            let verdict = self.verdicts.entry(audience.clone()).or_default();
             // An audience whose task panicked becomes due again as well.
-            if now < tried.again {
+            if now < verdict.next_at {
                 continue;
             }
             let Ok(named) = Audience::new(audience.as_str()) else {
                 continue;
             };
-            (tried.under_way, tried.again) = (true, now + TRY_EVERY);
+            (verdict.is_running, verdict.next_at) = (true, now + TRIAL_INTERVAL);
             let (trial, audience) = (Arc::clone(&self.parts.trial), audience.clone());
-            self.tries.spawn(async move {
+            self.trials.spawn(async move {
                 let outcome = trial.try_audience(&named).await;
                 (audience, outcome)
             });
@@ -237,11 +239,14 @@ impl Pairing {
 
     /// Decides which audiences are listed, and why the others are not, if there is a reason to
     /// report.
-    fn sort(&self, audiences: BTreeSet<String>) -> (BTreeSet<String>, BTreeMap<String, String>) {
+    fn sort_audiences(
+        &self,
+        audiences: BTreeSet<String>,
+    ) -> (BTreeSet<String>, BTreeMap<String, String>) {
         let published = self.parts.published.current();
         let (mut listed, mut unlisted) = (BTreeSet::new(), BTreeMap::new());
         for audience in audiences {
-            let tried = self.tried.get(&audience);
+            let verdict = self.verdicts.get(&audience);
             let is_before = || {
                 self.listed_before
                     .as_ref()
@@ -256,7 +261,7 @@ impl Pairing {
                 {
                     Some("it is the hub's issuer".to_owned())
                 } else {
-                    match tried.map(|tried| (tried.decided, tried.failed)) {
+                    match verdict.map(|verdict| (verdict.decided, verdict.failed)) {
                         Some((Some(true), _)) => None,
                         Some((Some(false), _)) => Some("the hub itself accepts it".to_owned()),
                         _ if is_before() => None,
@@ -276,11 +281,11 @@ impl Pairing {
     }
 }
 
-fn path() -> String {
+fn pairing_path() -> String {
     format!("{}/{}", pairing::COLLECTION, pairing::NAME)
 }
 
-fn listed(object: &Value) -> BTreeSet<String> {
+fn listed_audiences(object: &Value) -> BTreeSet<String> {
     object
         .get("pairs")
         .and_then(Value::as_object)
@@ -290,11 +295,11 @@ fn listed(object: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-async fn write(
+async fn write_pairing(
     parts: &PairingParts,
     pairs: &BTreeMap<String, BTreeSet<String>>,
 ) -> Result<(), HubError> {
-    let path = path();
+    let path = pairing_path();
     let Some(read) = parts.objects.get(&path).await? else {
         return parts
             .objects

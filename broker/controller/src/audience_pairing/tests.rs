@@ -118,18 +118,18 @@ impl Bench {
     }
 
     /// Reconciles until all tests have taken effect, and returns what the object lists.
-    async fn listed(&mut self) -> Vec<String> {
-        self.pairing.reconcile().await;
+    async fn listed_audiences(&mut self) -> Vec<String> {
+        self.pairing.reconcile_pairing().await;
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
-        self.pairing.reconcile().await;
+        self.pairing.reconcile_pairing().await;
         self.stored()
     }
 
     fn stored(&self) -> Vec<String> {
         let object = self.objects.object(OBJECT).unwrap_or_default();
-        listed(&object)
+        listed_audiences(&object)
             .into_iter()
             .filter(|audience| audience != pairing::NOBODYS)
             .collect()
@@ -153,14 +153,14 @@ async fn what_the_hub_itself_uses_is_never_listed() {
     }
     bench.trials.set("api", Err(Reason::AudienceIsHubs));
     assert_eq!(
-        bench.listed().await,
+        bench.listed_audiences().await,
         [TARGET],
-        "and what has not been tried is not listed yet"
+        "and what has not been tested is not listed yet"
     );
     let why = |audience: &str| {
         bench
             .unlisted
-            .why(&Audience::new(audience).unwrap())
+            .reason_for(&Audience::new(audience).unwrap())
             .unwrap_or_default()
     };
     assert!(
@@ -179,60 +179,66 @@ async fn what_the_hub_itself_uses_is_never_listed() {
 async fn an_audience_that_becomes_the_hubs_is_let_go() {
     let mut bench = Bench::start(&[TARGET]).await;
     bench.trials.set(TARGET, Ok(()));
-    assert_eq!(bench.listed().await, [TARGET]);
+    assert_eq!(bench.listed_audiences().await, [TARGET]);
     bench.trials.set(TARGET, Err(Reason::AudienceUnchecked));
-    bench.clock.advance(TRY_EVERY);
+    bench.clock.advance(TRIAL_INTERVAL);
     assert_eq!(
-        bench.listed().await,
+        bench.listed_audiences().await,
         [TARGET],
         "a try that decides nothing opens nothing"
     );
     bench.trials.set(TARGET, Err(Reason::AudienceIsHubs));
-    bench.clock.advance(TRY_AGAIN);
-    assert_eq!(bench.listed().await, Vec::<String>::new());
+    bench.clock.advance(TRIAL_RETRY_INTERVAL);
+    assert_eq!(bench.listed_audiences().await, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_new_leader_keeps_what_was_listed_until_it_knows_better() {
     let mut bench = Bench::start(&[TARGET, "api", "keyferry.dev"]).await;
-    let pairs =
+    let granted =
         json!({ TARGET: ["tenant-a/reconciler"], "api": [], "keyferry.dev": [], "gone": [] });
     bench.objects.put_foreign(
         OBJECT,
-        json!({ "metadata": { "name": "keyferry" }, "pairs": pairs }),
+        json!({ "metadata": { "name": "keyferry" }, "pairs": granted }),
     );
     assert_eq!(
-        bench.listed().await,
+        bench.listed_audiences().await,
         ["api", TARGET],
         "neither what is Keyferry's own nor what no target has"
     );
     bench.trials.set("api", Err(Reason::AudienceIsHubs));
     bench.leadership.set(None);
-    bench.pairing.reconcile().await;
+    bench.pairing.reconcile_pairing().await;
     bench.leadership.set(Some(Duration::from_secs(1_000_000)));
-    bench.clock.advance(TRY_EVERY);
-    assert_eq!(bench.listed().await, [TARGET]);
+    bench.clock.advance(TRIAL_INTERVAL);
+    assert_eq!(bench.listed_audiences().await, [TARGET]);
 }
 
 #[tokio::test]
 async fn without_the_canary_nothing_new_is_listed_and_that_is_told() {
     let mut bench = Bench::start(&[TARGET]).await;
     bench.trials.set(TARGET, Err(Reason::AudienceUnchecked));
-    assert_eq!(bench.listed().await, Vec::<String>::new());
-    let why = bench.unlisted.why(&Audience::new(TARGET).unwrap()).unwrap();
+    assert_eq!(bench.listed_audiences().await, Vec::<String>::new());
+    let why = bench
+        .unlisted
+        .reason_for(&Audience::new(TARGET).unwrap())
+        .unwrap();
     assert!(why.contains("AudienceUnchecked"), "{why}");
     bench.trials.set(TARGET, Ok(()));
-    bench.clock.advance(TRY_AGAIN);
-    assert_eq!(bench.listed().await, [TARGET]);
-    assert_eq!(bench.unlisted.why(&Audience::new(TARGET).unwrap()), None);
+    bench.clock.advance(TRIAL_RETRY_INTERVAL);
+    assert_eq!(bench.listed_audiences().await, [TARGET]);
+    assert_eq!(
+        bench.unlisted.reason_for(&Audience::new(TARGET).unwrap()),
+        None
+    );
 }
 
 #[tokio::test]
 async fn a_target_that_a_foreign_finalizer_keeps_holds_no_audience() {
     let mut bench = Bench::start(&[TARGET]).await;
     bench.trials.set(TARGET, Ok(()));
-    assert_eq!(bench.listed().await, [TARGET]);
+    assert_eq!(bench.listed_audiences().await, [TARGET]);
     bench.has(&[TARGET], Some(TARGET));
-    assert_eq!(bench.listed().await, Vec::<String>::new());
+    assert_eq!(bench.listed_audiences().await, Vec::<String>::new());
     assert!(bench.world.live.is_complete() && !LiveObjects::default().is_complete());
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{Deliveries, Next};
 
 /// Returns the access's path in the hub's API.
-pub(super) fn path(name: &AccessName) -> String {
+pub(super) fn access_path(name: &AccessName) -> String {
     format!(
         "/apis/keyferry.dev/v1alpha1/namespaces/{}/targetaccesses/{}",
         name.namespace, name.name
@@ -26,13 +26,13 @@ pub(super) fn path(name: &AccessName) -> String {
 }
 
 /// Reads `exposureUntil` from a status.
-pub(super) fn exposure(status: &Value) -> Option<Timestamp> {
+pub(super) fn exposure_until(status: &Value) -> Option<Timestamp> {
     status.get("exposureUntil")?.as_str()?.parse().ok()
 }
 
 impl Deliveries {
     /// Describes a ready target for the status, as its users need it.
-    pub(super) fn cluster(&self, policy: &Policy, pair: &Pair) -> Option<ClusterStatus> {
+    pub(super) fn cluster_status(&self, policy: &Policy, pair: &Pair) -> Option<ClusterStatus> {
         let target = policy.targets.get(pair.target())?;
         match self.parts.targets.readiness(target) {
             Readiness::Ready(ca_pem) => Some(access_status::cluster(target, ca_pem.as_deref())),
@@ -63,7 +63,8 @@ impl Deliveries {
             self.parts.clock.now().wall,
             cluster,
         );
-        self.put(name, stored, &json!(status), &ready).await
+        self.patch_status(name, stored, &json!(status), &ready)
+            .await
     }
 
     /// Reports an access that is excluded from the policy, as invalid, too large, or one of too
@@ -92,9 +93,9 @@ impl Deliveries {
             &[("Ready", &ready), ("Stalled", &stalled)],
             summary::of_access(&ready, None, None),
         );
-        leave_out(&mut status, name, &withdrawn);
+        remove_withdrawn_entries(&mut status, name, &withdrawn);
         self.parts.metrics.access(name, false, None);
-        self.put(name, stored, &status, &ready).await?;
+        self.patch_status(name, stored, &status, &ready).await?;
         if let Some(meant) = stored.meant() {
             // Until policy includes the target, nothing is removed.
             if !self
@@ -104,7 +105,7 @@ impl Deliveries {
             {
                 return Ok(Next::Retry);
             }
-            self.take_back(meant).await?;
+            self.withdraw_ungranted(meant).await?;
         }
         Ok(Next::OnChange)
     }
@@ -129,8 +130,8 @@ impl Deliveries {
         let withdrawn = self.withdraw_revoked(name, stored).await?;
         let mut status =
             self.with_conditions(stored, &findings, summary::of_draining_access(until));
-        leave_out(&mut status, name, &withdrawn);
-        self.put(name, stored, &status, &ready).await
+        remove_withdrawn_entries(&mut status, name, &withdrawn);
+        self.patch_status(name, stored, &status, &ready).await
     }
 
     /// Returns the current status with other conditions.
@@ -157,7 +158,7 @@ impl Deliveries {
         status
     }
 
-    async fn put(
+    async fn patch_status(
         &self,
         name: &AccessName,
         stored: &StoredAccess,
@@ -172,7 +173,7 @@ impl Deliveries {
         let Some(mut change) = access_status::patch(&record.status, status) else {
             return Ok(());
         };
-        if !self.leads() {
+        if !self.is_leader() {
             return Ok(());
         }
         change["metadata"] =
@@ -180,7 +181,7 @@ impl Deliveries {
         match self
             .parts
             .objects
-            .patch(&format!("{}/status", path(name)), &change)
+            .patch(&format!("{}/status", access_path(name)), &change)
             .await
         {
             // The access is gone, or another status was written: the watch will show it.
@@ -206,7 +207,7 @@ impl Deliveries {
 }
 
 /// Removes the entries of withdrawn objects from a status.
-fn leave_out(status: &mut Value, access: &AccessName, withdrawn: &[ObjectPlace]) {
+fn remove_withdrawn_entries(status: &mut Value, access: &AccessName, withdrawn: &[ObjectPlace]) {
     if withdrawn.is_empty() {
         return;
     }

@@ -11,14 +11,14 @@ use keyferry_platform::metrics::Metrics;
 use keyferry_platform::reload_signal::ReloadSignal;
 
 /// How often the hub's documents are read.
-pub const INTERVAL: Duration = Duration::from_secs(15);
+pub const READ_INTERVAL: Duration = Duration::from_secs(15);
 /// Warn above this number of keys: AWS and Entra ID read at most 100 keys of an issuer.
-const CROWDED: usize = 80;
+const MANY_KEYS_WARNING: usize = 80;
 /// The pause before the first successful reading, shorter because there is nothing to serve yet.
-const FIRST: Duration = Duration::from_secs(1);
+const FIRST_READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reloads the hub's documents until the task is dropped.
-pub async fn follow(
+pub async fn run_key_refresh(
     publisher: Publisher,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
@@ -30,7 +30,8 @@ pub async fn follow(
         let outcome = publisher.refresh().await;
         publisher.sync_if_changed().await;
         if outcome.is_ok() {
-            last_report = last_report.then(&publisher, &metrics, clock.now().wall.as_second());
+            last_report =
+                last_report.report_changes(&publisher, &metrics, clock.now().wall.as_second());
         }
         metrics.issuer_read(
             outcome
@@ -47,15 +48,15 @@ pub async fn follow(
             Err(error) => {
                 // Logged once per cause, not per attempt.
                 if failing != Some(error.reason()) {
-                    tracing::error!(reason = %error.reason(), %error, hint = hint(&error), "what was published before stays");
+                    tracing::error!(reason = %error.reason(), %error, hint = fix_hint(&error), "what was published before stays");
                 }
                 failing = Some(error.reason());
             }
         }
         let pause = if publisher.reader().current().is_some() {
-            INTERVAL
+            READ_INTERVAL
         } else {
-            FIRST
+            FIRST_READ_INTERVAL
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -74,7 +75,7 @@ struct LastReport {
 impl LastReport {
     /// Updates the metrics, logs the keys when they change, and warns once when their number comes
     /// near what clouds read.
-    fn then(self, publisher: &Publisher, metrics: &Metrics, at: i64) -> Self {
+    fn report_changes(self, publisher: &Publisher, metrics: &Metrics, at: i64) -> Self {
         let Some(published) = publisher.reader().current() else {
             return self;
         };
@@ -83,7 +84,10 @@ impl LastReport {
             let kids: Vec<&str> = published.keys.kids().collect();
             tracing::info!(issuer = %published.issuer, ?kids, "these keys are published");
         }
-        let (keys, crowded) = (published.keys.len(), published.keys.len() > CROWDED);
+        let (keys, crowded) = (
+            published.keys.len(),
+            published.keys.len() > MANY_KEYS_WARNING,
+        );
         if crowded && !self.crowded {
             tracing::warn!(
                 keys,
@@ -98,7 +102,7 @@ impl LastReport {
     }
 }
 
-fn hint(error: &keyferry_issuer::publication::PublishError) -> &'static str {
+fn fix_hint(error: &keyferry_issuer::publication::PublishError) -> &'static str {
     match error.reason() {
         Reason::HubDiscoveryForbidden => {
             "bind ClusterRole system:service-account-issuer-discovery to Keyferry's ServiceAccount"

@@ -15,10 +15,10 @@ use keyferry_platform::clock::Clock;
 use keyferry_platform::policy_store::PolicyReader;
 use keyferry_platform::reload_signal::ReloadSignal;
 
-const INTERVAL: Duration = Duration::from_secs(30);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Follows the targets until the task is dropped.
-pub async fn follow(
+pub async fn run_target_certificate_refresh(
     policy: PolicyReader,
     secrets: Arc<dyn CertificateSecrets>,
     targets: TargetWriter,
@@ -27,9 +27,9 @@ pub async fn follow(
 ) {
     let mut changes = policy.changes();
     loop {
-        let resolved = specs(&policy.current());
-        resolve_all(&policy, &*secrets, &targets, &*clock).await;
-        let again = tokio::time::sleep(INTERVAL);
+        let resolved = target_generations(&policy.current());
+        resolve_readiness(&policy, &*secrets, &targets, &*clock).await;
+        let again = tokio::time::sleep(REFRESH_INTERVAL);
         tokio::pin!(again);
         loop {
             tokio::select! {
@@ -39,14 +39,14 @@ pub async fn follow(
             }
             // Tenants can change the policy as often as they like, so Secrets are reloaded only for
             // a change of the targets.
-            if specs(&policy.current()) != resolved {
+            if target_generations(&policy.current()) != resolved {
                 break;
             }
         }
     }
 }
 
-fn specs(policy: &Policy) -> Vec<(ObjectName, Generation)> {
+fn target_generations(policy: &Policy) -> Vec<(ObjectName, Generation)> {
     policy
         .targets
         .values()
@@ -55,7 +55,7 @@ fn specs(policy: &Policy) -> Vec<(ObjectName, Generation)> {
 }
 
 /// Determines each target's readiness. A bad certificate affects only its own target.
-pub async fn resolve_all(
+pub async fn resolve_readiness(
     policy: &PolicyReader,
     secrets: &dyn CertificateSecrets,
     targets: &TargetWriter,
@@ -63,24 +63,24 @@ pub async fn resolve_all(
 ) {
     let policy = policy.current();
     let reader = targets.reader();
-    let mut read: HashMap<&ObjectName, Option<FromSecret>> = HashMap::new();
+    let mut read: HashMap<&ObjectName, Option<CertificateState>> = HashMap::new();
     let mut states = HashMap::new();
     for target in policy.targets.values() {
         let before = reader
             .last(&target.name)
             .filter(|state| state.generation == target.generation);
-        let plain = |readiness| FromSecret {
+        let plain = |readiness| CertificateState {
             readiness,
             client_certificate: false,
         };
-        let FromSecret {
+        let CertificateState {
             readiness,
             client_certificate,
         } = match &target.certificate {
             CertificateSource::System => plain(Readiness::Ready(None)),
-            CertificateSource::Inline(pem) => plain(bundle(pem.as_bytes(), clock.now().wall)),
+            CertificateSource::Inline(pem) => plain(parse_bundle(pem.as_bytes(), clock.now().wall)),
             CertificateSource::TrustBundle(name) => {
-                match from_trust_bundle(secrets, name, clock.now().wall).await {
+                match read_trust_bundle(secrets, name, clock.now().wall).await {
                     Ok(readiness) => plain(readiness),
                     Err(_) => unreachable_hub(before.as_ref()),
                 }
@@ -88,7 +88,7 @@ pub async fn resolve_all(
             CertificateSource::Secret(name) => {
                 let known = match read.get(name) {
                     Some(known) => known.clone(),
-                    None => from_secret(secrets, name, clock.now().wall).await.ok(),
+                    None => read_secret(secrets, name, clock.now().wall).await.ok(),
                 };
                 read.insert(name, known.clone());
                 // Each target falls back to its own state, not to that of another with the same
@@ -96,7 +96,7 @@ pub async fn resolve_all(
                 known.unwrap_or_else(|| unreachable_hub(before.as_ref()))
             }
         };
-        report(target, before.as_ref(), &readiness);
+        log_readiness(target, before.as_ref(), &readiness);
         states.insert(
             target.name.clone(),
             TargetState {
@@ -110,13 +110,13 @@ pub async fn resolve_all(
 }
 
 /// Keeps the previous state when the hub does not answer.
-fn unreachable_hub(before: Option<&TargetState>) -> FromSecret {
+fn unreachable_hub(before: Option<&TargetState>) -> CertificateState {
     match before {
-        Some(state) => FromSecret {
+        Some(state) => CertificateState {
             readiness: state.readiness.clone(),
             client_certificate: state.client_certificate,
         },
-        None => FromSecret {
+        None => CertificateState {
             readiness: Readiness::NotReady {
                 reason: Reason::TargetNotReady,
                 message: "its CA certificates could not be read: the hub did not answer".to_owned(),
@@ -128,17 +128,17 @@ fn unreachable_hub(before: Option<&TargetState>) -> FromSecret {
 
 /// The result of reading a Secret.
 #[derive(Clone)]
-struct FromSecret {
+struct CertificateState {
     readiness: Readiness,
     client_certificate: bool,
 }
 
-async fn from_secret(
+async fn read_secret(
     secrets: &dyn CertificateSecrets,
     name: &ObjectName,
     now: Timestamp,
-) -> Result<FromSecret, HubError> {
-    let invalid = |message: String| FromSecret {
+) -> Result<CertificateState, HubError> {
+    let invalid = |message: String| CertificateState {
         readiness: Readiness::NotReady {
             reason: Reason::CertificateAuthorityInvalid,
             message,
@@ -156,8 +156,8 @@ async fn from_secret(
                     it is ignored and never issued");
             }
             let found = match entry.pem {
-                Some(pem) => FromSecret {
-                    readiness: bundle(&pem, now),
+                Some(pem) => CertificateState {
+                    readiness: parse_bundle(&pem, now),
                     client_certificate: false,
                 },
                 None => invalid(
@@ -166,7 +166,7 @@ async fn from_secret(
                         .to_owned(),
                 ),
             };
-            Ok(FromSecret {
+            Ok(CertificateState {
                 client_certificate: entry.client_certificate,
                 ..found
             })
@@ -191,13 +191,13 @@ async fn from_secret(
 }
 
 /// Reads a ClusterTrustBundle. An error means that the hub did not answer.
-async fn from_trust_bundle(
+async fn read_trust_bundle(
     secrets: &dyn CertificateSecrets,
     name: &TrustBundleName,
     now: Timestamp,
 ) -> Result<Readiness, HubError> {
     let message = match secrets.trust_bundle(name).await {
-        Ok(pem) => return Ok(bundle(&pem, now)),
+        Ok(pem) => return Ok(parse_bundle(&pem, now)),
         Err(TrustBundleError::Hub(error)) if error.proves_unreachable() => return Err(error),
         Err(TrustBundleError::Hub(HubError::Forbidden(_))) => {
             "Keyferry may not read the ClusterTrustBundle of clusterTrustBundleRef; bind Kubernetes' \
@@ -212,7 +212,7 @@ async fn from_trust_bundle(
     })
 }
 
-fn bundle(pem: &[u8], now: Timestamp) -> Readiness {
+fn parse_bundle(pem: &[u8], now: Timestamp) -> Readiness {
     match CaBundle::from_pem(pem, now) {
         Ok(bundle) => Readiness::Ready(Some(bundle.to_pem().into())),
         Err(error) => Readiness::NotReady {
@@ -222,7 +222,7 @@ fn bundle(pem: &[u8], now: Timestamp) -> Readiness {
     }
 }
 
-fn report(target: &TargetCluster, before: Option<&TargetState>, readiness: &Readiness) {
+fn log_readiness(target: &TargetCluster, before: Option<&TargetState>, readiness: &Readiness) {
     if before.is_some_and(|state| state.readiness == *readiness) {
         return;
     }
@@ -259,7 +259,7 @@ mod tests {
     use keyferry_platform::policy_store::PolicyWriter;
     use keyferry_platform::reload_signal::ReloadSignal;
 
-    use super::{follow, from_trust_bundle};
+    use super::{read_trust_bundle, run_target_certificate_refresh};
 
     #[derive(Default)]
     struct Counted(AtomicUsize);
@@ -305,7 +305,7 @@ mod tests {
         let read = async |name: &str| {
             let name = TrustBundleName::new(name).unwrap();
             let now = FakeClock::start().now().wall;
-            let readiness = from_trust_bundle(&Counted::default(), &name, now).await;
+            let readiness = read_trust_bundle(&Counted::default(), &name, now).await;
             readiness.map(|readiness| match readiness {
                 Readiness::NotReady { reason, message } => (reason, message),
                 Readiness::Ready(_) => panic!("{name} is ready"),
@@ -330,7 +330,7 @@ mod tests {
             Arc::new(Counted::default()),
         );
         let port: Arc<dyn CertificateSecrets> = Arc::<Counted>::clone(&secrets);
-        let task = tokio::spawn(follow(
+        let task = tokio::spawn(run_target_certificate_refresh(
             writer.reader(),
             port,
             TargetWriter::default(),

@@ -10,7 +10,7 @@ use keyferry_hub::self_review;
 use keyferry_platform::policy_store::PolicyReader;
 
 /// Checks at the start and after each change of the policy, until the task is dropped.
-pub async fn follow(client: HubClient, policy: PolicyReader) {
+pub async fn run_mint_rights_check(client: HubClient, policy: PolicyReader) {
     let mut changes = policy.changes();
     let mut warned = BTreeSet::new();
     loop {

@@ -6,18 +6,18 @@ use keyferry_api::reason::Reason;
 use keyferry_core::authorise;
 use keyferry_core::delivery::{self, ObjectPlace};
 
-use super::hindrance::{Hindrance, refusal};
+use super::error::DeliveryError;
 use super::{Deliveries, Reconciliation};
 
 impl Deliveries {
     /// Checks that no foreign object would be mistaken for this one.
-    pub(super) async fn check_neighbours(
+    pub(super) async fn check_conflicting_objects(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         delivery: &Delivery,
         place: &ObjectPlace,
         target: &TargetCluster,
-    ) -> Result<(), Hindrance> {
+    ) -> Result<(), DeliveryError> {
         let namespace = &place.namespace;
         let paths = match delivery.delivery_type {
             DeliveryType::ClusterAPISecret => {
@@ -28,13 +28,13 @@ impl Deliveries {
                     .to_vec()
             }
             DeliveryType::ArgoCDSecret => {
-                if let Some(other) = self.older_for_same_server(round, delivery, target) {
+                if let Some(other) = self.older_for_same_server(run, delivery, target) {
                     let message = format!(
                         "TargetAccess {other} writes a Secret for {} already; Argo CD would use \
                          either",
                         target.address
                     );
-                    return Err(Hindrance::new(Reason::ObjectNotOurs, message));
+                    return Err(DeliveryError::new(Reason::ObjectNotOurs, message));
                 }
                 match delivery::argo_cd_own_name(&target.address)
                     .filter(|name| *name != place.name.as_str())
@@ -46,17 +46,10 @@ impl Deliveries {
             _ => return Ok(()),
         };
         for path in paths {
-            if self
-                .parts
-                .objects
-                .get(&path)
-                .await
-                .map_err(|error| refusal(&error))?
-                .is_some()
-            {
+            if self.parts.objects.get(&path).await?.is_some() {
                 let message =
                     format!("{path} has the same cluster for its consumers; delete one of them");
-                return Err(Hindrance::new(Reason::ObjectNotOurs, message));
+                return Err(DeliveryError::new(Reason::ObjectNotOurs, message));
             }
         }
         Ok(())
@@ -65,7 +58,7 @@ impl Deliveries {
     /// Returns an older access of the namespace that writes an Argo CD Secret for the same server.
     fn older_for_same_server(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         delivery: &Delivery,
         target: &TargetCluster,
     ) -> Option<keyferry_api::name::AccessName> {
@@ -75,10 +68,9 @@ impl Deliveries {
                 .access(name)
                 .map(|stored| (stored.record.created, stored.record.uid.as_str().to_owned()))
         };
-        let own = seniority(round.name)?;
+        let own = seniority(run.name)?;
         let same_server = |name: &keyferry_api::name::ObjectName| {
-            round
-                .policy
+            run.policy
                 .targets
                 .get(name)
                 .is_some_and(|other| other.address == target.address)
@@ -86,22 +78,21 @@ impl Deliveries {
         // Considers only accesses that are granted themselves: else a tenant could find out which
         // targets share an address.
         let granted = |other: &TargetAccess, one: &Delivery| {
-            authorise::delivery_pair(&round.policy, &*self.parts.live, &other.name, &one.name)
-                .is_ok()
+            authorise::delivery_pair(&run.policy, &*self.parts.live, &other.name, &one.name).is_ok()
         };
-        let others = round.policy.accesses.values().filter(|other| {
-            other.name.namespace == round.name.namespace && same_server(&other.target)
+        let others = run.policy.accesses.values().filter(|other| {
+            other.name.namespace == run.name.namespace && same_server(&other.target)
         });
         for other in others {
             let argo = other.deliveries.iter().filter(|one| {
                 one.delivery_type == DeliveryType::ArgoCDSecret && granted(other, one)
             });
             let before = argo
-                .take_while(|one| other.name != *round.name || one.name != delivery.name)
+                .take_while(|one| other.name != *run.name || one.name != delivery.name)
                 .count()
                 > 0;
             if before
-                && (other.name == *round.name
+                && (other.name == *run.name
                     || seniority(&other.name).is_some_and(|theirs| theirs < own))
             {
                 return Some(other.name.clone());

@@ -18,7 +18,8 @@ use keyferry_platform::policy_store::PolicyWriter;
 use serde_json::json;
 
 use super::{
-    AT_ONCE, BETWEEN, DeliverParts, OF_ONE_NAMESPACE, QueueEntry, due as to_start, notice, sees,
+    DeliverParts, MAX_CONCURRENT, MAX_CONCURRENT_PER_NAMESPACE, MIN_RECONCILE_INTERVAL, QueueEntry,
+    is_view_current, mark_changed_due, select_due,
 };
 
 fn name(text: &str) -> AccessName {
@@ -62,52 +63,55 @@ fn parts(clock: &Arc<FakeClock>) -> DeliverParts {
 #[test]
 fn one_tenant_does_not_hold_up_the_others() {
     let now = Duration::from_secs(100);
-    let mut places: HashMap<_, _> = (0..500)
+    let mut queue: HashMap<_, _> = (0..500)
         .map(|index| (name(&format!("greedy/a{index}")), due(1)))
         .collect();
-    places.insert(name("other/late"), due(99));
-    places.insert(name("other/early"), due(98));
-    places.insert(name("other/not-yet"), due(101));
-    let first = to_start(&places, now);
+    queue.insert(name("other/late"), due(99));
+    queue.insert(name("other/early"), due(98));
+    queue.insert(name("other/not-yet"), due(101));
+    let first = select_due(&queue, now);
     assert_eq!(
         first
             .iter()
             .filter(|name| name.namespace.as_str() == "greedy")
             .count(),
-        OF_ONE_NAMESPACE
+        MAX_CONCURRENT_PER_NAMESPACE
     );
     assert!(
         first.ends_with(&[name("other/early"), name("other/late")]),
         "{first:?}"
     );
     for name in &first {
-        places.get_mut(name).unwrap().running = true;
+        queue.get_mut(name).unwrap().running = true;
     }
     assert!(
-        to_start(&places, now).is_empty(),
+        select_due(&queue, now).is_empty(),
         "while they are under way, no more of the same"
     );
     let crowd = (0..50).map(|index| (name(&format!("tenant-{index}/a")), due(1)));
-    places.extend(crowd);
-    assert_eq!(to_start(&places, now).len(), AT_ONCE - first.len());
+    queue.extend(crowd);
+    assert_eq!(select_due(&queue, now).len(), MAX_CONCURRENT - first.len());
 }
 
 #[test]
 fn nothing_is_written_by_a_policy_that_nobody_keeps_current() {
     let clock = FakeClock::start();
     let parts = parts(&clock);
-    assert!(sees(&parts, clock.now()));
+    assert!(is_view_current(&parts, clock.now()));
     parts
         .live
         .watch_failed(Watched::TargetClusters, clock.now());
-    assert!(sees(&parts, clock.now()), "a short failure is none");
+    assert!(
+        is_view_current(&parts, clock.now()),
+        "a short failure is none"
+    );
     clock.advance(parts.max_stale + Duration::from_secs(1));
     assert!(
-        !sees(&parts, clock.now()),
+        !is_view_current(&parts, clock.now()),
         "who was taken out of allow[] meanwhile would get tokens for ever"
     );
     parts.live.watch_listed(Watched::TargetClusters);
-    assert!(sees(&parts, clock.now()));
+    assert!(is_view_current(&parts, clock.now()));
 }
 
 #[test]
@@ -127,14 +131,17 @@ fn an_access_that_changes_all_the_time_is_looked_at_once_a_second() {
             .store
             .set(Collection::TargetAccesses, &ReducedObject::of(&access));
     };
-    let mut places = HashMap::new();
+    let mut queue = HashMap::new();
     change("1");
-    notice(&parts, &mut places, now);
-    assert_eq!(places.get(&name("t/a")).unwrap().due, Some(now));
-    places.get_mut(&name("t/a")).unwrap().started = Some(now);
+    mark_changed_due(&parts, &mut queue, now);
+    assert_eq!(queue.get(&name("t/a")).unwrap().due, Some(now));
+    queue.get_mut(&name("t/a")).unwrap().started = Some(now);
     change("2");
-    notice(&parts, &mut places, now);
-    assert_eq!(places.get(&name("t/a")).unwrap().due, Some(now + BETWEEN));
+    mark_changed_due(&parts, &mut queue, now);
+    assert_eq!(
+        queue.get(&name("t/a")).unwrap().due,
+        Some(now + MIN_RECONCILE_INTERVAL)
+    );
 }
 
 #[test]
@@ -151,38 +158,38 @@ fn a_revocation_puts_every_access_to_the_front() {
             .store
             .set(Collection::TargetAccesses, &ReducedObject::of(&object));
     }
-    let mut places = HashMap::new();
-    notice(&parts, &mut places, now);
-    places.values_mut().for_each(|place| place.due = None);
-    notice(&parts, &mut places, now);
+    let mut queue = HashMap::new();
+    mark_changed_due(&parts, &mut queue, now);
+    queue.values_mut().for_each(|entry| entry.due = None);
+    mark_changed_due(&parts, &mut queue, now);
     assert!(
-        places.values().all(|place| place.due.is_none()),
+        queue.values().all(|entry| entry.due.is_none()),
         "nothing has changed"
     );
     parts.published.set_revoked(&["stolen"]);
-    notice(&parts, &mut places, now);
+    mark_changed_due(&parts, &mut queue, now);
     assert!(
-        places.len() == 2
-            && places
+        queue.len() == 2
+            && queue
                 .values()
-                .all(|place| place.due == Some(now) && place.urgent)
+                .all(|entry| entry.due == Some(now) && entry.urgent)
     );
 }
 
 #[test]
 fn what_has_changed_goes_first() {
     let second = Duration::from_secs(1);
-    let mut places: HashMap<AccessName, QueueEntry> = (0..500)
+    let mut queue: HashMap<AccessName, QueueEntry> = (0..500)
         .map(|index| (name(&format!("t{index}/a")), due(1)))
         .collect();
-    places.insert(
+    queue.insert(
         name("changed/a"),
         QueueEntry {
             urgent: true,
             ..due(2)
         },
     );
-    places.insert(
+    queue.insert(
         name("changed/running"),
         QueueEntry {
             urgent: true,
@@ -190,18 +197,18 @@ fn what_has_changed_goes_first() {
             ..due(1)
         },
     );
-    places.insert(
+    queue.insert(
         name("changed/later"),
         QueueEntry {
             urgent: true,
             ..due(3)
         },
     );
-    let first = to_start(&places, second * 2);
+    let first = select_due(&queue, second * 2);
     assert_eq!(
         first.first(),
         Some(&name("changed/a")),
         "neither what runs nor what is not due"
     );
-    assert_eq!(first.len(), AT_ONCE - 1);
+    assert_eq!(first.len(), MAX_CONCURRENT - 1);
 }

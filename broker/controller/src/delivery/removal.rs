@@ -12,7 +12,7 @@ use keyferry_core::delivery::{self, DeliveredObject, ObjectBody, ObjectPlace, Re
 use keyferry_hub::ports::HubError;
 use serde_json::Value;
 
-use super::write::Written;
+use super::object::DeliveryOutcome;
 use super::{Deliveries, Reconciliation};
 
 /// The result of deleting an object.
@@ -22,20 +22,20 @@ pub(super) enum Removal {
     /// no status may have reported yet.
     Gone(Option<Timestamp>),
     /// The object is still there, and why. It still contains its token, if it has one.
-    Stays(String),
+    Retained(String),
 }
 
 impl Removal {
     /// Keyferry may not read the object.
     pub(super) fn unreadable() -> Self {
-        Self::Stays("Keyferry may not read it".to_owned())
+        Self::Retained("Keyferry may not read it".to_owned())
     }
 
     /// Returns when the token of the deleted object expires.
-    pub(super) fn exposed(&self) -> Option<Timestamp> {
+    pub(super) fn exposed_until(&self) -> Option<Timestamp> {
         match self {
-            Self::Gone(exposed) => *exposed,
-            Self::Stays(_) => None,
+            Self::Gone(exposed_until) => *exposed_until,
+            Self::Retained(_) => None,
         }
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn earlier_token(
 
 impl Deliveries {
     /// Deletes the object at a place if it is ours.
-    pub(super) async fn remove(
+    pub(super) async fn remove_object(
         &self,
         place: &ObjectPlace,
         owner: &Uid,
@@ -66,71 +66,70 @@ impl Deliveries {
             Err(HubError::Forbidden(_)) => return Ok(Removal::unreadable()),
             Err(error) => return Err(error),
         };
-        let held = match delivery::found(Some(ReadObject::value(&read)), owner) {
-            DeliveredObject::Ours(held) => held,
+        let owned = match delivery::found(Some(ReadObject::value(&read)), owner) {
+            DeliveredObject::Ours(owned) => owned,
             DeliveredObject::Absent => return Ok(Removal::Gone(None)),
-            DeliveredObject::Foreign(why) => return Ok(Removal::Stays(why.to_owned())),
+            DeliveredObject::Foreign(why) => return Ok(Removal::Retained(why.to_owned())),
         };
-        if !self.leads() {
+        if !self.is_leader() {
             return Err(HubError::Busy);
         }
         // Finalizers of others keep the object for an unknown time, so its token is removed first.
-        let version = if held.has_finalizers() && !held.immutable() {
+        let version = if owned.has_finalizers() && !owned.immutable() {
             self.parts
                 .objects
-                .replace(&place.path(), &ObjectBody::emptied(&held))
+                .replace(&place.path(), &ObjectBody::emptied(&owned))
                 .await?
         } else {
-            held.version().to_owned()
+            owned.version().to_owned()
         };
         self.parts
             .objects
-            .delete(&place.path(), held.uid(), &version)
+            .delete(&place.path(), owned.uid(), &version)
             .await?;
-        if held.has_finalizers() && held.immutable() {
-            return Ok(Removal::Stays(
+        if owned.has_finalizers() && owned.immutable() {
+            return Ok(Removal::Retained(
                 "it is immutable, and finalizers of others keep it".to_owned(),
             ));
         }
-        if held.has_finalizers() {
+        if owned.has_finalizers() {
             tracing::info!(object = %place, "an object was emptied; finalizers of others keep it");
         } else {
             tracing::info!(object = %place, "an object was deleted");
         }
-        Ok(Removal::Gone(held.expires_at()))
+        Ok(Removal::Gone(owned.expires_at()))
     }
 
     /// Deletes what a delivery wrote before policy stopped granting it.
-    pub(super) async fn withdraw(
+    pub(super) async fn withdraw_delivery(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
         delivery: &Delivery,
         reason: Reason,
-    ) -> Written {
-        self.certificates.finish(round.name, &delivery.name);
+    ) -> DeliveryOutcome {
+        self.certificates.finish_request(run.name, &delivery.name);
         let mut report = DeliveryReport {
             delivery: delivery.clone(),
             reason,
             message: String::new(),
             token: None,
         };
-        let (Some(place), Some(owner)) =
-            (ObjectPlace::of(round.access, delivery), &round.access.uid)
+        let (Some(place), Some(owner)) = (ObjectPlace::of(run.access, delivery), &run.access.uid)
         else {
-            return Written {
+            return DeliveryOutcome {
                 report,
                 retry: false,
                 retry_after: None,
-                exposed: None,
+                exposed_until: None,
             };
         };
         let now = self.parts.clock.now().wall;
-        let earlier = earlier_token(&round.stored.record.status, round.name, &place, now);
-        let (retry, exposed) = match self.remove(&place, owner).await {
-            Ok(Removal::Gone(exposed)) => (false, exposed),
+        let earlier = earlier_token(&run.stored.record.status, run.name, &place, now);
+        let (retry, exposed_until) = match self.remove_object(&place, owner).await {
+            Ok(Removal::Gone(exposed_until)) => (false, exposed_until),
             // Retries while a token may be in it, because the owner can give it back. Without our
             // token in it the object is not ours, so the refused caller learns nothing about it.
-            Ok(Removal::Stays(why)) => {
+            Ok(Removal::Retained(why)) => {
                 if earlier.is_some() {
                     report.message =
                         format!("the object was not deleted: {why}; its token may still be in it");
@@ -144,11 +143,11 @@ impl Deliveries {
                 (true, None)
             }
         };
-        Written {
+        DeliveryOutcome {
             report,
             retry,
             retry_after: None,
-            exposed,
+            exposed_until,
         }
     }
 
@@ -172,7 +171,7 @@ impl Deliveries {
                 .key_id
                 .as_deref()
                 .is_some_and(|key_id| self.is_revoked(Some(key_id), target))
-                && let Removal::Gone(_) = self.remove(&place, &stored.record.uid).await?
+                && let Removal::Gone(_) = self.remove_object(&place, &stored.record.uid).await?
             {
                 withdrawn.push(place);
             }
@@ -184,35 +183,35 @@ impl Deliveries {
     /// those that could not be deleted, and the latest expiry of the deleted tokens.
     pub(super) async fn remove_unwanted(
         &self,
-        round: &Reconciliation<'_>,
+        run: &Reconciliation<'_>,
     ) -> (Vec<DeliveryStatus>, Option<Timestamp>) {
-        let Some(owner) = &round.access.uid else {
+        let Some(owner) = &run.access.uid else {
             return (Vec::new(), None);
         };
-        let wanted: Vec<ObjectPlace> = round
+        let wanted: Vec<ObjectPlace> = run
             .access
             .deliveries
             .iter()
-            .filter_map(|delivery| ObjectPlace::of(round.access, delivery))
+            .filter_map(|delivery| ObjectPlace::of(run.access, delivery))
             .collect();
-        let (mut left_over, mut exposed) = (Vec::new(), None);
+        let (mut left_over, mut exposed_until) = (Vec::new(), None);
         let now = self.parts.clock.now().wall;
-        for (place, report) in access_status::places(&round.stored.record.status, round.name) {
+        for (place, report) in access_status::places(&run.stored.record.status, run.name) {
             if wanted.contains(&place) {
                 continue;
             }
-            match self.remove(&place, owner).await {
-                Ok(Removal::Gone(end)) => exposed = exposed.max(end),
+            match self.remove_object(&place, owner).await {
+                Ok(Removal::Gone(end)) => exposed_until = exposed_until.max(end),
                 // An object that another owner took over is not deleted, unless it may still
                 // contain our token.
-                Ok(Removal::Stays(_))
-                    if earlier_token(&round.stored.record.status, round.name, &place, now)
+                Ok(Removal::Retained(_))
+                    if earlier_token(&run.stored.record.status, run.name, &place, now)
                         .is_none() => {}
-                Ok(Removal::Stays(_)) | Err(_) => {
+                Ok(Removal::Retained(_)) | Err(_) => {
                     left_over.push(access_status::left_over(&place, report))
                 }
             }
         }
-        (left_over, exposed)
+        (left_over, exposed_until)
     }
 }

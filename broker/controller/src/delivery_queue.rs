@@ -26,21 +26,21 @@ use tokio::time::MissedTickBehavior;
 use crate::delivery::{Deliveries, Next};
 
 /// How often changes and due accesses are checked.
-const TICK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How soon after a change of the policy accesses are checked: long enough to collect further
 /// changes.
-const TOGETHER: Duration = Duration::from_millis(50);
+const DEBOUNCE: Duration = Duration::from_millis(50);
 /// How many accesses are reconciled at once.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT: usize = 16;
 /// The concurrency limit per namespace, so that one tenant's dead targets do not delay the others.
-const OF_ONE_NAMESPACE: usize = 4;
+const MAX_CONCURRENT_PER_NAMESPACE: usize = 4;
 /// The shortest pause between two reconciliations of an access, however often its author changes
 /// it.
-const BETWEEN: Duration = Duration::from_secs(1);
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LAST_PAUSE: Duration = Duration::from_secs(60);
+const MIN_RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_RETRY_PAUSE: Duration = Duration::from_secs(1);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
-/// The dependencies of [`follow`].
+/// The dependencies of [`run_delivery_queue`].
 pub struct DeliverParts {
     /// The active policy.
     pub policy: PolicyReader,
@@ -74,40 +74,40 @@ struct QueueEntry {
     /// Whether it is due because of a change.
     urgent: bool,
     /// Whether it had our finalizer at the last check.
-    kept: bool,
+    has_finalizer: bool,
     failures: u32,
     running: bool,
 }
 
 /// Reconciles accesses until the task is dropped.
-pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
+pub async fn run_delivery_queue(parts: DeliverParts, deliveries: Arc<Deliveries>) {
     let (mut changes, mut leads) = (parts.policy.changes(), parts.leadership.changes());
-    let mut places: HashMap<AccessName, QueueEntry> = HashMap::new();
+    let mut queue: HashMap<AccessName, QueueEntry> = HashMap::new();
     let mut running = JoinSet::new();
-    let mut looks = tokio::time::interval(TICK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut look, mut soon) = (ChangeCheck::Now, false);
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut check, mut debouncing) = (ChangeCheck::Now, false);
     loop {
         let now = parts.clock.now();
         if parts.leadership.leads(now) && parts.live.is_complete() {
-            if look == ChangeCheck::Now {
-                notice(&parts, &mut places, now.mono);
+            if check == ChangeCheck::Now {
+                mark_changed_due(&parts, &mut queue, now.mono);
             }
-            if sees(&parts, now) {
-                start(&mut places, &mut running, &deliveries, now.mono);
+            if is_view_current(&parts, now) {
+                start_due(&mut queue, &mut running, &deliveries, now.mono);
             }
         } else {
-            places.retain(|_, place| place.running);
+            queue.retain(|_, entry| entry.running);
             deliveries.not_leading();
         }
-        look = tokio::select! {
-            _ = looks.tick() => {
-                soon = false;
+        check = tokio::select! {
+            _ = ticks.tick() => {
+                debouncing = false;
                 ChangeCheck::Now
             }
             Some(done) = running.join_next(), if !running.is_empty() => {
                 if let Ok((name, next)) = done {
-                    finish(&mut places, &name, next, parts.clock.now().mono);
+                    record_result(&mut queue, &name, next, parts.clock.now().mono);
                 }
                 ChangeCheck::Later
             }
@@ -115,8 +115,8 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
                 if changed.is_err() { return }
                 // A list arrives object by object, but each check covers all accesses, so changes
                 // are collected first.
-                if !std::mem::replace(&mut soon, true) {
-                    looks.reset_after(TOGETHER);
+                if !std::mem::replace(&mut debouncing, true) {
+                    ticks.reset_after(DEBOUNCE);
                 }
                 ChangeCheck::Later
             }
@@ -127,7 +127,7 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
 
 /// Whether the view of the hub is recent enough: else tokens would be renewed for accesses that
 /// policy no longer allows.
-fn sees(parts: &DeliverParts, now: Moment) -> bool {
+fn is_view_current(parts: &DeliverParts, now: Moment) -> bool {
     parts.live.is_complete() && parts.live.is_current(parts.max_stale, now)
 }
 
@@ -139,53 +139,57 @@ enum ChangeCheck {
 }
 
 /// Makes every access due whose inputs have changed.
-fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, QueueEntry>, now: Duration) {
-    let seen = inputs(parts);
+fn mark_changed_due(
+    parts: &DeliverParts,
+    queue: &mut HashMap<AccessName, QueueEntry>,
+    now: Duration,
+) {
+    let seen = access_inputs(parts);
     for (name, inputs) in &seen {
-        let (known, place) = (
-            places.contains_key(name),
-            places.entry(name.clone()).or_default(),
+        let (known, entry) = (
+            queue.contains_key(name),
+            queue.entry(name.clone()).or_default(),
         );
-        let stripped = place.kept && !inputs.kept;
-        place.kept = inputs.kept;
-        if place.inputs != inputs.number || stripped {
-            let due = place
+        let stripped = entry.has_finalizer && !inputs.has_finalizer;
+        entry.has_finalizer = inputs.has_finalizer;
+        if entry.inputs != inputs.hash || stripped {
+            let due = entry
                 .started
-                .map_or(now, |started| now.max(started + BETWEEN));
-            *place = QueueEntry {
-                inputs: inputs.number,
+                .map_or(now, |started| now.max(started + MIN_RECONCILE_INTERVAL));
+            *entry = QueueEntry {
+                inputs: inputs.hash,
                 due: Some(due),
                 urgent: known,
                 failures: 0,
-                ..*place
+                ..*entry
             };
         }
     }
-    for (name, place) in places
+    for (name, entry) in queue
         .iter_mut()
-        .filter(|(name, place)| !seen.contains_key(*name) && place.inputs != 0)
+        .filter(|(name, entry)| !seen.contains_key(*name) && entry.inputs != 0)
     {
         tracing::debug!(access = %name, "an access is gone");
-        *place = QueueEntry {
+        *entry = QueueEntry {
             inputs: 0,
             due: Some(now),
             urgent: true,
             failures: 0,
-            ..*place
+            ..*entry
         };
     }
 }
 
 /// What an access depends on.
-struct Inputs {
+struct AccessInputs {
     /// The hash of all inputs, never 0.
-    number: u64,
+    hash: u64,
     /// Whether it has our finalizer. To add it is our own change and needs no reconciliation; its
     /// removal by others does.
-    kept: bool,
+    has_finalizer: bool,
 }
 
-fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
+fn access_inputs(parts: &DeliverParts) -> HashMap<AccessName, AccessInputs> {
     let policy = parts.policy.current();
     let protected = parts.admission_policy.checked().is_ok();
     let draining = parts.store.all_draining();
@@ -193,7 +197,7 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
     // A status may be outdated, so whether an object contains a token of a revoked key is checked
     // at the object.
     let revoked = parts.published.revoked();
-    let of = |name: &AccessName, stored: &StoredAccess| {
+    let inputs_of = |name: &AccessName, stored: &StoredAccess| {
         let mut hasher = DefaultHasher::new();
         let record = &stored.record;
         (
@@ -237,31 +241,31 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
         }
         (
             name.clone(),
-            Inputs {
-                number: hasher.finish() | 1,
-                kept: record.finalizers.ours,
+            AccessInputs {
+                hash: hasher.finish() | 1,
+                has_finalizer: record.finalizers.ours,
             },
         )
     };
-    parts.store.each_access(of).into_iter().collect()
+    parts.store.each_access(inputs_of).into_iter().collect()
 }
 
-fn start(
-    places: &mut HashMap<AccessName, QueueEntry>,
+fn start_due(
+    queue: &mut HashMap<AccessName, QueueEntry>,
     running: &mut JoinSet<(AccessName, Next)>,
     deliveries: &Arc<Deliveries>,
     now: Duration,
 ) {
-    for name in due(places, now) {
-        let Some(place) = places.get_mut(&name) else {
+    for name in select_due(queue, now) {
+        let Some(entry) = queue.get_mut(&name) else {
             continue;
         };
-        *place = QueueEntry {
+        *entry = QueueEntry {
             running: true,
             due: None,
             started: Some(now),
             urgent: false,
-            ..*place
+            ..*entry
         };
         let deliveries = Arc::clone(deliveries);
         running.spawn(async move {
@@ -274,25 +278,25 @@ fn start(
 /// Returns the accesses to start within the overall and the namespace limits. Changed accesses come
 /// before regular checks, because a withdrawn permission must not wait behind all others. Among
 /// equals the longest wait comes first.
-fn due(places: &HashMap<AccessName, QueueEntry>, now: Duration) -> Vec<AccessName> {
-    let mut under_way: HashMap<&Namespace, usize> = HashMap::new();
-    for (name, _) in places.iter().filter(|(_, place)| place.running) {
-        *under_way.entry(&name.namespace).or_default() += 1;
+fn select_due(queue: &HashMap<AccessName, QueueEntry>, now: Duration) -> Vec<AccessName> {
+    let mut pending: HashMap<&Namespace, usize> = HashMap::new();
+    for (name, _) in queue.iter().filter(|(_, entry)| entry.running) {
+        *pending.entry(&name.namespace).or_default() += 1;
     }
-    let room = AT_ONCE.saturating_sub(under_way.values().sum());
+    let room = MAX_CONCURRENT.saturating_sub(pending.values().sum());
     if room == 0 {
         return Vec::new();
     }
-    let is_due = |place: &QueueEntry| place.due.filter(|due| !place.running && *due <= now);
-    let mut waiting: Vec<_> = places
+    let is_due = |entry: &QueueEntry| entry.due.filter(|due| !entry.running && *due <= now);
+    let mut waiting: Vec<_> = queue
         .iter()
-        .filter_map(|(name, place)| Some((!place.urgent, is_due(place)?, name)))
+        .filter_map(|(name, entry)| Some((!entry.urgent, is_due(entry)?, name)))
         .collect();
     waiting.sort_unstable();
     let mut has_room = |namespace| {
-        let of_namespace = under_way.entry(namespace).or_default();
+        let of_namespace = pending.entry(namespace).or_default();
         *of_namespace += 1;
-        *of_namespace <= OF_ONE_NAMESPACE
+        *of_namespace <= MAX_CONCURRENT_PER_NAMESPACE
     };
     waiting
         .into_iter()
@@ -302,34 +306,34 @@ fn due(places: &HashMap<AccessName, QueueEntry>, now: Duration) -> Vec<AccessNam
         .collect()
 }
 
-fn finish(
-    places: &mut HashMap<AccessName, QueueEntry>,
+fn record_result(
+    queue: &mut HashMap<AccessName, QueueEntry>,
     name: &AccessName,
     next: Next,
     now: Duration,
 ) {
-    let Some(place) = places.get_mut(name) else {
+    let Some(entry) = queue.get_mut(name) else {
         return;
     };
-    place.running = false;
-    if place.inputs == 0 && next == Next::OnChange && place.due.is_none() {
-        places.remove(name);
+    entry.running = false;
+    if entry.inputs == 0 && next == Next::OnChange && entry.due.is_none() {
+        queue.remove(name);
         return;
     }
-    place.failures = if next == Next::Retry {
-        place.failures.saturating_add(1)
+    entry.failures = if next == Next::Retry {
+        entry.failures.saturating_add(1)
     } else {
         0
     };
     let pause = match next {
         Next::OnChange => return,
         Next::After(pause) => pause,
-        Next::Retry => (FIRST_PAUSE
-            * 2_u32.saturating_pow(place.failures.saturating_sub(1).min(6)))
-        .min(LAST_PAUSE),
+        Next::Retry => (MIN_RETRY_PAUSE
+            * 2_u32.saturating_pow(entry.failures.saturating_sub(1).min(6)))
+        .min(MAX_RETRY_PAUSE),
     };
     // An access that changed meanwhile keeps its earlier due time.
-    place.due.get_or_insert(now + pause);
+    entry.due.get_or_insert(now + pause);
 }
 
 #[cfg(test)]

@@ -13,12 +13,12 @@ use keyferry_issuer::publication::Publisher;
 use keyferry_platform::clock::Clock;
 use keyferry_platform::metrics::Metrics;
 
-const INTERVAL: Duration = Duration::from_secs(10);
+const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// How long before the Lease's end leadership ends: another replica's clock may run faster.
-const CAUTION: Duration = Duration::from_secs(10);
+const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 
 /// Takes and renews the Lease until the task is dropped.
-pub async fn follow(
+pub async fn run_leader_election(
     mut lease: LeaderLease,
     publisher: Publisher,
     leadership: LeadershipWriter,
@@ -29,9 +29,9 @@ pub async fn follow(
     loop {
         let asked = clock.now();
         let outcome = lease.take(asked.wall, asked.mono).await;
-        let leads = term.note(outcome, asked, clock.now());
+        let leads = term.record_outcome(outcome, asked, clock.now());
         publisher.lead(leads);
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(RENEW_INTERVAL).await;
     }
 }
 
@@ -60,7 +60,12 @@ impl Term {
     }
 
     /// Processes the outcome of a call that began at `asked`; returns whether this replica leads.
-    fn note(&mut self, outcome: Result<Leader, HubError>, asked: Moment, now: Moment) -> bool {
+    fn record_outcome(
+        &mut self,
+        outcome: Result<Leader, HubError>,
+        asked: Moment,
+        now: Moment,
+    ) -> bool {
         match outcome {
             Ok(Leader::This) => (self.led_from, self.seen_at) = (Some(asked.mono), asked.mono),
             Ok(Leader::Another) => (self.led_from, self.seen_at) = (None, asked.mono),
@@ -75,7 +80,7 @@ impl Term {
         self.warned = self.led_from.is_none();
         let until = self
             .led_from
-            .map(|from| from + TERM.saturating_sub(CAUTION))
+            .map(|from| from + TERM.saturating_sub(EXPIRY_MARGIN))
             .filter(|until| now.mono < *until);
         self.leadership.set(until);
         self.leadership.set_seen(self.seen_at);
@@ -99,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_without_a_leader_is_told_and_ends_with_the_next_one() {
+    fn a_minute_without_a_leader_is_reported_and_ends_with_the_next_one() {
         let (clock, metrics, leadership) = (
             FakeClock::start(),
             Metrics::default(),
@@ -109,7 +114,7 @@ mod tests {
         let mut term = Term::new(leadership, metrics.clone(), clock.now());
         let mut after = |seconds, outcome| {
             clock.advance(Duration::from_secs(seconds));
-            let leads = term.note(outcome, clock.now(), clock.now());
+            let leads = term.record_outcome(outcome, clock.now(), clock.now());
             (leads, reader.is_missing(clock.now()))
         };
         assert_eq!(after(10, Ok(Leader::Another)), (false, false));

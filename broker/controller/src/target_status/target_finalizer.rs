@@ -13,25 +13,25 @@ use keyferry_api::summary;
 use keyferry_hub::finalizer::{self, FinalizerState};
 use keyferry_hub::ports::HubError;
 
-use super::{TargetOutcome, TargetStatusParts, write};
+use super::{TargetOutcome, TargetStatusParts, write_status};
 
 /// The pause after the hub refused the finalizer.
-const AFTER_FAILURE: Duration = Duration::from_secs(60);
+const FINALIZER_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// How many accesses a condition names.
-const NAMED: usize = 10;
+const MAX_NAMED_ACCESSES: usize = 10;
 
 /// Adds finalizers, and removes them when a drain ends.
 #[derive(Default)]
-pub(super) struct Drains {
+pub(super) struct TargetFinalizers {
     /// The accesses of each target that may have objects.
     users: BTreeMap<ObjectName, Vec<AccessName>>,
     /// Targets whose finalizer the hub refused, and when to try again.
     refused: HashMap<ObjectName, Duration>,
 }
 
-impl Drains {
+impl TargetFinalizers {
     /// Updates which accesses have objects now.
-    pub(super) fn look(&mut self, parts: &TargetStatusParts) {
+    pub(super) fn update_users(&mut self, parts: &TargetStatusParts) {
         self.users = parts.store.users();
         let now = parts.clock.now().mono;
         self.refused.retain(|_, again| *again > now);
@@ -39,21 +39,21 @@ impl Drains {
 
     /// Adds the finalizer to a target that accesses use, and removes it from a deleted target that
     /// has drained.
-    pub(super) async fn bring(
+    pub(super) async fn reconcile_finalizer(
         &mut self,
         parts: &TargetStatusParts,
         name: &ObjectName,
         record: &Record,
     ) -> Result<(), HubError> {
         match record.deleting {
-            Some(_) if record.finalizers.ours => self.drain(parts, name, record).await,
+            Some(_) if record.finalizers.ours => self.drain_target(parts, name, record).await,
             None if !record.finalizers.ours
                 && self.is_used(parts, name)
                 && !self.refused.contains_key(name) =>
             {
-                let outcome = set(parts, name, record, FinalizerState::Present).await;
+                let outcome = set_finalizer(parts, name, record, FinalizerState::Present).await;
                 if let Err(error) = &outcome {
-                    let again = parts.clock.now().mono + AFTER_FAILURE;
+                    let again = parts.clock.now().mono + FINALIZER_RETRY_INTERVAL;
                     self.refused.insert(name.clone(), again);
                     tracing::warn!(
                         target_cluster = %name, %error,
@@ -76,7 +76,7 @@ impl Drains {
         drains && self.users.contains_key(name)
     }
 
-    async fn drain(
+    async fn drain_target(
         &self,
         parts: &TargetStatusParts,
         name: &ObjectName,
@@ -89,14 +89,14 @@ impl Drains {
             .draining(name)
             .filter(|draining| !users.is_empty() && now < draining.ends())
         else {
-            set(parts, name, record, FinalizerState::Absent).await?;
+            set_finalizer(parts, name, record, FinalizerState::Absent).await?;
             tracing::info!(target_cluster = %name, "the finalizer of a deleted \
                 TargetCluster was removed");
             return Ok(());
         };
         let ready = Finding::not(
             Reason::TargetDraining,
-            message(name, users, &seconds(draining.ends())),
+            drain_message(name, users, &seconds(draining.ends())),
         );
         let outcome = TargetOutcome {
             findings: vec![("Ready", &ready)],
@@ -104,12 +104,12 @@ impl Drains {
             counts: None,
             asked_at: None,
         };
-        write(parts, name, record, Some(&draining.target), outcome).await
+        write_status(parts, name, record, Some(&draining.target), outcome).await
     }
 }
 
 /// Adds or removes the finalizer, unless another replica leads now.
-async fn set(
+async fn set_finalizer(
     parts: &TargetStatusParts,
     name: &ObjectName,
     record: &Record,
@@ -126,13 +126,13 @@ async fn set(
 
 /// Names the accesses that block the deletion, and the fix. Only users that may read TargetClusters
 /// see this message.
-fn message(name: &ObjectName, users: &[AccessName], ends: &str) -> String {
+fn drain_message(name: &ObjectName, users: &[AccessName], ends: &str) -> String {
     let named: Vec<String> = users
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED_ACCESSES)
         .map(AccessName::to_string)
         .collect();
-    let more = users.len().saturating_sub(NAMED);
+    let more = users.len().saturating_sub(MAX_NAMED_ACCESSES);
     let more = if more == 0 {
         String::new()
     } else {
@@ -152,11 +152,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_condition_names_who_is_in_the_way_and_stays_short() {
+    fn the_condition_names_blocking_accesses_and_stays_short() {
         let users: Vec<AccessName> = (0..200)
             .map(|number| AccessName::parse(&format!("tenant-{number}/apps")).unwrap())
             .collect();
-        let text = message(
+        let text = drain_message(
             &ObjectName::new("prod").unwrap(),
             &users,
             "2026-11-23T12:00:00Z",

@@ -1,4 +1,4 @@
-//! Drains a deleted access: its objects remain until the last written token has expired, so that
+//! TargetFinalizers a deleted access: its objects remain until the last written token has expired, so that
 //! their consumers can finish cleanly. Meanwhile nothing is minted or written. When the finalizer
 //! is removed, the objects lose their owner and the hub garbage-collects them.
 
@@ -15,49 +15,49 @@ use keyferry_core::delivery::{self, DeliveredObject, ObjectPlace, ReadObject};
 use keyferry_hub::finalizer::{self, FinalizerState};
 use keyferry_hub::ports::HubError;
 
-use super::remove::Removal;
-use super::{Deliveries, Next, Reconciliation, report};
+use super::removal::Removal;
+use super::{Deliveries, Next, Reconciliation, status};
 
 /// How long Flux may use a token that it minted itself: it requests the hub's default lifetime.
-pub(super) const FLUX_TOKEN: Duration = Duration::from_secs(3600);
+pub(super) const FLUX_TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The first pause between checks whether Flux still uses an object of a deleted access.
-const FIRST_LOOK: Duration = Duration::from_secs(10);
+const MIN_DRAIN_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Whether an access carries the finalizer that keeps it while it drains.
-pub(super) enum Kept {
+pub(super) enum FinalizerOutcome {
     /// It already does, or its deletion policy needs none.
-    Already,
+    Unchanged,
     /// The finalizer was added; this is the new state.
-    Now(Box<StoredAccess>),
+    Added(Box<StoredAccess>),
     /// The access is gone, or has changed since the decision.
     Gone,
 }
 
 impl Deliveries {
     /// Adds the finalizer, if wanted, before anything is written for the access.
-    pub(super) async fn keep_for_drain(
+    pub(super) async fn add_drain_finalizer(
         &self,
-        round: &Reconciliation<'_>,
-    ) -> Result<Kept, HubError> {
-        let record = &round.stored.record;
-        let wanted = round.access.deletion_policy == DeletionPolicy::Drain;
+        run: &Reconciliation<'_>,
+    ) -> Result<FinalizerOutcome, HubError> {
+        let record = &run.stored.record;
+        let wanted = run.access.deletion_policy == DeletionPolicy::Drain;
         if !wanted || record.finalizers.ours {
-            return Ok(Kept::Already);
+            return Ok(FinalizerOutcome::Unchanged);
         }
         let kept = self
-            .set_finalizer(round.name, round.stored, FinalizerState::Present)
+            .set_finalizer(run.name, run.stored, FinalizerState::Present)
             .await?;
         let same = |kept: &StoredAccess| {
             kept.record.generation == record.generation && kept.record.deleting.is_none()
         };
-        Ok(kept
-            .filter(same)
-            .map_or(Kept::Gone, |kept| Kept::Now(Box::new(kept))))
+        Ok(kept.filter(same).map_or(FinalizerOutcome::Gone, |kept| {
+            FinalizerOutcome::Added(Box::new(kept))
+        }))
     }
 
     /// Removes the finalizer of a deleted access when its objects are no longer needed.
-    pub(super) async fn drain(
+    pub(super) async fn drain_access(
         &self,
         name: &AccessName,
         stored: &StoredAccess,
@@ -82,7 +82,8 @@ impl Deliveries {
         let until = match self.drains_until(name, stored, since).await? {
             until
                 if until > now
-                    && (self.nothing_stays(stored).await? || self.nobody_uses_it(stored).await) =>
+                    && (self.has_no_retained_objects(stored).await?
+                        || self.has_no_users(stored).await) =>
             {
                 since
             }
@@ -98,28 +99,28 @@ impl Deliveries {
         let [left, passed] = [until.duration_since(now), now.duration_since(since)]
             .map(|span| Duration::try_from(span).unwrap_or_default());
         // Most consumers finish soon, or take long.
-        Ok(Next::After(
-            left.min((passed / 4).clamp(FIRST_LOOK, super::LOOK_AGAIN)),
-        ))
+        Ok(Next::After(left.min(
+            (passed / 4).clamp(MIN_DRAIN_CHECK_INTERVAL, super::RECHECK_INTERVAL),
+        )))
     }
 
-    async fn nobody_uses_it(&self, stored: &StoredAccess) -> bool {
+    async fn has_no_users(&self, stored: &StoredAccess) -> bool {
         match &stored.read {
             Ok(access) => self.is_unused(access).await,
             Err(_) => false,
         }
     }
 
-    async fn nothing_stays(&self, stored: &StoredAccess) -> Result<bool, HubError> {
+    async fn has_no_retained_objects(&self, stored: &StoredAccess) -> Result<bool, HubError> {
         match stored.meant() {
-            Some(access) => self.take_back(access).await,
+            Some(access) => self.withdraw_ungranted(access).await,
             None => Ok(false),
         }
     }
 
     /// For an access that is being deleted or is invalid, deletes every object that policy no
     /// longer grants. Returns whether none remains that may stay.
-    pub(super) async fn take_back(&self, access: &TargetAccess) -> Result<bool, HubError> {
+    pub(super) async fn withdraw_ungranted(&self, access: &TargetAccess) -> Result<bool, HubError> {
         let Some(owner) = &access.uid else {
             return Ok(false);
         };
@@ -141,7 +142,7 @@ impl Deliveries {
         {
             // Keyferry does not wait for an object that is not ours any more. One that it may not
             // read may still be ours.
-            stays |= self.remove(&place, owner).await? == Removal::unreadable();
+            stays |= self.remove_object(&place, owner).await? == Removal::unreadable();
         }
         Ok(!stays && writing().all(|delivery| refused(&delivery)))
     }
@@ -161,24 +162,27 @@ impl Deliveries {
         let mut until = match stored.record.size {
             // When its tokens expire is not known.
             ObjectSize::StatusTooLarge => since.saturating_add(lifetime::MAX).unwrap_or(since),
-            _ => report::exposure(&stored.record.status).unwrap_or(since),
+            _ => status::exposure_until(&stored.record.status).unwrap_or(since),
         };
         if let Some(access) = access {
             // If a process ended between a write and its status, only the object has the time.
-            until = until.max(self.written_until(access).await?.unwrap_or(since));
+            until = until.max(self.last_token_expiry(access).await?.unwrap_or(since));
             if access
                 .deliveries
                 .iter()
                 .any(|delivery| delivery.delivery_type == DeliveryType::FluxConfigMap)
             {
-                until = until.max(since.saturating_add(FLUX_TOKEN).unwrap_or(since));
+                until = until.max(since.saturating_add(FLUX_TOKEN_LIFETIME).unwrap_or(since));
             }
         }
         // No written token lives longer.
         Ok(until.min(since.saturating_add(lifetime::MAX).unwrap_or(until)))
     }
 
-    async fn written_until(&self, access: &TargetAccess) -> Result<Option<Timestamp>, HubError> {
+    async fn last_token_expiry(
+        &self,
+        access: &TargetAccess,
+    ) -> Result<Option<Timestamp>, HubError> {
         let mut until = None;
         for delivery in access
             .deliveries
@@ -195,10 +199,10 @@ impl Deliveries {
                 Ok(None) | Err(HubError::Forbidden(_)) => continue,
                 Err(error) => return Err(error),
             };
-            if let DeliveredObject::Ours(held) =
+            if let DeliveredObject::Ours(owned) =
                 delivery::found(Some(ReadObject::value(&read)), owner)
             {
-                until = until.max(held.expires_at());
+                until = until.max(owned.expires_at());
             }
         }
         Ok(until)
@@ -214,7 +218,7 @@ impl Deliveries {
     ) -> Result<Option<StoredAccess>, HubError> {
         let written = finalizer::set(
             &*self.parts.objects,
-            &report::path(name),
+            &status::access_path(name),
             &stored.record,
             wanted,
         )
