@@ -10,14 +10,12 @@ use keyferry_api::reason::Reason;
 use keyferry_core::admission_policy::{self, AdmissionPolicy, HubSite};
 use keyferry_core::delivery::ReadObject;
 use keyferry_hub::admission_policy::{AdmissionPolicyReader, AdmissionPolicyWriter, Standing};
-use keyferry_hub::leadership::LeadershipReader;
 use keyferry_hub::ports::{HubError, HubFacts, HubObjects};
 use keyferry_issuer::publication::PublicationReader;
-use keyferry_platform::clock::Clock;
-use keyferry_platform::metrics::Metrics;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::context::Context;
 use crate::pairing_trial::PairingTrial;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(20);
@@ -29,6 +27,8 @@ const API_GROUP_PATH: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// The state and dependencies of [`run_admission_policy_checks`].
 pub struct AdmissionPolicyChecks {
+    /// What the tasks share.
+    pub context: Arc<Context>,
     /// The state of `keyferry-author`.
     pub author: AdmissionPolicyWriter,
     /// The state of `keyferry-pairing`.
@@ -39,16 +39,8 @@ pub struct AdmissionPolicyChecks {
     pub others: OtherAdmissionPolicies,
     /// Tests the effect of `keyferry-pairing`.
     pub trial: PairingTrial,
-    /// Reads the policies.
-    pub objects: Arc<dyn HubObjects>,
     /// This hub's values for the placeholders in the shipped policies.
     pub facts: KnownSite,
-    /// Whether this replica leads: only the leader tests.
-    pub leadership: LeadershipReader,
-    /// The clock for the next comparison.
-    pub clock: Arc<dyn Clock>,
-    /// Reports whether each policy is active.
-    pub metrics: Metrics,
 }
 
 /// The policies that have no condition of their own in the statuses.
@@ -158,7 +150,7 @@ impl AdmissionPolicyChecks {
     }
 
     async fn compare_due(&mut self) {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let site = self.facts.current_site(now.mono).await.clone();
         if let Some((found, _)) = self
             .compare_policy(self.author.admission_policy(), &site)
@@ -176,8 +168,11 @@ impl AdmissionPolicyChecks {
             .compare_policy(self.pairing.admission_policy(), &site)
             .await;
         let mut found = compared.as_ref().map(|(found, _)| found.clone());
-        if found == Some(Standing::Active) && self.leadership.leads(now) {
-            found = self.trial.policy_standing(&*self.objects, now.mono).await;
+        if found == Some(Standing::Active) && self.context.leadership.leads(now) {
+            found = self
+                .trial
+                .policy_standing(&*self.context.objects, now.mono)
+                .await;
         } else {
             self.trial.forget_result();
         }
@@ -186,7 +181,8 @@ impl AdmissionPolicyChecks {
         }
         if let Some((standing, exemptions)) = compared {
             if exemptions != Standing::Active {
-                self.metrics
+                self.context
+                    .metrics
                     .admission_policy(self.pairing.admission_policy().name(), false);
             }
             if standing == Standing::Active || exemptions != Standing::Active {
@@ -223,7 +219,8 @@ impl AdmissionPolicyChecks {
     }
 
     fn apply_standing(&self, writer: &AdmissionPolicyWriter, found: Standing, reason: Reason) {
-        self.metrics
+        self.context
+            .metrics
             .admission_policy(writer.admission_policy().name(), found == Standing::Active);
         let (name, meaning) = {
             let policy = writer.admission_policy();
@@ -247,7 +244,7 @@ impl AdmissionPolicyChecks {
         admission_policy: &AdmissionPolicy,
         site: &HubSite,
     ) -> Option<(Standing, Standing)> {
-        match read_policy(&*self.objects, admission_policy).await {
+        match read_policy(&*self.context.objects, admission_policy).await {
             Ok((policy, binding)) => {
                 let standing = |outcome: Result<(), admission_policy::AdmissionPolicyGap>| {
                     outcome.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::Active)

@@ -14,17 +14,13 @@ use keyferry_api::audience::Audience;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::pairing;
-use keyferry_hub::leadership::LeadershipReader;
-use keyferry_hub::live::LiveObjects;
-use keyferry_hub::object_store::ObjectStore;
-use keyferry_hub::ports::{HubError, HubObjects};
+use keyferry_hub::ports::HubError;
 use keyferry_issuer::audience_guard::AudienceTrial;
-use keyferry_issuer::publication::PublicationReader;
 use keyferry_keys::managed_issuer::INERT_AUDIENCE;
-use keyferry_platform::clock::Clock;
-use keyferry_platform::policy_store::PolicyReader;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+
+use crate::context::Context;
 
 /// How often to check whether a ServiceAccount or a Namespace changed the grants.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -56,36 +52,9 @@ impl UnlistedAudiences {
     }
 }
 
-/// The dependencies of [`run_audience_pairing`].
-pub struct PairingParts {
-    /// The active policy.
-    pub policy: PolicyReader,
-    /// The hub's targets, for their audiences.
-    pub store: Arc<ObjectStore>,
-    /// The hub's live objects.
-    pub live: Arc<LiveObjects>,
-    /// Reads and writes the AudiencePairing.
-    pub objects: Arc<dyn HubObjects>,
-    /// Tests whether an audience is the hub's.
-    pub trial: Arc<dyn AudienceTrial>,
-    /// The hub's issuer, which is never listed.
-    pub published: PublicationReader,
-    /// Keyferry's own audience, which is never listed.
-    pub caller_audience: Audience,
-    /// The unlisted audiences, for the targets' statuses.
-    pub unlisted: UnlistedAudiences,
-    /// Whether this replica leads.
-    pub leadership: LeadershipReader,
-    /// The clock for tests and leadership.
-    pub clock: Arc<dyn Clock>,
-    /// The canary ServiceAccount, which may test every audience.
-    pub canary: ServiceAccount,
-}
-
 /// Reconciles the AudiencePairing until the task is dropped.
-pub async fn run_audience_pairing(parts: PairingParts) {
-    let mut changes = parts.policy.changes();
-    let mut pairing = Pairing::new(parts);
+pub async fn run_audience_pairing(mut pairing: AudiencePairing) {
+    let mut changes = pairing.context.policy.changes();
     loop {
         pairing.reconcile_pairing().await;
         tokio::select! {
@@ -107,8 +76,17 @@ struct AudienceVerdict {
     is_running: bool,
 }
 
-struct Pairing {
-    parts: PairingParts,
+/// The reconciliation of the AudiencePairing.
+pub struct AudiencePairing {
+    context: Arc<Context>,
+    /// Tests whether an audience is the hub's.
+    trial: Arc<dyn AudienceTrial>,
+    /// Keyferry's own audience, which is never listed.
+    caller_audience: Audience,
+    /// The canary ServiceAccount, which may test every audience.
+    canary: ServiceAccount,
+    /// The unlisted audiences, for the targets' statuses.
+    unlisted: UnlistedAudiences,
     written: Option<BTreeMap<String, BTreeSet<String>>>,
     read_at: Duration,
     warned: bool,
@@ -119,10 +97,22 @@ struct Pairing {
     trials: JoinSet<(String, Result<(), Reason>)>,
 }
 
-impl Pairing {
-    fn new(parts: PairingParts) -> Self {
+impl AudiencePairing {
+    /// Creates the reconciliation, before any audience is tested. `trial` tests whether an audience
+    /// is the hub's, as the `canary`; `unlisted` gets the audiences that are not listed.
+    pub fn new(
+        context: Arc<Context>,
+        trial: Arc<dyn AudienceTrial>,
+        caller_audience: Audience,
+        canary: ServiceAccount,
+        unlisted: UnlistedAudiences,
+    ) -> Self {
         Self {
-            parts,
+            context,
+            trial,
+            caller_audience,
+            canary,
+            unlisted,
             written: None,
             read_at: Duration::ZERO,
             warned: false,
@@ -145,7 +135,7 @@ impl Pairing {
         let Some((audience, outcome)) = ended else {
             return;
         };
-        let now = self.parts.clock.now().mono;
+        let now = self.context.clock.now().mono;
         let Some(verdict) = self.verdicts.get_mut(&audience) else {
             return;
         };
@@ -166,13 +156,13 @@ impl Pairing {
         while let Some(ended) = self.trials.try_join_next() {
             self.record_trial(ended.ok());
         }
-        let now = self.parts.clock.now();
-        if !(self.parts.leadership.leads(now) && self.parts.live.is_complete()) {
+        let now = self.context.clock.now();
+        if !(self.context.leadership.leads(now) && self.context.live.is_complete()) {
             (self.written, self.listed_before) = (None, None);
             return;
         }
         if self.listed_before.is_none() {
-            match self.parts.objects.get(&pairing_path()).await {
+            match self.context.objects.get(&pairing_path()).await {
                 Ok(read) => {
                     self.listed_before = Some(
                         read.map(|read| listed_audiences(read.value()))
@@ -182,22 +172,22 @@ impl Pairing {
                 Err(error) => return self.warn_once(&error),
             }
         }
-        let audiences = self.parts.store.audiences();
+        let audiences = self.context.store.audiences();
         self.start_trials(&audiences, now.mono);
         let (listed, unlisted) = self.sort_audiences(audiences);
-        self.parts.unlisted.set(unlisted);
+        self.unlisted.set(unlisted);
         let granted = pairing::pairs(
-            &self.parts.policy.current(),
-            &*self.parts.live,
+            &self.context.policy.current(),
+            &*self.context.live,
             listed,
-            &self.parts.canary,
+            &self.canary,
         );
         if self.written.as_ref() == Some(&granted)
             && now.mono.saturating_sub(self.read_at) <= REREAD_INTERVAL
         {
             return;
         }
-        match write_pairing(&self.parts, &granted).await {
+        match write_pairing(&self.context, &granted).await {
             Ok(()) => (self.written, self.read_at, self.warned) = (Some(granted), now.mono, false),
             Err(error) => {
                 self.written = None;
@@ -229,7 +219,7 @@ impl Pairing {
                 continue;
             };
             (verdict.is_running, verdict.next_at) = (true, now + TRIAL_INTERVAL);
-            let (trial, audience) = (Arc::clone(&self.parts.trial), audience.clone());
+            let (trial, audience) = (Arc::clone(&self.trial), audience.clone());
             self.trials.spawn(async move {
                 let outcome = trial.try_audience(&named).await;
                 (audience, outcome)
@@ -243,7 +233,7 @@ impl Pairing {
         &self,
         audiences: BTreeSet<String>,
     ) -> (BTreeSet<String>, BTreeMap<String, String>) {
-        let published = self.parts.published.current();
+        let published = self.context.published.current();
         let (mut listed, mut unlisted) = (BTreeSet::new(), BTreeMap::new());
         for audience in audiences {
             let verdict = self.verdicts.get(&audience);
@@ -252,26 +242,25 @@ impl Pairing {
                     .as_ref()
                     .is_some_and(|before| before.contains(&audience))
             };
-            let why =
-                if audience == self.parts.caller_audience.as_str() || audience == INERT_AUDIENCE {
-                    Some("it is Keyferry's own".to_owned())
-                } else if published
-                    .as_ref()
-                    .is_some_and(|published| published.issuer.as_str() == audience)
-                {
-                    Some("it is the hub's issuer".to_owned())
-                } else {
-                    match verdict.map(|verdict| (verdict.decided, verdict.failed)) {
-                        Some((Some(true), _)) => None,
-                        Some((Some(false), _)) => Some("the hub itself accepts it".to_owned()),
-                        _ if is_before() => None,
-                        Some((None, Some(reason))) => Some(format!(
-                            "it is unknown whether the hub itself accepts it ({reason})"
-                        )),
-                        // Its first test is still running.
-                        Some((None, None)) | None => continue,
-                    }
-                };
+            let why = if audience == self.caller_audience.as_str() || audience == INERT_AUDIENCE {
+                Some("it is Keyferry's own".to_owned())
+            } else if published
+                .as_ref()
+                .is_some_and(|published| published.issuer.as_str() == audience)
+            {
+                Some("it is the hub's issuer".to_owned())
+            } else {
+                match verdict.map(|verdict| (verdict.decided, verdict.failed)) {
+                    Some((Some(true), _)) => None,
+                    Some((Some(false), _)) => Some("the hub itself accepts it".to_owned()),
+                    _ if is_before() => None,
+                    Some((None, Some(reason))) => Some(format!(
+                        "it is unknown whether the hub itself accepts it ({reason})"
+                    )),
+                    // Its first test is still running.
+                    Some((None, None)) | None => continue,
+                }
+            };
             match why {
                 Some(why) => drop(unlisted.insert(audience, why)),
                 None => drop(listed.insert(audience)),
@@ -296,12 +285,12 @@ fn listed_audiences(object: &Value) -> BTreeSet<String> {
 }
 
 async fn write_pairing(
-    parts: &PairingParts,
+    context: &Context,
     pairs: &BTreeMap<String, BTreeSet<String>>,
 ) -> Result<(), HubError> {
     let path = pairing_path();
-    let Some(read) = parts.objects.get(&path).await? else {
-        return parts
+    let Some(read) = context.objects.get(&path).await? else {
+        return context
             .objects
             .post(pairing::COLLECTION, &pairing::object(pairs, None))
             .await;
@@ -313,10 +302,10 @@ async fn write_pairing(
         .value()
         .pointer("/metadata/resourceVersion")
         .and_then(Value::as_str);
-    if !parts.leadership.leads(parts.clock.now()) {
+    if !context.is_leader() {
         return Err(HubError::Busy);
     }
-    parts
+    context
         .objects
         .put(&path, &pairing::object(pairs, version))
         .await

@@ -28,69 +28,33 @@ use keyferry_api::reason::Reason;
 use keyferry_api::status::DeliveryStatus;
 use keyferry_core::access_status::AccessReport;
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
-use keyferry_hub::admission_policy::AdmissionPolicyReader;
 use keyferry_hub::event::EventBudgets;
-use keyferry_hub::leadership::LeadershipReader;
-use keyferry_hub::live::LiveObjects;
-use keyferry_hub::object_store::{Faults, ObjectStore};
-use keyferry_hub::ports::{HubError, HubFacts, HubObjects};
-use keyferry_hub::targets::TargetReader;
+use keyferry_hub::ports::{HubError, HubFacts};
 use keyferry_issuer::client_key::ClientKeys;
 use keyferry_issuer::mint::Mint;
-use keyferry_issuer::publication::PublicationReader;
 use keyferry_platform::audit_sink::AuditSink;
-use keyferry_platform::clock::Clock;
-use keyferry_platform::metrics::Metrics;
-use keyferry_platform::policy_store::PolicyReader;
-use keyferry_platform::random::Random;
-use keyferry_platform::target_probe::TargetProbe;
 
 use self::access_drain::FinalizerOutcome;
 use self::client_certificate::CertificateRequests;
 use self::object::DeliveryOutcome;
 pub(crate) use self::probe::MAX_ANSWER_AGE;
 use self::probe::ProbeCache;
+use crate::context::Context;
 
 /// The longest time between two checks of an access without a known change: its objects may have
 /// been edited.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(300);
 
-/// The dependencies of [`Deliveries`].
-pub struct DeliveryParts {
-    /// The active policy.
-    pub policy: PolicyReader,
-    /// The hub's accesses and targets.
-    pub store: Arc<ObjectStore>,
-    /// The objects that are excluded from the policy, with their mistakes.
-    pub faults: Faults,
-    /// The hub's live objects.
-    pub live: Arc<LiveObjects>,
-    /// The published issuer.
-    pub published: PublicationReader,
-    /// The targets' CA certificates.
-    pub targets: TargetReader,
+/// Where the credentials in delivered objects come from.
+pub struct CredentialSources {
     /// The mint.
     pub mint: Mint,
-    /// Whether authors of accesses are checked.
-    pub admission_policy: AdmissionPolicyReader,
-    /// Reads and writes the hub's objects.
-    pub objects: Arc<dyn HubObjects>,
-    /// Says under which user name the hub knows Keyferry.
-    pub facts: Arc<dyn HubFacts>,
-    /// Tests whether targets accept a token.
-    pub probe: Arc<dyn TargetProbe>,
-    /// The audit log that records every issuance.
-    pub audit: Arc<dyn AuditSink>,
-    /// The clock for renewals and leadership.
-    pub clock: Arc<dyn Clock>,
     /// Makes the keys of client certificates.
     pub client_keys: Arc<dyn ClientKeys>,
-    /// Randomness, for the jitter of renewals and the names of Events.
-    pub random: Arc<dyn Random>,
-    /// Reports the state of each access.
-    pub metrics: Metrics,
-    /// Whether this replica leads.
-    pub leadership: LeadershipReader,
+    /// Says under which user name the hub knows Keyferry, whose certificate requests are counted.
+    pub facts: Arc<dyn HubFacts>,
+    /// The audit log that records every issuance.
+    pub audit: Arc<dyn AuditSink>,
     /// The activation delay: how long a key must have been published before tokens that it signed
     /// are issued.
     pub activation_delay: Duration,
@@ -98,7 +62,8 @@ pub struct DeliveryParts {
 
 /// Writes, renews and removes the delivered objects of accesses.
 pub struct Deliveries {
-    parts: DeliveryParts,
+    context: Arc<Context>,
+    credentials: CredentialSources,
     probes: ProbeCache,
     certificates: CertificateRequests,
     events: EventBudgets,
@@ -163,10 +128,11 @@ struct AccessOutcome {
 }
 
 impl Deliveries {
-    /// Creates the deliveries from their dependencies.
-    pub fn new(parts: DeliveryParts) -> Self {
+    /// Creates the deliveries, with empty caches.
+    pub fn new(context: Arc<Context>, credentials: CredentialSources) -> Self {
         Self {
-            parts,
+            context,
+            credentials,
             probes: ProbeCache::default(),
             certificates: CertificateRequests::default(),
             events: EventBudgets::default(),
@@ -178,18 +144,18 @@ impl Deliveries {
     pub fn not_leading(&self) {
         self.certificates.forget_all();
         self.probes.forget_all();
-        self.parts.metrics.accesses_gone();
+        self.context.metrics.accesses_gone();
     }
 
     /// Reconciles one access with the policy, and writes the result into its status.
     pub async fn reconcile(&self, name: &AccessName) -> Next {
-        let Some(stored) = self.parts.store.access(name) else {
+        let Some(stored) = self.context.store.access(name) else {
             self.probes.forget_access(name);
             self.certificates.forget_access(name);
-            self.parts.metrics.access_gone(name);
+            self.context.metrics.access_gone(name);
             return Next::OnChange;
         };
-        if !self.is_leader() {
+        if !self.context.is_leader() {
             return Next::OnChange;
         }
         let outcome = match (&stored.read, stored.record.deleting) {
@@ -203,7 +169,7 @@ impl Deliveries {
                     name,
                     stored: &stored,
                     access,
-                    policy: self.parts.policy.current(),
+                    policy: self.context.policy.current(),
                 };
                 self.reconcile_access(&run).await
             }
@@ -222,14 +188,10 @@ impl Deliveries {
 
     /// Whether policy excludes the access although its spec is valid, as one of too many.
     fn is_excluded(&self, name: &AccessName, stored: &StoredAccess) -> bool {
-        let (policy, faults) = (self.parts.policy.current(), self.parts.faults.current());
+        let (policy, faults) = (self.context.policy.current(), self.context.faults.current());
         let fault = faults.accesses.get(name);
         !policy.accesses.contains_key(name)
             && fault.is_some_and(|fault| fault.generation == stored.record.spec())
-    }
-
-    fn is_leader(&self) -> bool {
-        self.parts.leadership.leads(self.parts.clock.now())
     }
 
     async fn reconcile_access(&self, run: &Reconciliation<'_>) -> Result<Next, HubError> {
@@ -243,15 +205,15 @@ impl Deliveries {
             return Ok(Next::Retry);
         }
         // Nor is anything removed for a target that the policy does not include yet.
-        if !self.parts.store.is_taken_in(
+        if !self.context.store.is_taken_in(
             &run.access.target,
             &run.policy,
-            &self.parts.faults.current(),
+            &self.context.faults.current(),
         ) {
             return Ok(Next::Retry);
         }
         if !run.policy.targets.contains_key(&run.access.target)
-            && let Some(draining) = self.parts.store.draining(&run.access.target)
+            && let Some(draining) = self.context.store.draining(&run.access.target)
             && let Some(next) = self.drain_for_deleted_target(run, &draining).await?
         {
             return Ok(next);
@@ -325,7 +287,7 @@ impl Deliveries {
     /// Returns each delivery with policy's decision. An access without deliveries gets those types
     /// that it offers by itself.
     fn decide_deliveries(&self, run: &Reconciliation<'_>) -> Vec<(Delivery, Result<Pair, Reason>)> {
-        let (policy, live) = (&*run.policy, &*self.parts.live);
+        let (policy, live) = (&*run.policy, &*self.context.live);
         let decide = |delivery: &Delivery| {
             let pair = match delivery.object_name {
                 Some(_) => authorise::delivery_pair(policy, live, run.name, &delivery.name),
@@ -376,7 +338,7 @@ impl Deliveries {
             left_over,
             exposed_until,
         } = outcome;
-        let now = self.parts.clock.now().wall;
+        let now = self.context.clock.now().wall;
         // `Authorized` already reports what policy refused from the start, but not what it withdrew
         // during the write.
         let refused = |outcome: &&DeliveryOutcome| {
@@ -401,7 +363,7 @@ impl Deliveries {
         };
         let retries = !left_over.is_empty() || written.iter().any(|outcome| outcome.retry);
         let next = next_reconciliation(&written, &left_over, probe, now)
-            .with_jitter(self.parts.random.unit());
+            .with_jitter(self.context.random.unit());
         let earlier = status::exposure_until(&run.stored.record.status);
         let exposure_until = exposed_until.into_iter().chain(earlier).max();
         let report = AccessReport {

@@ -12,17 +12,11 @@ use keyferry_api::moment::Moment;
 use keyferry_api::name::{AccessName, Namespace};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::authorise::HubView;
-use keyferry_hub::admission_policy::AdmissionPolicyReader;
-use keyferry_hub::leadership::LeadershipReader;
-use keyferry_hub::live::LiveObjects;
-use keyferry_hub::object_store::ObjectStore;
-use keyferry_hub::targets::{Readiness, TargetReader};
-use keyferry_issuer::publication::PublicationReader;
-use keyferry_platform::clock::Clock;
-use keyferry_platform::policy_store::PolicyReader;
+use keyferry_hub::targets::Readiness;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::context::Context;
 use crate::delivery::{Deliveries, Next};
 
 /// How often changes and due accesses are checked.
@@ -39,28 +33,6 @@ const MAX_CONCURRENT_PER_NAMESPACE: usize = 4;
 const MIN_RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_RETRY_PAUSE: Duration = Duration::from_secs(1);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
-
-/// The dependencies of [`run_delivery_queue`].
-pub struct DeliverParts {
-    /// The active policy.
-    pub policy: PolicyReader,
-    /// The hub's accesses.
-    pub store: Arc<ObjectStore>,
-    /// The hub's live objects.
-    pub live: Arc<LiveObjects>,
-    /// The targets' CA certificates.
-    pub targets: TargetReader,
-    /// Whether authors are checked.
-    pub admission_policy: AdmissionPolicyReader,
-    /// The revoked keys.
-    pub published: PublicationReader,
-    /// Whether this replica leads.
-    pub leadership: LeadershipReader,
-    /// The clock for due times.
-    pub clock: Arc<dyn Clock>,
-    /// How long a watch may fail before its data is too old to write by.
-    pub max_stale: Duration,
-}
 
 /// The queue entry of an access.
 #[derive(Clone, Copy, Default)]
@@ -79,21 +51,26 @@ struct QueueEntry {
     running: bool,
 }
 
-/// Reconciles accesses until the task is dropped.
-pub async fn run_delivery_queue(parts: DeliverParts, deliveries: Arc<Deliveries>) {
-    let (mut changes, mut leads) = (parts.policy.changes(), parts.leadership.changes());
+/// Reconciles accesses until the task is dropped, unless a watch has failed for longer than
+/// `max_stale`: then its data is too old to write by.
+pub async fn run_delivery_queue(
+    context: Arc<Context>,
+    deliveries: Arc<Deliveries>,
+    max_stale: Duration,
+) {
+    let (mut changes, mut leads) = (context.policy.changes(), context.leadership.changes());
     let mut queue: HashMap<AccessName, QueueEntry> = HashMap::new();
     let mut running = JoinSet::new();
     let mut ticks = tokio::time::interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut check, mut debouncing) = (ChangeCheck::Now, false);
     loop {
-        let now = parts.clock.now();
-        if parts.leadership.leads(now) && parts.live.is_complete() {
+        let now = context.clock.now();
+        if context.leadership.leads(now) && context.live.is_complete() {
             if check == ChangeCheck::Now {
-                mark_changed_due(&parts, &mut queue, now.mono);
+                mark_changed_due(&context, &mut queue, now.mono);
             }
-            if is_view_current(&parts, now) {
+            if is_view_current(&context, max_stale, now) {
                 start_due(&mut queue, &mut running, &deliveries, now.mono);
             }
         } else {
@@ -107,7 +84,7 @@ pub async fn run_delivery_queue(parts: DeliverParts, deliveries: Arc<Deliveries>
             }
             Some(done) = running.join_next(), if !running.is_empty() => {
                 if let Ok((name, next)) = done {
-                    record_result(&mut queue, &name, next, parts.clock.now().mono);
+                    record_result(&mut queue, &name, next, context.clock.now().mono);
                 }
                 ChangeCheck::Later
             }
@@ -127,8 +104,8 @@ pub async fn run_delivery_queue(parts: DeliverParts, deliveries: Arc<Deliveries>
 
 /// Whether the view of the hub is recent enough: else tokens would be renewed for accesses that
 /// policy no longer allows.
-fn is_view_current(parts: &DeliverParts, now: Moment) -> bool {
-    parts.live.is_complete() && parts.live.is_current(parts.max_stale, now)
+fn is_view_current(context: &Context, max_stale: Duration, now: Moment) -> bool {
+    context.live.is_complete() && context.live.is_current(max_stale, now)
 }
 
 /// Whether to check for changes now; due accesses are started in any case.
@@ -139,12 +116,8 @@ enum ChangeCheck {
 }
 
 /// Makes every access due whose inputs have changed.
-fn mark_changed_due(
-    parts: &DeliverParts,
-    queue: &mut HashMap<AccessName, QueueEntry>,
-    now: Duration,
-) {
-    let seen = access_inputs(parts);
+fn mark_changed_due(context: &Context, queue: &mut HashMap<AccessName, QueueEntry>, now: Duration) {
+    let seen = access_inputs(context);
     for (name, inputs) in &seen {
         let (known, entry) = (
             queue.contains_key(name),
@@ -189,14 +162,14 @@ struct AccessInputs {
     has_finalizer: bool,
 }
 
-fn access_inputs(parts: &DeliverParts) -> HashMap<AccessName, AccessInputs> {
-    let policy = parts.policy.current();
-    let protected = parts.admission_policy.checked().is_ok();
-    let draining = parts.store.all_draining();
-    let requested_checks = parts.store.requested_checks();
+fn access_inputs(context: &Context) -> HashMap<AccessName, AccessInputs> {
+    let policy = context.policy.current();
+    let protected = context.author_policy.checked().is_ok();
+    let draining = context.store.all_draining();
+    let requested_checks = context.store.requested_checks();
     // A status may be outdated, so whether an object contains a token of a revoked key is checked
     // at the object.
-    let revoked = parts.published.revoked();
+    let revoked = context.published.revoked();
     let inputs_of = |name: &AccessName, stored: &StoredAccess| {
         let mut hasher = DefaultHasher::new();
         let record = &stored.record;
@@ -210,7 +183,7 @@ fn access_inputs(parts: &DeliverParts) -> HashMap<AccessName, AccessInputs> {
         )
             .hash(&mut hasher);
         record.finalizers.others.hash(&mut hasher);
-        parts
+        context
             .live
             .namespace_labels(&name.namespace)
             .hash(&mut hasher);
@@ -222,16 +195,16 @@ fn access_inputs(parts: &DeliverParts) -> HashMap<AccessName, AccessInputs> {
                 namespace: name.namespace.clone(),
                 name: access.service_account.clone(),
             };
-            parts
+            context
                 .live
                 .service_account(&account)
                 .map(|uid| uid.as_str().to_owned())
                 .hash(&mut hasher);
-            parts.live.flux_credential(&account).hash(&mut hasher);
+            context.live.flux_credential(&account).hash(&mut hasher);
             if let Some(target) = policy.targets.get(&access.target) {
                 target.generation.hash(&mut hasher);
                 requested_checks.get(&target.name).hash(&mut hasher);
-                match parts.targets.readiness(target) {
+                match context.targets.readiness(target) {
                     Readiness::Ready(pem) => pem.hash(&mut hasher),
                     Readiness::NotReady { reason, .. } => reason.hash(&mut hasher),
                 }
@@ -247,7 +220,7 @@ fn access_inputs(parts: &DeliverParts) -> HashMap<AccessName, AccessInputs> {
             },
         )
     };
-    parts.store.each_access(inputs_of).into_iter().collect()
+    context.store.each_access(inputs_of).into_iter().collect()
 }
 
 fn start_due(

@@ -5,6 +5,7 @@
 
 pub mod admission_policies;
 pub mod audience_pairing;
+pub mod context;
 pub mod delivery;
 pub mod delivery_queue;
 pub mod input_credentials;

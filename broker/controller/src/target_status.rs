@@ -24,25 +24,19 @@ use keyferry_core::access_status::{patch, recent_probe_time};
 use keyferry_core::readiness::{NotReady, check_readiness};
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
 use keyferry_hub::event::{self, Subject};
-use keyferry_hub::leadership::LeadershipReader;
-use keyferry_hub::object_store::{Faults, ObjectStore};
-use keyferry_hub::ports::{HubError, HubObjects};
-use keyferry_hub::targets::{Readiness, TargetReader};
+use keyferry_hub::ports::HubError;
+use keyferry_hub::targets::Readiness;
 use keyferry_issuer::audience_guard::AudienceGuard;
-use keyferry_issuer::publication::PublicationReader;
-use keyferry_platform::clock::Clock;
 use keyferry_platform::fleet_index::FleetIndexReader;
-use keyferry_platform::metrics::Metrics;
-use keyferry_platform::policy_store::PolicyReader;
-use keyferry_platform::random::Random;
 use keyferry_platform::target_connection::TargetAddress;
-use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
+use keyferry_platform::target_probe::ProbeAnswer;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use self::answers::{AnswersByTarget, CanaryAnswer, KnownAnswers};
 pub use self::discovery_authority::DiscoveryAuthority;
 use crate::audience_pairing::UnlistedAudiences;
+use crate::context::Context;
 
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a target is probed with the canary's token.
@@ -52,20 +46,14 @@ const MAX_CONCURRENT_CANARIES: usize = 8;
 /// The pause after a probe without a result.
 const CANARY_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The dependencies of [`run_target_status`].
-pub struct TargetStatusParts {
-    /// The active policy.
-    pub policy: PolicyReader,
+/// What the statuses of TargetClusters are written from.
+pub struct TargetStatusWriter {
+    /// What the tasks share.
+    pub context: Arc<Context>,
     /// The active policy with its index, for conflicts of identities.
     pub fleet: FleetIndexReader,
-    /// The hub's targets.
-    pub store: Arc<ObjectStore>,
-    /// The objects that are excluded from the policy, with their mistakes.
-    pub faults: Faults,
-    /// The targets' CA certificates.
-    pub targets: TargetReader,
-    /// The published issuer.
-    pub published: PublicationReader,
+    /// Mints the canary's tokens.
+    pub guard: AudienceGuard,
     /// The public URL of the published documents.
     pub public_url: String,
     /// The CA certificates of their server.
@@ -74,12 +62,6 @@ pub struct TargetStatusParts {
     pub username_prefix: String,
     /// Keyferry's own namespace.
     pub namespace: Namespace,
-    /// Reads and writes the hub's objects.
-    pub objects: Arc<dyn HubObjects>,
-    /// Probes targets.
-    pub probe: Arc<dyn TargetProbe>,
-    /// Mints the canary's tokens.
-    pub guard: AudienceGuard,
     /// Whether the admission policy that reserves targets' audiences for their grants is active.
     pub pairing: AdmissionPolicyReader,
     /// Whether the admission policy that protects the labels by which targets select namespaces is
@@ -89,14 +71,6 @@ pub struct TargetStatusParts {
     pub policies: Vec<AdmissionPolicyReader>,
     /// Audiences for which the hub refuses a token to no ServiceAccount.
     pub unlisted: UnlistedAudiences,
-    /// Whether this replica leads.
-    pub leadership: LeadershipReader,
-    /// The clock for probes and leadership.
-    pub clock: Arc<dyn Clock>,
-    /// Randomness, for the names of Events.
-    pub random: Arc<dyn Random>,
-    /// Reports how targets answer.
-    pub metrics: Metrics,
 }
 
 /// The last probe of a target with the canary's token.
@@ -112,38 +86,48 @@ struct CanaryTrial {
 }
 
 /// Updates statuses until the task is dropped.
-pub async fn run_target_status(parts: TargetStatusParts) {
-    let parts = Arc::new(parts);
+pub async fn run_target_status(writer: TargetStatusWriter) {
+    let writer = Arc::new(writer);
     let mut trials: HashMap<ObjectName, CanaryTrial> = HashMap::new();
     let mut running_trials = JoinSet::new();
     let mut finalizers = target_finalizer::TargetFinalizers::default();
     loop {
-        if parts.leadership.leads(parts.clock.now()) {
-            parts.discovery_authority.refresh(parts.clock.now().wall);
-            finalizers.update_users(&parts);
-            let answers = answers::count_answers(&parts.store, parts.clock.now().wall);
-            for name in parts.store.target_names() {
-                if let Some(record) = parts.store.target(&name)
-                    && let Err(error) = finalizers.reconcile_finalizer(&parts, &name, &record).await
+        if writer.context.is_leader() {
+            writer
+                .discovery_authority
+                .refresh(writer.context.clock.now().wall);
+            finalizers.update_users(&writer);
+            let answers =
+                answers::count_answers(&writer.context.store, writer.context.clock.now().wall);
+            for name in writer.context.store.target_names() {
+                if let Some(record) = writer.context.store.target(&name)
+                    && let Err(error) = finalizers
+                        .reconcile_finalizer(&writer, &name, &record)
+                        .await
                 {
                     tracing::debug!(target_cluster = %name, %error, "a deleted TargetCluster could \
                         not be processed; trying again");
                 }
-                if let Err(error) = update_status(&parts, &name, &trials, &answers).await {
+                if let Err(error) = update_status(&writer, &name, &trials, &answers).await {
                     tracing::debug!(target_cluster = %name, %error, "the status of a TargetCluster \
                         could not be written; trying again");
                 }
             }
-            trials.retain(|name, _| parts.store.target(name).is_some());
-            parts
+            trials.retain(|name, _| writer.context.store.target(name).is_some());
+            writer
+                .context
                 .metrics
-                .keep_targets(|name| parts.store.target(name).is_some());
-            start_canary_trials(&parts, &mut trials, &mut running_trials);
+                .keep_targets(|name| writer.context.store.target(name).is_some());
+            start_canary_trials(&writer, &mut trials, &mut running_trials);
         } else {
             // Another replica asks the targets, so what this one knows becomes outdated.
-            parts.metrics.keep_targets(|_| false);
-            if parts.leadership.is_missing(parts.clock.now()) {
-                report_missing_leader(&parts).await;
+            writer.context.metrics.keep_targets(|_| false);
+            if writer
+                .context
+                .leadership
+                .is_missing(writer.context.clock.now())
+            {
+                report_missing_leader(&writer).await;
             }
         }
         while let Some(Ok((name, outcome))) = running_trials.try_join_next() {
@@ -156,20 +140,20 @@ pub async fn run_target_status(parts: TargetStatusParts) {
 /// Probes all due targets concurrently, so that a target that never answers does not delay the
 /// others' status.
 fn start_canary_trials(
-    parts: &Arc<TargetStatusParts>,
+    writer: &Arc<TargetStatusWriter>,
     trials: &mut HashMap<ObjectName, CanaryTrial>,
     running_trials: &mut JoinSet<(ObjectName, CanaryTrial)>,
 ) {
-    let now = parts.clock.now().mono;
-    let policy = parts.policy.current();
+    let now = writer.context.clock.now().mono;
+    let policy = writer.context.policy.current();
     // A managed issuer signs only for granted accesses, so there is no canary token for its
     // targets.
     let candidates = policy
         .targets
         .values()
         .filter(|target| target.issuer == TokenIssuer::Hub && target.probe != Probe::Off);
-    for target in candidates.filter(|target| ready_finding(parts, target).holds()) {
-        let stored = parts.store.target(&target.name);
+    for target in candidates.filter(|target| ready_finding(writer, target).holds()) {
+        let stored = writer.context.store.target(&target.name);
         let requested = stored.and_then(|record| record.requested_at);
         let earlier = trials
             .get(&target.name)
@@ -192,10 +176,10 @@ fn start_canary_trials(
                 answer,
             },
         );
-        let (parts, target) = (Arc::clone(parts), target.clone());
+        let (writer, target) = (Arc::clone(writer), target.clone());
         running_trials.spawn(async move {
-            let answer = send_canary_token(&parts, &target).await;
-            let now = parts.clock.now();
+            let answer = send_canary_token(&writer, &target).await;
+            let now = writer.context.clock.now();
             let admitted = match answer {
                 Some(ProbeAnswer::Accepted(_)) => Some(true),
                 Some(ProbeAnswer::Refused) => Some(false),
@@ -222,20 +206,20 @@ fn start_canary_trials(
 }
 
 async fn update_status(
-    parts: &TargetStatusParts,
+    writer: &TargetStatusWriter,
     name: &ObjectName,
     trials: &HashMap<ObjectName, CanaryTrial>,
     answers: &AnswersByTarget,
 ) -> Result<(), HubError> {
-    let Some(record) = parts.store.target(name).filter(is_reported) else {
+    let Some(record) = writer.context.store.target(name).filter(is_reported) else {
         return Ok(());
     };
     // Findings of an earlier spec are not reported for this one: a conflict in the status is final
     // for its generation.
     let (spec, policy, faults) = (
         record.spec(),
-        parts.policy.current(),
-        parts.faults.current(),
+        writer.context.policy.current(),
+        writer.context.faults.current(),
     );
     let target = policy
         .targets
@@ -246,7 +230,7 @@ async fn update_status(
         .get(name)
         .filter(|fault| fault.generation == spec);
     let ready = match (target, fault) {
-        (Some(target), _) => ready_finding(parts, target),
+        (Some(target), _) => ready_finding(writer, target),
         (None, Some(fault)) => Finding::not(fault.reason, fault.message.clone()),
         // The policy does not include this version of the object yet.
         (None, None) => return Ok(()),
@@ -255,7 +239,11 @@ async fn update_status(
     let conflict = conflict.map(|fault| Finding::so(fault.reason, fault.message.clone()));
     let same_identity = target.and_then(|target| {
         let identity = target.identity.as_ref()?;
-        let conflicts = parts.fleet.current().index.conflicts(&identity.cluster_dns);
+        let conflicts = writer
+            .fleet
+            .current()
+            .index
+            .conflicts(&identity.cluster_dns);
         // Does not name the other target, as with audiences.
         let message = "another TargetCluster has the same identity.clusterDNS, so the inputs of \
                        neither are served; delete one of them, or create it again with another";
@@ -263,7 +251,7 @@ async fn update_status(
     });
     let stalled = (!ready.holds() && ready.reason != Reason::TargetNotReady)
         .then(|| Finding::so(ready.reason, ready.message.clone()));
-    let client_certificate = parts.targets.last(name).is_some_and(|state| state.client_certificate).then(|| {
+    let client_certificate = writer.context.targets.last(name).is_some_and(|state| state.client_certificate).then(|| {
         let message = "the Secret of certSecretRef also holds a client certificate or key; it is \
                        never issued, because an apiserver would authenticate every tenant as its user";
         Finding::so(Reason::ClientCertificateIgnored, message)
@@ -273,14 +261,14 @@ async fn update_status(
         _ => None,
     };
     let unpaired = target.and_then(|target| {
-        unchecked_policies::others_may_mint(&parts.pairing, &parts.unlisted, target)
+        unchecked_policies::others_may_mint(&writer.pairing, &writer.unlisted, target)
     });
-    let unguarded =
-        target.and_then(|target| unchecked_policies::others_may_be_selected(&parts.labels, target));
-    let incomplete = unchecked_policies::policies_are_incomplete(&parts.policies);
+    let unguarded = target
+        .and_then(|target| unchecked_policies::others_may_be_selected(&writer.labels, target));
+    let incomplete = unchecked_policies::policies_are_incomplete(&writer.policies);
     let known = known_answers(target, &ready, trials, answers);
     let (reachable, authenticates) = (known.reachable_finding(), known.authenticates_finding());
-    parts.metrics.target(
+    writer.context.metrics.target(
         name,
         reachable.as_ref().map(Finding::holds),
         known.accesses.map(|accesses| accesses.counts),
@@ -309,7 +297,7 @@ async fn update_status(
         counts: known.accesses.map(|accesses| accesses.counts),
         asked_at: known.asked_at(),
     };
-    write_status(parts, name, &record, target, outcome).await
+    write_status(writer, name, &record, target, outcome).await
 }
 
 /// Returns what is known of the target's answers; nothing of a target that cannot be used, of a
@@ -351,13 +339,13 @@ struct TargetOutcome<'a> {
 
 /// Reports at each target that no replica leads. This is the only status that a follower writes;
 /// the next leader removes it.
-async fn report_missing_leader(parts: &TargetStatusParts) {
+async fn report_missing_leader(writer: &TargetStatusWriter) {
     let message = "no replica of Keyferry has led for a minute: deliveries and withdrawals \
                    wait, and statuses are old; check which process holds the Lease \
                    keyferry in Keyferry's namespace";
     let finding = Finding::so(Reason::LeaderMissing, message);
-    for name in parts.store.target_names() {
-        let Some(record) = parts.store.target(&name).filter(is_reported) else {
+    for name in writer.context.store.target_names() {
+        let Some(record) = writer.context.store.target(&name).filter(is_reported) else {
             continue;
         };
         if standing(&record.status, "LeaderMissing").is_some() {
@@ -372,13 +360,14 @@ async fn report_missing_leader(parts: &TargetStatusParts) {
         let added = conditions(
             &record.status,
             record.generation,
-            parts.clock.now().wall,
+            writer.context.clock.now().wall,
             &[("LeaderMissing", &finding)],
         );
         all.extend(added.iter().map(|condition| json!(condition)));
         let metadata = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
         let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}/status");
-        if let Err(error) = parts
+        if let Err(error) = writer
+            .context
             .objects
             .patch(
                 &path,
@@ -399,15 +388,15 @@ fn is_reported(record: &Record) -> bool {
     record.deleting.is_none() && record.size != ObjectSize::StatusTooLarge
 }
 
-fn ready_finding(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
-    let published = parts.published.current();
+fn ready_finding(writer: &TargetStatusWriter, target: &TargetCluster) -> Finding {
+    let published = writer.context.published.current();
     let issuer = published.as_ref().map(|published| &published.issuer);
     match check_readiness(target, issuer) {
         Err(error @ NotReady::Suspended) => Finding::not(
             error.reason(),
             "nothing is minted while spec.suspend is true",
         ),
-        _ if parts.guard.is_known_as_hubs(&target.audience) => Finding::not(
+        _ if writer.guard.is_known_as_hubs(&target.audience) => Finding::not(
             Reason::AudienceIsHubs,
             "the hub's own apiserver accepts this audience; nothing is minted for it",
         ),
@@ -417,7 +406,7 @@ fn ready_finding(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
         ),
         // The status of a target does not wait for the hub's keys.
         Ok(()) | Err(NotReady::IssuerUnknown | NotReady::Certificates { .. }) => {
-            match parts.targets.readiness(target) {
+            match writer.context.targets.readiness(target) {
                 // Whether it can be used, only its answers tell.
                 Readiness::Ready(_) => Finding::well(
                     "declared: its spec and CA certificates are valid; TargetReachable and \
@@ -445,23 +434,29 @@ fn admits_unlisted_user(
 }
 
 async fn send_canary_token(
-    parts: &TargetStatusParts,
+    writer: &TargetStatusWriter,
     target: &TargetCluster,
 ) -> Option<ProbeAnswer> {
     // The hub accepts no token for a target's audience; the guard of audiences checks that.
     if target.client_certificates.is_some() {
         return None;
     }
-    let Readiness::Ready(ca_pem) = parts.targets.readiness(target) else {
+    let Readiness::Ready(ca_pem) = writer.context.targets.readiness(target) else {
         return None;
     };
-    let token = parts.guard.canary_token(&target.audience).await.ok()?;
+    let token = writer.guard.canary_token(&target.audience).await.ok()?;
     let probed = TargetAddress::of(target, ca_pem);
-    Some(parts.probe.try_token(&probed, token.secret()).await)
+    Some(
+        writer
+            .context
+            .probe
+            .try_token(&probed, token.secret())
+            .await,
+    )
 }
 
 async fn write_status(
-    parts: &TargetStatusParts,
+    writer: &TargetStatusWriter,
     name: &ObjectName,
     record: &Record,
     target: Option<&TargetCluster>,
@@ -473,7 +468,7 @@ async fn write_status(
         counts,
         asked_at,
     } = outcome;
-    let now = parts.clock.now().wall;
+    let now = writer.context.clock.now().wall;
     let same_counts = record.status.get("accesses") == Some(&json!(counts))
         && record.status.get("lastHandledReconcileAt")
             == record.requested_at.as_ref().map(|at| json!(at)).as_ref();
@@ -501,27 +496,27 @@ async fn write_status(
         status.certificate_authority = Some(source.to_owned());
         let base = match target.issuer {
             TokenIssuer::Hub => {
-                let published = parts.published.current();
+                let published = writer.context.published.current();
                 status.issuer = published.map(|published| published.issuer.as_str().to_owned());
-                parts.public_url.clone()
+                writer.public_url.clone()
             }
             TokenIssuer::Keyferry => {
-                let own = format!("{}/issuers/{name}", parts.public_url);
+                let own = format!("{}/issuers/{name}", writer.public_url);
                 status.issuer = Some(own.clone());
                 own
             }
         };
         status.discovery_url = Some(discovery_url(&base));
-        status.discovery_certificate_authority = parts.discovery_authority.current();
-        status.username_prefix = Some(parts.username_prefix.clone());
-        status.cluster_resource_namespace = Some(parts.namespace.to_string());
+        status.discovery_certificate_authority = writer.discovery_authority.current();
+        status.username_prefix = Some(writer.username_prefix.clone());
+        status.cluster_resource_namespace = Some(writer.namespace.to_string());
     }
     let Some(mut change) = patch(&record.status, &json!(status)) else {
         return Ok(());
     };
     change["metadata"] = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
     let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}/status");
-    match parts.objects.patch(&path, &change).await {
+    match writer.context.objects.patch(&path, &change).await {
         Err(HubError::NotFound(_) | HubError::Conflict(_)) => return Ok(()),
         outcome => drop(outcome?),
     }
@@ -540,7 +535,14 @@ async fn write_status(
             )
         {
             let subject = Subject::target(name, record.uid.as_str());
-            event::write(&parts.objects, &*parts.random, &subject, finding, now).await;
+            event::write(
+                &writer.context.objects,
+                &*writer.context.random,
+                &subject,
+                finding,
+                now,
+            )
+            .await;
         }
     }
     Ok(())

@@ -337,6 +337,18 @@ impl Shared {
         self.guard.clone()
     }
 
+    /// Creates the check of the addresses to which nothing is sent.
+    fn address_guard(&self) -> AddressGuard {
+        let resolver: Arc<dyn NameResolver> = Arc::new(SystemResolver);
+        let networks = KubeHubNetworks::new(
+            self.client.clone(),
+            Arc::clone(&resolver),
+            Arc::clone(&self.clock),
+        );
+        let rules = self.target_addresses.clone();
+        AddressGuard::new(rules, Arc::new(networks), resolver)
+    }
+
     /// Creates the check of who may read metrics.
     pub(super) fn create_metrics_readers(&self) -> Result<MetricsReaders, ServeError> {
         Ok(MetricsReaders::new(
@@ -406,7 +418,7 @@ impl Shared {
             callers,
         });
         match self.objects.take() {
-            Some(objects) => self.start_controller(&objects, &mint, audit),
+            Some(objects) => self.start_controller(objects, &mint, audit),
             None => self.watch_installed_policies(),
         }
         self.background.spawn(run_key_canary(self.audience_guard()));
@@ -446,17 +458,9 @@ fn external_callers(
             },
         )?;
     }
-    let resolver: Arc<dyn NameResolver> = Arc::new(SystemResolver);
-    let networks = KubeHubNetworks::new(
-        shared.client.clone(),
-        Arc::clone(&resolver),
-        Arc::clone(&shared.clock),
-    );
-    let rules = shared.target_addresses.clone();
-    let guard = AddressGuard::new(rules, Arc::new(networks), resolver);
     Ok(Some(Arc::new(ExternalCallers::new(ExternalCallersParts {
         issuers,
-        source: Arc::new(HttpsIssuerKeys::new(guard)),
+        source: Arc::new(HttpsIssuerKeys::new(shared.address_guard())),
         live: Arc::clone(&shared.live),
         clock: Arc::clone(&shared.clock),
         hash_key,

@@ -12,6 +12,7 @@ use keyferry_hub::live::LiveObjects;
 use keyferry_hub::ports::Hub;
 use keyferry_issuer::testing::{FakeClock, FakeObjects, account_of};
 use keyferry_keys::bound_token::MintAnswer;
+use keyferry_platform::metrics::Metrics;
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -188,6 +189,12 @@ impl Bench {
             audiences: BTreeSet::new(),
             due: Duration::ZERO,
         };
+        let port = Arc::<FakeObjects>::clone(&objects);
+        let context = Context {
+            leadership: leadership.reader(),
+            metrics: metrics.clone(),
+            ..Context::empty(Arc::<FakeClock>::clone(&clock), port)
+        };
         let admission_policies = AdmissionPolicyChecks {
             author,
             pairing,
@@ -195,10 +202,7 @@ impl Bench {
             others,
             facts,
             trial: PairingTrial::new(Arc::<OneAnswer>::clone(&hub), live, canary),
-            objects: Arc::<FakeObjects>::clone(&objects),
-            leadership: leadership.reader(),
-            clock: Arc::<FakeClock>::clone(&clock),
-            metrics: metrics.clone(),
+            context: Arc::new(context),
         };
         Self {
             hub,

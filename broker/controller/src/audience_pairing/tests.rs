@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use keyferry_api::config;
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::live::LiveObjects;
-use keyferry_hub::object_store::Collection;
+use keyferry_hub::object_store::{Collection, ObjectStore};
 use keyferry_issuer::testing::{FakeClock, FakeObjects, SmallWorld, account_of};
 use keyferry_platform::policy_store::PolicyWriter;
 
@@ -46,7 +46,7 @@ struct Bench {
     store: Arc<ObjectStore>,
     unlisted: UnlistedAudiences,
     _policy: PolicyWriter,
-    pairing: Pairing,
+    pairing: AudiencePairing,
 }
 
 impl Bench {
@@ -69,19 +69,22 @@ impl Bench {
             Arc::new(ObjectStore::new(server)),
             PolicyWriter::new(world.policy.clone()),
         );
-        let parts = PairingParts {
+        let port = Arc::<FakeObjects>::clone(&objects);
+        let context = Context {
             policy: policy.reader(),
             store: Arc::clone(&store),
             live: Arc::clone(&world.live),
-            objects: Arc::<FakeObjects>::clone(&objects),
-            trial: Arc::<Trials>::clone(&trials),
             published: world.publisher.reader(),
-            caller_audience: Audience::new("keyferry.dev").unwrap(),
-            unlisted: unlisted.clone(),
             leadership: leadership.reader(),
-            clock: Arc::<FakeClock>::clone(&clock),
-            canary: account_of("keyferry-system", "keyferry-canary"),
+            ..Context::empty(Arc::<FakeClock>::clone(&clock), port)
         };
+        let pairing = AudiencePairing::new(
+            Arc::new(context),
+            Arc::<Trials>::clone(&trials),
+            Audience::new("keyferry.dev").unwrap(),
+            account_of("keyferry-system", "keyferry-canary"),
+            unlisted.clone(),
+        );
         let bench = Self {
             world,
             objects,
@@ -91,7 +94,7 @@ impl Bench {
             store,
             unlisted,
             _policy: policy,
-            pairing: Pairing::new(parts),
+            pairing,
         };
         bench.has(audiences, None);
         bench

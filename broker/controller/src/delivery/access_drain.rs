@@ -66,7 +66,7 @@ impl Deliveries {
         if !stored.record.finalizers.ours {
             return Ok(Next::OnChange);
         }
-        let now = self.parts.clock.now().wall;
+        let now = self.context.clock.now().wall;
         // No written token lives longer, so this needs no read: an access can go even if Keyferry
         // lost its rights in the namespace.
         if since
@@ -132,7 +132,7 @@ impl Deliveries {
                 .filter(|delivery| delivery.object_name.is_some())
         };
         let refused = |delivery: &&Delivery| {
-            authorise::delivery_pair(&policy, &*self.parts.live, &access.name, &delivery.name)
+            authorise::delivery_pair(&policy, &*self.context.live, &access.name, &delivery.name)
                 .is_err()
         };
         let mut stays = false;
@@ -156,7 +156,13 @@ impl Deliveries {
         let access = stored.read.as_ref().ok();
         let at_once =
             access.is_some_and(|access| access.deletion_policy == DeletionPolicy::Immediate);
-        if at_once || self.parts.live.namespace_labels(&name.namespace).is_none() {
+        if at_once
+            || self
+                .context
+                .live
+                .namespace_labels(&name.namespace)
+                .is_none()
+        {
             return Ok(since);
         }
         let mut until = match stored.record.size {
@@ -193,7 +199,7 @@ impl Deliveries {
             else {
                 continue;
             };
-            let read = match self.parts.objects.get(&place.path()).await {
+            let read = match self.context.objects.get(&place.path()).await {
                 Ok(Some(read)) => read,
                 // The status already covers what is known of it.
                 Ok(None) | Err(HubError::Forbidden(_)) => continue,
@@ -217,12 +223,12 @@ impl Deliveries {
         wanted: FinalizerState,
     ) -> Result<Option<StoredAccess>, HubError> {
         let written = finalizer::set(
-            &*self.parts.objects,
+            &*self.context.objects,
             &status::access_path(name),
             &stored.record,
             wanted,
         )
         .await?;
-        Ok(written.and_then(|object| self.parts.store.written(&object)))
+        Ok(written.and_then(|object| self.context.store.written(&object)))
     }
 }

@@ -225,7 +225,7 @@ impl Deliveries {
         let namespace = run.policy.own_namespace.as_ref();
         let namespace = namespace.ok_or_else(|| invalid("has no known namespace"))?;
         let path = format!("/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt");
-        let read = match self.parts.objects.get(&path).await {
+        let read = match self.context.objects.get(&path).await {
             Ok(Some(read)) => read,
             Ok(None) => return Err(invalid("does not exist in Keyferry's namespace")),
             Err(HubError::Forbidden(_)) => {
@@ -235,7 +235,7 @@ impl Deliveries {
         };
         let pem = read.value().pointer("/data/ca.crt");
         let pem = pem.and_then(|pem| pem.as_str()).unwrap_or_default();
-        let bundle = CaBundle::from_pem(pem.as_bytes(), self.parts.clock.now().wall)
+        let bundle = CaBundle::from_pem(pem.as_bytes(), self.context.clock.now().wall)
             .map_err(|error| invalid(&format!("cannot be used: {error}")))?;
         Ok(bundle.to_pem().into())
     }
@@ -261,14 +261,14 @@ impl Deliveries {
         } = self.start_or_continue_request(run, &name, &grant)?;
         let object = client_certificate::name_of(&request);
         let path = format!("{}/{object}", client_certificate::COLLECTION);
-        if !self.is_leader() {
+        if !self.context.is_leader() {
             return Err(DeliveryError::new(
                 Reason::DeliveryFailed,
                 "another replica leads now",
             ));
         }
         let read = self
-            .parts
+            .context
             .objects
             .get(&path)
             .await
@@ -283,10 +283,10 @@ impl Deliveries {
                 )
                 .with_retry_after(MIN_REQUEST_INTERVAL));
             }
-            let now = self.parts.clock.now().wall;
+            let now = self.context.clock.now().wall;
             let body = client_certificate::object(&request, run.name, &delivery.name, now);
             let created = self
-                .parts
+                .context
                 .objects
                 .post(client_certificate::COLLECTION, &body);
             created.await.map_err(explain_forbidden)?;
@@ -298,7 +298,7 @@ impl Deliveries {
         self.mark_created(&name);
         match client_certificate::progress(read.value(), &request) {
             RequestProgress::Issued(chain) => {
-                let now = self.parts.clock.now().wall;
+                let now = self.context.clock.now().wall;
                 match request.check(&chain, now) {
                     Ok(certificate) => Ok(Issuance::Issued(Box::new(IssuedKeyPair {
                         certificate,
@@ -341,7 +341,7 @@ impl Deliveries {
         if self.certificates.counts.lock().restored.contains(namespace) {
             return Ok(());
         }
-        let user = match self.parts.facts.own_username().await {
+        let user = match self.credentials.facts.own_username().await {
             Ok(user) => Some(user),
             // Kubernetes has SelfSubjectReview since 1.28.
             Err(HubError::NotFound(_)) => None,
@@ -389,10 +389,10 @@ impl Deliveries {
         namespace: &Namespace,
         user: &str,
     ) -> Result<Vec<Timestamp>, HubError> {
-        let now = self.parts.clock.now().wall;
+        let now = self.context.clock.now().wall;
         let path = client_certificate::latest_requests_path(namespace, now);
         let counted_time = |request: &CountedRequest| request.counted_time(user, namespace, now);
-        let objects = &self.parts.objects;
+        let objects = &self.context.objects;
         let times = objects
             .certificate_request_times(&path, MAX_REQUESTS_PER_NAMESPACE, &counted_time)
             .await;
@@ -413,7 +413,7 @@ impl Deliveries {
         grant: &Grant,
     ) -> Result<PendingRequest, DeliveryError> {
         let wanted = WantedCertificate::of(grant);
-        let now = self.parts.clock.now().mono;
+        let now = self.context.clock.now().mono;
         let mut requests = self.certificates.last.lock();
         if let Some(last) = requests.get(name) {
             let age = now.saturating_sub(last.made);
@@ -444,7 +444,7 @@ impl Deliveries {
                 .with_retry_after(MIN_REQUEST_INTERVAL - age));
             }
         }
-        let wall = self.parts.clock.now().wall;
+        let wall = self.context.clock.now().wall;
         let counted = self.certificates.counts.lock().count_request(&name.0, wall);
         counted.map_err(|RequestLimit { limit, of, wait }| {
             let text = format!(
@@ -459,7 +459,7 @@ impl Deliveries {
                 "no key and request for a certificate could be made",
             )
         };
-        let key = self.parts.client_keys.generate().ok_or_else(failed)?;
+        let key = self.credentials.client_keys.generate().ok_or_else(failed)?;
         let request = CertificateRequest::sign(&key, wanted.user(), wanted.lifetime())
             .map_err(|_| failed())?;
         let pending = PendingRequest {
@@ -515,7 +515,7 @@ impl Deliveries {
         let target = run.policy.targets.get(&run.access.target);
         let rules = target.and_then(|target| target.client_certificates);
         let automatic = rules.is_some_and(|rules| rules.approval == CertificateApproval::Automatic);
-        let now = self.parts.clock.now().mono;
+        let now = self.context.clock.now().mono;
         let made = self
             .certificates
             .last
@@ -566,9 +566,9 @@ impl Deliveries {
             Some((grant, note)),
         )
         .await?;
-        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, grant)
+        authorise::still_holds(&self.context.policy.current(), &*self.context.live, grant)
             .map_err(|reason| self.explain_refusal(run, grant.pair(), reason))?;
-        let renew_at = certificate.renew_at(self.parts.clock.now().wall);
+        let renew_at = certificate.renew_at(self.context.clock.now().wall);
         let key: SecretString = key.to_pem();
         let delivered = DeliveredCertificate {
             chain: certificate.pem(),

@@ -54,7 +54,7 @@ impl Deliveries {
             return Ok(());
         }
         let status = delivery::cluster_profile_status(snapshot, place.name.as_str(), version);
-        self.parts
+        self.context
             .objects
             .apply_status(&place.path(), &status)
             .await

@@ -46,7 +46,7 @@ impl Deliveries {
             _ => return Ok(()),
         };
         for path in paths {
-            if self.parts.objects.get(&path).await?.is_some() {
+            if self.context.objects.get(&path).await?.is_some() {
                 let message =
                     format!("{path} has the same cluster for its consumers; delete one of them");
                 return Err(DeliveryError::new(Reason::ObjectNotOurs, message));
@@ -63,7 +63,7 @@ impl Deliveries {
         target: &TargetCluster,
     ) -> Option<keyferry_api::name::AccessName> {
         let seniority = |name| {
-            self.parts
+            self.context
                 .store
                 .access(name)
                 .map(|stored| (stored.record.created, stored.record.uid.as_str().to_owned()))
@@ -78,7 +78,8 @@ impl Deliveries {
         // Considers only accesses that are granted themselves: else a tenant could find out which
         // targets share an address.
         let granted = |other: &TargetAccess, one: &Delivery| {
-            authorise::delivery_pair(&run.policy, &*self.parts.live, &other.name, &one.name).is_ok()
+            authorise::delivery_pair(&run.policy, &*self.context.live, &other.name, &one.name)
+                .is_ok()
         };
         let others = run.policy.accesses.values().filter(|other| {
             other.name.namespace == run.name.namespace && same_server(&other.target)

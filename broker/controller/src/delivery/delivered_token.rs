@@ -38,7 +38,7 @@ impl Deliveries {
         };
         let grant = run.grant_delivery(delivery, pair).map_err(advised)?;
         let minted = self
-            .parts
+            .credentials
             .mint
             .token(&grant, lifetime::greatest_min_ttl(pair.lifetime()))
             .await;
@@ -47,11 +47,11 @@ impl Deliveries {
         let minted =
             minted.map_err(|error| advised(error.reason()).with_retry_after(error.retry_after()))?;
         let token = minted.token;
-        let now = self.parts.clock.now();
+        let now = self.context.clock.now();
         let due = lifetime::refresh_after(
             token.lifetime(),
-            self.parts.activation_delay,
-            self.parts.random.unit(),
+            self.credentials.activation_delay,
+            self.context.random.unit(),
         );
         let rest = due.saturating_sub(token.age(now)).max(MIN_RENEWAL_INTERVAL);
         let expires_at = token.deadline().wall();
@@ -70,7 +70,7 @@ impl Deliveries {
             Some((&grant, TokenNote::of(&token))),
         )
         .await?;
-        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
+        authorise::still_holds(&self.context.policy.current(), &*self.context.live, &grant)
             .map_err(advised)?;
         let key_id = token.kid();
         let report = TokenReport {
@@ -94,7 +94,7 @@ impl Deliveries {
     /// Whether a delivered token was signed by a revoked key of the hub. A token whose key is not
     /// named may have been.
     pub(super) fn is_revoked(&self, key_id: Option<&str>, target: Option<&TargetCluster>) -> bool {
-        let revoked = self.parts.published.revoked();
+        let revoked = self.context.published.revoked();
         let of_hub = target.is_none_or(|target| target.issuer == TokenIssuer::Hub);
         of_hub && !revoked.is_empty() && key_id.is_none_or(|key_id| revoked.contains(key_id))
     }

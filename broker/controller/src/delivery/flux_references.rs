@@ -67,7 +67,7 @@ impl Deliveries {
         let path = kind.replace('%', &format!("namespaces/{}", access.name.namespace));
         let path = format!("/apis/{path}");
         let uses = |object: &FluxObject| places.iter().any(|place| object.names(place));
-        match self.parts.objects.is_used_by_flux(&path, &uses).await {
+        match self.context.objects.is_used_by_flux(&path, &uses).await {
             Err(HubError::NotFound(_)) => FluxUse::NotServed,
             Ok(false) => FluxUse::Unused,
             // Without the right to list them, the objects stay as well, as promised. In a namespace

@@ -112,7 +112,7 @@ impl Deliveries {
             return Ok(());
         }
         let account = &pair.service_account().account;
-        match self.parts.live.flux_credential(account) {
+        match self.context.live.flux_credential(account) {
             None => Ok(()),
             Some(other) => Err(DeliveryError::new(
                 Reason::FluxCredentialDiffers,
@@ -142,14 +142,14 @@ impl Deliveries {
             progress.exposed_until = self.remove_object(&place, owner).await?.exposed_until();
             return Err(DeliveryError::new(Reason::NotExpressible, gap.to_string()));
         }
-        let read = self.parts.objects.get(&place.path()).await;
+        let read = self.context.objects.get(&place.path()).await;
         if !matches!(read, Ok(None)) {
             // Until the object has been read, assume the token that was last written to it.
             progress.set_token(earlier_token(
                 &run.stored.record.status,
                 run.name,
                 &place,
-                self.parts.clock.now().wall,
+                self.context.clock.now().wall,
             ));
         }
         let read = read?;
@@ -186,7 +186,7 @@ impl Deliveries {
             account_uid: &pair.service_account().uid,
         };
         let planned = render_object(&snapshot, delivery, None)?;
-        let now = self.parts.clock.now();
+        let now = self.context.clock.now();
         let step = delivery::plan(
             found,
             planned.form(),
@@ -278,16 +278,21 @@ impl Deliveries {
                 .await?;
             (planned, None)
         };
-        if !self.is_leader() {
+        if !self.context.is_leader() {
             return Err(DeliveryError::new(
                 Reason::DeliveryFailed,
                 "another replica leads now",
             ));
         }
         let version = match owned {
-            None => self.parts.objects.create(&place.collection(), &body).await,
+            None => {
+                self.context
+                    .objects
+                    .create(&place.collection(), &body)
+                    .await
+            }
             Some(owned) => {
-                self.parts
+                self.context
                     .objects
                     .replace(
                         &place.path(),
@@ -311,18 +316,18 @@ impl Deliveries {
         delivery: &Delivery,
         probe: &LastProbe,
     ) -> Result<Option<std::sync::Arc<str>>, DeliveryError> {
-        let published = self.parts.published.current();
+        let published = self.context.published.current();
         let issuer = published.as_ref().map(|published| &published.issuer);
         let ready = if run.access.suspend {
             Err(NotReady::Suspended)
         } else {
-            self.parts.targets.ready_ca(target, issuer)
+            self.context.targets.ready_ca(target, issuer)
         };
         let ca_pem =
             ready.map_err(|error| DeliveryError::new(error.reason(), error.to_string()))?;
         if delivery.holds_credential() {
-            self.parts
-                .admission_policy
+            self.context
+                .author_policy
                 .checked()
                 .map_err(|gap| DeliveryError::new(Reason::AuthorUnchecked, gap.to_string()))?;
         }
@@ -345,11 +350,11 @@ impl Deliveries {
         issued: Option<(&Grant, TokenNote)>,
     ) -> Result<(), DeliveryError> {
         let mut record = AuditRecord {
-            request_id: self.parts.random.request_id(),
+            request_id: self.context.random.request_id(),
             route,
             ..AuditRecord::default()
         };
-        record.time = self.parts.clock.now().wall;
+        record.time = self.context.clock.now().wall;
         record.delivery = Some(format!(
             "{} {}",
             delivery.delivery_type.as_str(),
@@ -372,7 +377,7 @@ impl Deliveries {
                 "the audit record could not be written, so no object was",
             )
         };
-        self.parts.audit.record(&record).await.map_err(failed)
+        self.credentials.audit.record(&record).await.map_err(failed)
     }
 }
 

@@ -346,7 +346,7 @@ impl Deliveries {
         let seen = self.probe_if_due(run, decisions).await;
         let unexpected = match &seen.answer {
             Some(ProbeAnswer::Accepted(identity)) => {
-                unexpected_username(&identity.username, self.parts.store.hub_name())
+                unexpected_username(&identity.username, self.context.store.hub_name())
             }
             _ => None,
         };
@@ -391,8 +391,8 @@ impl Deliveries {
                 ..LastProbe::default()
             };
         }
-        let now = self.parts.clock.now();
-        let revoked = self.parts.published.revoked().len();
+        let now = self.context.clock.now();
+        let revoked = self.context.published.revoked().len();
         let published = self.published_hash();
         let basis = ProbeBasis {
             access: run.access.generation,
@@ -443,7 +443,7 @@ impl Deliveries {
         match self.try_token(run, &token).await {
             Ok(answer) => {
                 let next = Some(answer_ttl(&answer));
-                let asked_at = self.parts.clock.now().wall;
+                let asked_at = self.context.clock.now().wall;
                 let record = ProbeRecord {
                     basis,
                     at: now.mono,
@@ -479,8 +479,8 @@ impl Deliveries {
     ) -> ProbeOccasion {
         let handled_of_access = handled_request(&run.stored.record);
         if token.is_on_request() {
-            let now = self.parts.clock.now().mono;
-            let of_target = self.parts.store.target(&target.name);
+            let now = self.context.clock.now().mono;
+            let of_target = self.context.store.target(&target.name);
             let reported = (
                 handled_of_access,
                 of_target.as_ref().and_then(handled_request),
@@ -517,7 +517,7 @@ impl Deliveries {
             });
         }
         let (delivery, _) = granted(false)?;
-        let (policy, live) = (&*run.policy, &*self.parts.live);
+        let (policy, live) = (&*run.policy, &*self.context.live);
         let requester = Requester::Probe;
         let shape = delivery.delivery_type;
         let pair = authorise::pair(policy, live, &requester, run.name, shape).ok()?;
@@ -530,7 +530,7 @@ impl Deliveries {
 
     /// Identifies what the hub publishes: a change there may change what a target answers.
     fn published_hash(&self) -> Option<u64> {
-        let published = self.parts.published.current()?;
+        let published = self.context.published.current()?;
         let mut hasher = DefaultHasher::new();
         published.issuer.as_str().hash(&mut hasher);
         published.jwks.bytes.hash(&mut hasher);
@@ -538,7 +538,7 @@ impl Deliveries {
     }
 
     fn requested_values(&self, run: &Reconciliation<'_>, target: &TargetCluster) -> Requested {
-        let of_target = self.parts.store.target(&target.name);
+        let of_target = self.context.store.target(&target.name);
         (
             run.stored.record.requested_at.clone(),
             of_target.and_then(|record| record.requested_at),
@@ -562,8 +562,8 @@ impl Deliveries {
                 "no token could be minted to probe the target".to_owned(),
             )
         };
-        self.parts
-            .admission_policy
+        self.context
+            .author_policy
             .checked()
             .map_err(|gap| (Reason::AuthorUnchecked, gap.to_string()))?;
         let target = run
@@ -571,13 +571,13 @@ impl Deliveries {
             .targets
             .get(pair.target())
             .ok_or(plain(Reason::TargetNotGranted))?;
-        let ca_pem = match self.parts.targets.readiness(target) {
+        let ca_pem = match self.context.targets.readiness(target) {
             Readiness::Ready(ca_pem) => ca_pem,
             Readiness::NotReady { reason, message } => return Err((reason, message)),
         };
         let grant = run.grant_to(requester.clone(), pair).map_err(plain)?;
         let minted = self
-            .parts
+            .credentials
             .mint
             .token(&grant, Duration::ZERO)
             .await
@@ -592,11 +592,11 @@ impl Deliveries {
             )
             .await;
         recorded.map_err(|error| plain(error.reason))?;
-        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
+        authorise::still_holds(&self.context.policy.current(), &*self.context.live, &grant)
             .map_err(plain)?;
         let probed = TargetAddress::of(target, ca_pem);
         Ok(self
-            .parts
+            .context
             .probe
             .try_token(&probed, minted.token.secret())
             .await)

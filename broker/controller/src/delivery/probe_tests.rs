@@ -17,20 +17,20 @@ use keyferry_core::client_certificate::CountedRequest;
 use keyferry_core::delivery::{FluxObject, ObjectBody, ReadObject};
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::leadership::LeadershipWriter;
-use keyferry_hub::object_store::{Collection, Faults, ObjectStore};
+use keyferry_hub::object_store::{Collection, ObjectStore};
 use keyferry_hub::ports::{HubError, HubFacts, HubObjects};
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_issuer::client_key::SystemClientKeys;
 use keyferry_issuer::testing::{FakeClock, SmallWorld};
 use keyferry_platform::audit_sink::{AuditSink, Recording};
 use keyferry_platform::policy_store::PolicyWriter;
-use keyferry_platform::random::SystemRandomness;
 use keyferry_platform::target_connection::TargetAddress;
 use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
-use super::{Deliveries, DeliveryParts};
+use super::{CredentialSources, Deliveries};
+use crate::context::Context;
 
 /// Stands in for the target, the hub and the audit log, and counts their calls.
 #[derive(Default)]
@@ -220,26 +220,29 @@ async fn world() -> (SmallWorld, Arc<Fakes>, Deliveries) {
     });
     targets.replace(states.collect::<HashMap<_, _>>());
     let seen = Arc::new(Fakes::default());
-    let deliveries = Deliveries::new(DeliveryParts {
+    let context = Context {
         policy: PolicyWriter::new(policy).reader(),
         store,
-        faults: Faults::default(),
         live: Arc::clone(&small.live),
         published: small.publisher.reader(),
         targets: targets.reader(),
-        mint: small.mint.clone(),
-        admission_policy: admission_policy.reader(),
-        objects: Arc::<Fakes>::clone(&seen),
-        facts: Arc::<Fakes>::clone(&seen),
+        author_policy: admission_policy.reader(),
         probe: Arc::<Fakes>::clone(&seen),
-        audit: Arc::<Fakes>::clone(&seen),
-        clock: Arc::<FakeClock>::clone(&small.clock),
-        client_keys: Arc::new(SystemClientKeys),
-        random: Arc::new(SystemRandomness::default()),
         metrics: small.metrics.clone(),
         leadership: leadership.reader(),
+        ..Context::empty(
+            Arc::<FakeClock>::clone(&small.clock),
+            Arc::<Fakes>::clone(&seen),
+        )
+    };
+    let credentials = CredentialSources {
+        mint: small.mint.clone(),
+        client_keys: Arc::new(SystemClientKeys),
+        facts: Arc::<Fakes>::clone(&seen),
+        audit: Arc::<Fakes>::clone(&seen),
         activation_delay: Duration::from_secs(90),
-    });
+    };
+    let deliveries = Deliveries::new(Arc::new(context), credentials);
     (small, seen, deliveries)
 }
 

@@ -60,7 +60,7 @@ impl Deliveries {
         place: &ObjectPlace,
         owner: &Uid,
     ) -> Result<Removal, HubError> {
-        let read = match self.parts.objects.get(&place.path()).await {
+        let read = match self.context.objects.get(&place.path()).await {
             Ok(Some(read)) => read,
             Ok(None) => return Ok(Removal::Gone(None)),
             Err(HubError::Forbidden(_)) => return Ok(Removal::unreadable()),
@@ -71,19 +71,19 @@ impl Deliveries {
             DeliveredObject::Absent => return Ok(Removal::Gone(None)),
             DeliveredObject::Foreign(why) => return Ok(Removal::Retained(why.to_owned())),
         };
-        if !self.is_leader() {
+        if !self.context.is_leader() {
             return Err(HubError::Busy);
         }
         // Finalizers of others keep the object for an unknown time, so its token is removed first.
         let version = if owned.has_finalizers() && !owned.immutable() {
-            self.parts
+            self.context
                 .objects
                 .replace(&place.path(), &ObjectBody::emptied(&owned))
                 .await?
         } else {
             owned.version().to_owned()
         };
-        self.parts
+        self.context
             .objects
             .delete(&place.path(), owned.uid(), &version)
             .await?;
@@ -123,7 +123,7 @@ impl Deliveries {
                 exposed_until: None,
             };
         };
-        let now = self.parts.clock.now().wall;
+        let now = self.context.clock.now().wall;
         let earlier = earlier_token(&run.stored.record.status, run.name, &place, now);
         let (retry, exposed_until) = match self.remove_object(&place, owner).await {
             Ok(Removal::Gone(exposed_until)) => (false, exposed_until),
@@ -159,7 +159,7 @@ impl Deliveries {
         name: &AccessName,
         stored: &StoredAccess,
     ) -> Result<Vec<ObjectPlace>, HubError> {
-        let policy = self.parts.policy.current();
+        let policy = self.context.policy.current();
         let target = stored
             .meant()
             .and_then(|access| policy.targets.get(&access.target));
@@ -195,7 +195,7 @@ impl Deliveries {
             .filter_map(|delivery| ObjectPlace::of(run.access, delivery))
             .collect();
         let (mut left_over, mut exposed_until) = (Vec::new(), None);
-        let now = self.parts.clock.now().wall;
+        let now = self.context.clock.now().wall;
         for (place, report) in access_status::places(&run.stored.record.status, run.name) {
             if wanted.contains(&place) {
                 continue;

@@ -34,7 +34,7 @@ impl Deliveries {
     /// Describes a ready target for the status, as its users need it.
     pub(super) fn cluster_status(&self, policy: &Policy, pair: &Pair) -> Option<ClusterStatus> {
         let target = policy.targets.get(pair.target())?;
-        match self.parts.targets.readiness(target) {
+        match self.context.targets.readiness(target) {
             Readiness::Ready(ca_pem) => Some(access_status::cluster(target, ca_pem.as_deref())),
             Readiness::NotReady { .. } => None,
         }
@@ -55,12 +55,12 @@ impl Deliveries {
             .filter_map(|one| one.token.as_ref())
             .map(|token| token.expires_at.as_second())
             .min();
-        self.parts.metrics.access(name, ready.holds(), expires);
-        self.parts.metrics.probe(name, report.probe_success());
+        self.context.metrics.access(name, ready.holds(), expires);
+        self.context.metrics.probe(name, report.probe_success());
         let status = report.status(
             &stored.record.status,
             stored.record.generation,
-            self.parts.clock.now().wall,
+            self.context.clock.now().wall,
             cluster,
         );
         self.patch_status(name, stored, &json!(status), &ready)
@@ -75,7 +75,7 @@ impl Deliveries {
         name: &AccessName,
         stored: &StoredAccess,
     ) -> Result<Next, HubError> {
-        let faults = self.parts.faults.current();
+        let faults = self.context.faults.current();
         let fault = faults
             .accesses
             .get(name)
@@ -94,15 +94,15 @@ impl Deliveries {
             summary::of_access(&ready, None, None),
         );
         remove_withdrawn_entries(&mut status, name, &withdrawn);
-        self.parts.metrics.access(name, false, None);
+        self.context.metrics.access(name, false, None);
         self.patch_status(name, stored, &status, &ready).await?;
         if let Some(meant) = stored.meant() {
             // Until policy includes the target, nothing is removed.
-            if !self
-                .parts
-                .store
-                .is_taken_in(&meant.target, &self.parts.policy.current(), &faults)
-            {
+            if !self.context.store.is_taken_in(
+                &meant.target,
+                &self.context.policy.current(),
+                &faults,
+            ) {
                 return Ok(Next::Retry);
             }
             self.withdraw_ungranted(meant).await?;
@@ -151,7 +151,7 @@ impl Deliveries {
         status["conditions"] = json!(conditions(
             &record.status,
             record.generation,
-            self.parts.clock.now().wall,
+            self.context.clock.now().wall,
             findings,
         ));
         status["summary"] = Value::String(summary);
@@ -173,29 +173,29 @@ impl Deliveries {
         let Some(mut change) = access_status::patch(&record.status, status) else {
             return Ok(());
         };
-        if !self.is_leader() {
+        if !self.context.is_leader() {
             return Ok(());
         }
         change["metadata"] =
             json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
         match self
-            .parts
+            .context
             .objects
             .patch(&format!("{}/status", access_path(name)), &change)
             .await
         {
             // The access is gone, or another status was written: the watch will show it.
             Err(HubError::NotFound(_)) => return Ok(()),
-            outcome => drop(self.parts.store.written(&outcome?)),
+            outcome => drop(self.context.store.written(&outcome?)),
         }
         let truth = if ready.holds() { "True" } else { "False" };
-        let now = self.parts.clock.now();
+        let now = self.context.clock.now();
         let news = standing(&record.status, "Ready") != Some((truth, ready.reason.as_str()));
         if news && self.events.take(&name.namespace, now.mono) {
             let subject = Subject::access(name, record.uid.as_str());
             event::write(
-                &self.parts.objects,
-                &*self.parts.random,
+                &self.context.objects,
+                &*self.context.random,
                 &subject,
                 ready,
                 now.wall,

@@ -32,7 +32,7 @@ impl Deliveries {
         run: &Reconciliation<'_>,
         draining: &DrainingTarget,
     ) -> Result<Option<Next>, HubError> {
-        let now = self.parts.clock.now().wall;
+        let now = self.context.clock.now().wall;
         let policy = self.policy_for(run.access);
         let mut retained = Vec::new();
         for delivery in run
@@ -43,7 +43,7 @@ impl Deliveries {
         {
             // Objects that allow[] of the deleted target does not grant are removed at once, as
             // always.
-            if authorise::delivery_pair(&policy, &*self.parts.live, run.name, &delivery.name)
+            if authorise::delivery_pair(&policy, &*self.context.live, run.name, &delivery.name)
                 .is_err()
             {
                 continue;
@@ -136,7 +136,7 @@ impl Deliveries {
         let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid) else {
             return Ok(None);
         };
-        let Some(read) = self.parts.objects.get(&place.path()).await? else {
+        let Some(read) = self.context.objects.get(&place.path()).await? else {
             return Ok(None);
         };
         let DeliveredObject::Ours(owned) = delivery::found(Some(ReadObject::value(&read)), owner)
@@ -173,14 +173,14 @@ impl Deliveries {
     /// Returns the part of the policy for this access, as if the access were valid and its target
     /// were not being deleted.
     pub(super) fn policy_for(&self, access: &TargetAccess) -> Policy {
-        let current = self.parts.policy.current();
+        let current = self.context.policy.current();
         let mut policy = Policy {
             own_namespace: current.own_namespace.clone(),
             ..Policy::default()
         };
         policy.accesses.insert(access.name.clone(), access.clone());
         let draining = || {
-            self.parts
+            self.context
                 .store
                 .draining(&access.target)
                 .map(|draining| draining.target)

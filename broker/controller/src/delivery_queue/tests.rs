@@ -4,23 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_api::config::{self, ObjectSource, Policy, ReducedObject};
+use keyferry_api::config::{ObjectSource, ReducedObject};
 use keyferry_api::name::AccessName;
-use keyferry_hub::admission_policy::AdmissionPolicyWriter;
-use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::live::{LiveObjects, Watched};
-use keyferry_hub::object_store::{Collection, ObjectStore};
-use keyferry_hub::targets::TargetReader;
-use keyferry_issuer::publication::PublicationReader;
-use keyferry_issuer::testing::FakeClock;
+use keyferry_hub::object_store::Collection;
+use keyferry_issuer::testing::{FakeClock, FakeObjects};
 use keyferry_platform::clock::Clock;
-use keyferry_platform::policy_store::PolicyWriter;
 use serde_json::json;
 
 use super::{
-    DeliverParts, MAX_CONCURRENT, MAX_CONCURRENT_PER_NAMESPACE, MIN_RECONCILE_INTERVAL, QueueEntry,
+    MAX_CONCURRENT, MAX_CONCURRENT_PER_NAMESPACE, MIN_RECONCILE_INTERVAL, QueueEntry,
     is_view_current, mark_changed_due, select_due,
 };
+use crate::context::Context;
 
 fn name(text: &str) -> AccessName {
     AccessName::parse(text).unwrap()
@@ -40,23 +36,17 @@ const ALL: [Watched; 4] = [
     Watched::TargetAccesses,
 ];
 
-fn parts(clock: &Arc<FakeClock>) -> DeliverParts {
-    let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
-                publicURL: https://keyferry.example.com\ndiscovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n";
-    let server = config::read(text).unwrap().server;
+/// How long a watch may fail.
+const MAX_STALE: Duration = Duration::from_secs(300);
+
+fn context(clock: &Arc<FakeClock>) -> Context {
     let live = LiveObjects::following(ObjectSource::CustomResources);
     ALL.into_iter()
         .for_each(|watched| live.watch_listed(watched));
-    DeliverParts {
-        policy: PolicyWriter::new(Policy::default()).reader(),
-        max_stale: server.max_stale_authorization,
-        store: Arc::new(ObjectStore::new(server)),
+    let objects = Arc::<FakeObjects>::default();
+    Context {
         live: Arc::new(live),
-        targets: TargetReader::default(),
-        admission_policy: AdmissionPolicyWriter::author().reader(),
-        published: PublicationReader::default(),
-        leadership: LeadershipWriter::default().reader(),
-        clock: Arc::<FakeClock>::clone(clock),
+        ..Context::empty(Arc::<FakeClock>::clone(clock), objects)
     }
 }
 
@@ -96,28 +86,28 @@ fn one_tenant_does_not_hold_up_the_others() {
 #[test]
 fn nothing_is_written_by_a_policy_that_nobody_keeps_current() {
     let clock = FakeClock::start();
-    let parts = parts(&clock);
-    assert!(is_view_current(&parts, clock.now()));
-    parts
+    let context = context(&clock);
+    assert!(is_view_current(&context, MAX_STALE, clock.now()));
+    context
         .live
         .watch_failed(Watched::TargetClusters, clock.now());
     assert!(
-        is_view_current(&parts, clock.now()),
+        is_view_current(&context, MAX_STALE, clock.now()),
         "a short failure is none"
     );
-    clock.advance(parts.max_stale + Duration::from_secs(1));
+    clock.advance(MAX_STALE + Duration::from_secs(1));
     assert!(
-        !is_view_current(&parts, clock.now()),
+        !is_view_current(&context, MAX_STALE, clock.now()),
         "who was taken out of allow[] meanwhile would get tokens for ever"
     );
-    parts.live.watch_listed(Watched::TargetClusters);
-    assert!(is_view_current(&parts, clock.now()));
+    context.live.watch_listed(Watched::TargetClusters);
+    assert!(is_view_current(&context, MAX_STALE, clock.now()));
 }
 
 #[test]
 fn an_access_that_changes_all_the_time_is_looked_at_once_a_second() {
     let clock = FakeClock::start();
-    let (parts, now) = (parts(&clock), Duration::from_secs(50));
+    let (context, now) = (context(&clock), Duration::from_secs(50));
     let change = |asked: &str| {
         let access = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
@@ -127,17 +117,17 @@ fn an_access_that_changes_all_the_time_is_looked_at_once_a_second() {
             },
             "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "s" },
         });
-        parts
+        context
             .store
             .set(Collection::TargetAccesses, &ReducedObject::of(&access));
     };
     let mut queue = HashMap::new();
     change("1");
-    mark_changed_due(&parts, &mut queue, now);
+    mark_changed_due(&context, &mut queue, now);
     assert_eq!(queue.get(&name("t/a")).unwrap().due, Some(now));
     queue.get_mut(&name("t/a")).unwrap().started = Some(now);
     change("2");
-    mark_changed_due(&parts, &mut queue, now);
+    mark_changed_due(&context, &mut queue, now);
     assert_eq!(
         queue.get(&name("t/a")).unwrap().due,
         Some(now + MIN_RECONCILE_INTERVAL)
@@ -147,27 +137,27 @@ fn an_access_that_changes_all_the_time_is_looked_at_once_a_second() {
 #[test]
 fn a_revocation_puts_every_access_to_the_front() {
     let clock = FakeClock::start();
-    let (parts, now) = (parts(&clock), Duration::from_secs(50));
+    let (context, now) = (context(&clock), Duration::from_secs(50));
     for access in ["a", "b"] {
         let object = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
             "metadata": { "name": access, "namespace": "t", "uid": access, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" },
             "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "s" },
         });
-        parts
+        context
             .store
             .set(Collection::TargetAccesses, &ReducedObject::of(&object));
     }
     let mut queue = HashMap::new();
-    mark_changed_due(&parts, &mut queue, now);
+    mark_changed_due(&context, &mut queue, now);
     queue.values_mut().for_each(|entry| entry.due = None);
-    mark_changed_due(&parts, &mut queue, now);
+    mark_changed_due(&context, &mut queue, now);
     assert!(
         queue.values().all(|entry| entry.due.is_none()),
         "nothing has changed"
     );
-    parts.published.set_revoked(&["stolen"]);
-    mark_changed_due(&parts, &mut queue, now);
+    context.published.set_revoked(&["stolen"]);
+    mark_changed_due(&context, &mut queue, now);
     assert!(
         queue.len() == 2
             && queue

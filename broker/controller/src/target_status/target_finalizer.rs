@@ -13,7 +13,7 @@ use keyferry_api::summary;
 use keyferry_hub::finalizer::{self, FinalizerState};
 use keyferry_hub::ports::HubError;
 
-use super::{TargetOutcome, TargetStatusParts, write_status};
+use super::{TargetOutcome, TargetStatusWriter, write_status};
 
 /// The pause after the hub refused the finalizer.
 const FINALIZER_RETRY_INTERVAL: Duration = Duration::from_secs(60);
@@ -31,9 +31,9 @@ pub(super) struct TargetFinalizers {
 
 impl TargetFinalizers {
     /// Updates which accesses have objects now.
-    pub(super) fn update_users(&mut self, parts: &TargetStatusParts) {
-        self.users = parts.store.users();
-        let now = parts.clock.now().mono;
+    pub(super) fn update_users(&mut self, writer: &TargetStatusWriter) {
+        self.users = writer.context.store.users();
+        let now = writer.context.clock.now().mono;
         self.refused.retain(|_, again| *again > now);
     }
 
@@ -41,19 +41,19 @@ impl TargetFinalizers {
     /// has drained.
     pub(super) async fn reconcile_finalizer(
         &mut self,
-        parts: &TargetStatusParts,
+        writer: &TargetStatusWriter,
         name: &ObjectName,
         record: &Record,
     ) -> Result<(), HubError> {
         match record.deleting {
-            Some(_) if record.finalizers.ours => self.drain_target(parts, name, record).await,
+            Some(_) if record.finalizers.ours => self.drain_target(writer, name, record).await,
             None if !record.finalizers.ours
-                && self.is_used(parts, name)
+                && self.is_used(writer, name)
                 && !self.refused.contains_key(name) =>
             {
-                let outcome = set_finalizer(parts, name, record, FinalizerState::Present).await;
+                let outcome = set_finalizer(writer, name, record, FinalizerState::Present).await;
                 if let Err(error) = &outcome {
-                    let again = parts.clock.now().mono + FINALIZER_RETRY_INTERVAL;
+                    let again = writer.context.clock.now().mono + FINALIZER_RETRY_INTERVAL;
                     self.refused.insert(name.clone(), again);
                     tracing::warn!(
                         target_cluster = %name, %error,
@@ -67,8 +67,8 @@ impl TargetFinalizers {
         }
     }
 
-    fn is_used(&self, parts: &TargetStatusParts, name: &ObjectName) -> bool {
-        let policy = parts.policy.current();
+    fn is_used(&self, writer: &TargetStatusWriter, name: &ObjectName) -> bool {
+        let policy = writer.context.policy.current();
         let drains = policy
             .targets
             .get(name)
@@ -78,18 +78,19 @@ impl TargetFinalizers {
 
     async fn drain_target(
         &self,
-        parts: &TargetStatusParts,
+        writer: &TargetStatusWriter,
         name: &ObjectName,
         record: &Record,
     ) -> Result<(), HubError> {
-        let now = parts.clock.now().wall;
+        let now = writer.context.clock.now().wall;
         let users = self.users.get(name).map(Vec::as_slice).unwrap_or_default();
-        let Some(draining) = parts
+        let Some(draining) = writer
+            .context
             .store
             .draining(name)
             .filter(|draining| !users.is_empty() && now < draining.ends())
         else {
-            set_finalizer(parts, name, record, FinalizerState::Absent).await?;
+            set_finalizer(writer, name, record, FinalizerState::Absent).await?;
             tracing::info!(target_cluster = %name, "the finalizer of a deleted \
                 TargetCluster was removed");
             return Ok(());
@@ -104,22 +105,22 @@ impl TargetFinalizers {
             counts: None,
             asked_at: None,
         };
-        write_status(parts, name, record, Some(&draining.target), outcome).await
+        write_status(writer, name, record, Some(&draining.target), outcome).await
     }
 }
 
 /// Adds or removes the finalizer, unless another replica leads now.
 async fn set_finalizer(
-    parts: &TargetStatusParts,
+    writer: &TargetStatusWriter,
     name: &ObjectName,
     record: &Record,
     wanted: FinalizerState,
 ) -> Result<(), HubError> {
-    if !parts.leadership.leads(parts.clock.now()) {
+    if !writer.context.is_leader() {
         return Err(HubError::Busy);
     }
     let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
-    finalizer::set(&*parts.objects, &path, record, wanted)
+    finalizer::set(&*writer.context.objects, &path, record, wanted)
         .await
         .map(drop)
 }

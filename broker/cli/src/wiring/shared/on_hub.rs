@@ -11,30 +11,27 @@ use keyferry_controller::admission_policies::{
     AdmissionPolicyChecks, KnownSite, OtherAdmissionPolicies, run_admission_policy_checks,
 };
 use keyferry_controller::audience_pairing::{
-    PairingParts, UnlistedAudiences, run_audience_pairing,
+    AudiencePairing, UnlistedAudiences, run_audience_pairing,
 };
-use keyferry_controller::delivery::{Deliveries, DeliveryParts};
-use keyferry_controller::delivery_queue::{DeliverParts, run_delivery_queue};
+use keyferry_controller::context::Context;
+use keyferry_controller::delivery::{CredentialSources, Deliveries};
+use keyferry_controller::delivery_queue::run_delivery_queue;
 use keyferry_controller::installed_policies::{InstalledPolicies, run_installed_policy_checks};
 use keyferry_controller::pairing_trial::PairingTrial;
 use keyferry_controller::target_status::{
-    DiscoveryAuthority, TargetStatusParts, run_target_status,
+    DiscoveryAuthority, TargetStatusWriter, run_target_status,
 };
 use keyferry_core::admission_policy::HubSite;
 use keyferry_hub::admission_policy::AdmissionPolicyWriter;
 use keyferry_hub::hub_facts::KubeHubFacts;
-use keyferry_hub::hub_networks::KubeHubNetworks;
 use keyferry_hub::object_store::{Faults, ObjectStore};
 use keyferry_hub::objects::KubeObjects;
-use keyferry_hub::ports::{HubFacts, HubObjects};
+use keyferry_hub::ports::HubFacts;
 use keyferry_issuer::client_key::SystemClientKeys;
 use keyferry_issuer::mint::Mint;
-use keyferry_platform::address_guard::AddressGuard;
 use keyferry_platform::audit_sink::AuditSink;
 use keyferry_platform::https_probe::HttpsProbe;
-use keyferry_platform::name_resolver::{NameResolver, SystemResolver};
-use keyferry_platform::random::{Random, SystemRandomness};
-use keyferry_platform::target_probe::TargetProbe;
+use keyferry_platform::random::SystemRandomness;
 
 use super::Shared;
 
@@ -95,127 +92,95 @@ impl Shared {
     /// leads.
     pub(super) fn start_controller(
         &mut self,
-        on_hub: &OnHub,
+        on_hub: OnHub,
         mint: &Mint,
         audit: Arc<dyn AuditSink>,
     ) {
-        let objects: Arc<dyn HubObjects> = Arc::new(KubeObjects::new(self.client.clone()));
-        let resolver: Arc<dyn NameResolver> = Arc::new(SystemResolver);
-        let networks = KubeHubNetworks::new(
-            self.client.clone(),
-            Arc::clone(&resolver),
-            Arc::clone(&self.clock),
-        );
-        let rules = self.target_addresses.clone();
-        let probe: Arc<dyn TargetProbe> = Arc::new(HttpsProbe::new(AddressGuard::new(
-            rules,
-            Arc::new(networks),
-            resolver,
-        )));
-        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
-        let (store, live, clock) = (
-            || Arc::clone(&on_hub.store),
-            || Arc::clone(&self.live),
-            || Arc::clone(&self.clock),
-        );
-        let (author, pairing_admission_policy) = (
-            AdmissionPolicyWriter::author(),
-            AdmissionPolicyWriter::pairing(),
-        );
-        let labels = AdmissionPolicyWriter::labels();
-        let (admission_policy_reader, pairing_reader, labels_reader) = (
-            author.reader(),
-            pairing_admission_policy.reader(),
-            labels.reader(),
-        );
-        let deliveries = Deliveries::new(DeliveryParts {
-            policy: self.policy.clone(),
-            store: store(),
-            faults: on_hub.faults.clone(),
-            live: live(),
-            published: self.publisher.reader(),
-            targets: self.targets.clone(),
+        let author = AdmissionPolicyWriter::author();
+        let context = Arc::new(self.controller_context(on_hub, &author));
+        let credentials = CredentialSources {
             mint: mint.clone(),
-            admission_policy: admission_policy_reader.clone(),
-            objects: Arc::clone(&objects),
-            facts: self.hub_facts(),
-            probe: Arc::clone(&probe),
-            audit,
-            clock: clock(),
             client_keys: Arc::new(SystemClientKeys),
-            random: Arc::clone(&random),
-            metrics: self.metrics.clone(),
-            leadership: self.leadership.clone(),
+            facts: self.hub_facts(),
+            audit,
             activation_delay: lifetime::activation_delay(self.server.max_age),
-        });
-        let deliver = DeliverParts {
-            policy: self.policy.clone(),
-            store: store(),
-            live: live(),
-            targets: self.targets.clone(),
-            admission_policy: admission_policy_reader,
-            published: self.publisher.reader(),
-            leadership: self.leadership.clone(),
-            clock: clock(),
-            max_stale: self.server.max_stale_authorization,
         };
-        let canary = self.canary_account();
-        let others = OtherAdmissionPolicies::default();
-        let (other_readers, unlisted) = (others.policy_readers(), UnlistedAudiences::default());
-        let facts = self.known_site();
-        let admission_policies = AdmissionPolicyChecks {
-            author,
-            pairing: pairing_admission_policy,
-            labels,
-            others,
-            facts,
-            trial: PairingTrial::new(Arc::clone(&self.hub), live(), canary.clone()),
-            objects: Arc::clone(&objects),
+        let deliveries = Arc::new(Deliveries::new(Arc::clone(&context), credentials));
+        let admission_policies = self.admission_policy_checks(&context, author);
+        let unlisted = UnlistedAudiences::default();
+        let pairing = AudiencePairing::new(
+            Arc::clone(&context),
+            Arc::new(self.audience_guard()),
+            self.server.caller_audience.clone(),
+            self.canary_account(),
+            unlisted.clone(),
+        );
+        let statuses = self.target_status_writer(&context, &admission_policies, unlisted);
+        let max_stale = self.server.max_stale_authorization;
+        self.background
+            .spawn(run_admission_policy_checks(admission_policies));
+        self.background.spawn(run_audience_pairing(pairing));
+        self.background.spawn(run_target_status(statuses));
+        self.background
+            .spawn(run_delivery_queue(context, deliveries, max_stale));
+    }
+
+    fn controller_context(&self, on_hub: OnHub, author: &AdmissionPolicyWriter) -> Context {
+        Context {
+            policy: self.policy.clone(),
+            store: on_hub.store,
+            faults: on_hub.faults,
+            live: Arc::clone(&self.live),
+            published: self.publisher.reader(),
+            targets: self.targets.clone(),
+            author_policy: author.reader(),
+            objects: Arc::new(KubeObjects::new(self.client.clone())),
+            probe: Arc::new(HttpsProbe::new(self.address_guard())),
             leadership: self.leadership.clone(),
-            clock: clock(),
+            clock: Arc::clone(&self.clock),
+            random: Arc::new(SystemRandomness::default()),
             metrics: self.metrics.clone(),
-        };
-        let pairing = PairingParts {
-            policy: self.policy.clone(),
-            store: store(),
-            live: live(),
-            objects: Arc::clone(&objects),
-            trial: Arc::new(self.audience_guard()),
-            published: self.publisher.reader(),
-            caller_audience: self.server.caller_audience.clone(),
-            unlisted: unlisted.clone(),
-            leadership: self.leadership.clone(),
-            clock: clock(),
-            canary,
-        };
-        let status = TargetStatusParts {
-            policy: self.policy.clone(),
+        }
+    }
+
+    fn admission_policy_checks(
+        &self,
+        context: &Arc<Context>,
+        author: AdmissionPolicyWriter,
+    ) -> AdmissionPolicyChecks {
+        AdmissionPolicyChecks {
+            context: Arc::clone(context),
+            author,
+            pairing: AdmissionPolicyWriter::pairing(),
+            labels: AdmissionPolicyWriter::labels(),
+            others: OtherAdmissionPolicies::default(),
+            facts: self.known_site(),
+            trial: PairingTrial::new(
+                Arc::clone(&self.hub),
+                Arc::clone(&self.live),
+                self.canary_account(),
+            ),
+        }
+    }
+
+    fn target_status_writer(
+        &self,
+        context: &Arc<Context>,
+        admission_policies: &AdmissionPolicyChecks,
+        unlisted: UnlistedAudiences,
+    ) -> TargetStatusWriter {
+        TargetStatusWriter {
+            context: Arc::clone(context),
             fleet: self.fleet.clone(),
-            store: store(),
-            faults: on_hub.faults.clone(),
-            targets: self.targets.clone(),
-            published: self.publisher.reader(),
+            guard: self.audience_guard(),
             public_url: self.server.public_url.to_string(),
             discovery_authority: DiscoveryAuthority::new(self.discovery_authority.clone()),
             username_prefix: format!("{}:", self.server.hub_name),
             namespace: self.server.cluster_resource_namespace.clone(),
-            objects,
-            probe,
-            guard: self.audience_guard(),
-            pairing: pairing_reader,
-            labels: labels_reader,
-            policies: other_readers,
+            pairing: admission_policies.pairing.reader(),
+            labels: admission_policies.labels.reader(),
+            policies: admission_policies.others.policy_readers(),
             unlisted,
-            leadership: self.leadership.clone(),
-            clock: clock(),
-            random,
-            metrics: self.metrics.clone(),
-        };
-        self.background
-            .spawn(run_admission_policy_checks(admission_policies));
-        self.background.spawn(run_audience_pairing(pairing));
-        self.background.spawn(run_target_status(status));
-        self.background
-            .spawn(run_delivery_queue(deliver, Arc::new(deliveries)));
+        }
     }
 }

@@ -11,22 +11,23 @@ use keyferry_core::audit::AuditRecord;
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::object_store::{Collection, Faults, ObjectStore};
-use keyferry_hub::ports::{HubError, HubFacts, HubObjects};
+use keyferry_hub::ports::{HubError, HubFacts};
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_issuer::client_key::{ClientKeys, SystemClientKeys};
-use keyferry_issuer::testing::{CONFIGURATION, FakeObjects, SmallWorld, activation_delay};
+use keyferry_issuer::testing::{
+    CONFIGURATION, FakeClock, FakeObjects, SmallWorld, activation_delay,
+};
 use keyferry_keys::client_certificate::ClientKey;
 use keyferry_platform::audit_sink::{AuditSink, Recording};
-use keyferry_platform::metrics::Metrics;
 use keyferry_platform::policy_store::PolicyWriter;
-use keyferry_platform::random::SystemRandomness;
 use keyferry_platform::target_connection::TargetAddress;
 use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use crate::delivery::{Deliveries, DeliveryParts, Next};
+use crate::context::Context;
+use crate::delivery::{CredentialSources, Deliveries, Next};
 
 /// The path of the access.
 pub(super) const ACCESS: &str =
@@ -202,26 +203,27 @@ impl Bench {
 
     /// Starts a new process, with empty caches.
     pub(super) fn process(&self) -> Deliveries {
-        Deliveries::new(DeliveryParts {
+        let objects = Arc::<FakeObjects>::clone(&self.objects);
+        let context = Context {
             policy: self.policy.reader(),
             store: Arc::clone(&self.store),
             faults: self.faults.clone(),
             live: Arc::clone(&self.world.live),
             published: self.world.publisher.reader(),
             targets: self.targets.reader(),
-            mint: self.world.new_mint(),
-            admission_policy: self.admission_policy.reader(),
-            objects: Arc::<FakeObjects>::clone(&self.objects) as Arc<dyn HubObjects>,
-            facts: Arc::<OwnUser>::clone(&self.facts) as Arc<dyn HubFacts>,
-            probe: Arc::<FakeProbe>::clone(&self.probe) as Arc<dyn TargetProbe>,
-            audit: Arc::<FakeAudit>::clone(&self.audit) as Arc<dyn AuditSink>,
-            clock: Arc::<keyferry_issuer::testing::FakeClock>::clone(&self.world.clock),
-            client_keys: Arc::<KnownKeys>::clone(&self.keys),
-            random: Arc::new(SystemRandomness::default()),
-            metrics: Metrics::default(),
+            author_policy: self.admission_policy.reader(),
+            probe: Arc::<FakeProbe>::clone(&self.probe),
             leadership: self.leadership.reader(),
+            ..Context::empty(Arc::<FakeClock>::clone(&self.world.clock), objects)
+        };
+        let credentials = CredentialSources {
+            mint: self.world.new_mint(),
+            client_keys: Arc::<KnownKeys>::clone(&self.keys),
+            facts: Arc::<OwnUser>::clone(&self.facts),
+            audit: Arc::<FakeAudit>::clone(&self.audit),
             activation_delay: activation_delay(),
-        })
+        };
+        Deliveries::new(Arc::new(context), credentials)
     }
 
     /// Delivers the watch events and reconciles the access once.
