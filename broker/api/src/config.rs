@@ -11,26 +11,29 @@ mod allow;
 mod audit_file;
 mod caller_certificates;
 mod check;
+mod cross_checks;
 mod document;
+mod duration;
 mod external_issuer;
 mod inputs;
 mod listener;
 mod metrics_listener;
+mod misfit;
 mod mistake;
 mod node;
 mod object_list;
 mod reduced;
 mod selector;
 mod server;
-mod span;
+mod server_spec;
 mod stored;
 mod strict;
 mod target;
 mod target_spec;
-mod typed;
+
 mod written;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::name::{AccessName, ObjectName};
 use crate::service_account::Uid;
@@ -65,6 +68,7 @@ pub use target::{
 pub(crate) use target_spec::TargetClusterObject;
 pub use written::{WrittenObject, written_objects};
 
+use cross_checks::CrossChecks;
 use document::Document;
 
 /// The checked content of one configuration file.
@@ -90,6 +94,18 @@ pub struct Policy {
 }
 
 impl Policy {
+    fn insert(&mut self, object: ReadObject) {
+        match object {
+            ReadObject::Target(Some(target)) => {
+                self.targets.insert(target.name.clone(), *target);
+            }
+            ReadObject::Access(Some(access)) => {
+                self.accesses.insert(access.name.clone(), *access);
+            }
+            _ => {}
+        }
+    }
+
     /// The accesses whose target does not exist, each with the target's name. This is not a
     /// mistake: the two can be created in either order.
     pub fn dangling(&self) -> Vec<(AccessName, ObjectName)> {
@@ -239,37 +255,53 @@ pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, Conf
     let documents = document::documents(text)?;
     let mut mistakes = Vec::new();
     let mut server = None;
-    let mut policy = Policy::default();
-    check_heads(&documents, &mut mistakes);
+    let mut objects = Vec::with_capacity(documents.len());
     for document in &documents {
         match (document.api_version(), document.kind()) {
             (server::API_VERSION, "ServerConfiguration") => {
-                let read = server::read(document, &overrides, &mut mistakes);
+                let read = server::read_server(document, &overrides, &mut mistakes);
                 server = server.or(read);
+                objects.push(ReadObject::Server);
             }
             (target::API_VERSION, "TargetCluster") => {
-                target::read(document, &mut policy, &mut mistakes)
+                let target = target::read_target(document, &mut mistakes);
+                objects.push(ReadObject::Target(target.map(Box::new)));
             }
             (target::API_VERSION, "TargetAccess") => {
-                access::read(document, &mut policy, &mut mistakes)
+                let access = access::read_access(document, &mut mistakes);
+                objects.push(ReadObject::Access(access.map(Box::new)));
             }
-            _ => mistakes.push(unknown_kind(document)),
+            _ => {
+                mistakes.push(unknown_kind(document));
+                objects.push(ReadObject::Unknown);
+            }
         }
     }
-    check_names(&documents, &mut mistakes);
-    target::check_audiences(
-        &documents,
-        server::caller_audience_of(&documents),
-        &mut mistakes,
-    );
-    target::check_identities(&documents, &mut mistakes);
-    target::check_issuers(&documents, server.as_ref(), &mut mistakes);
-    check_place(&documents, server.as_ref(), &mut mistakes);
+    let caller_audience = server::written_caller_audience(&documents);
+    let mut checks = CrossChecks::new(caller_audience, server.as_ref());
+    let mut policy = Policy::default();
+    for (index, (document, object)) in documents.iter().zip(objects).enumerate() {
+        // A document of another apiVersion counts too: its name and audience are meant.
+        match document.kind() {
+            "ServerConfiguration" => {
+                checks.check_server_place(document, index, &mut mistakes);
+            }
+            "TargetCluster" => {
+                let target = match &object {
+                    ReadObject::Target(target) => target.as_deref(),
+                    _ => None,
+                };
+                checks.check_target(document, target, &mut mistakes);
+            }
+            "TargetAccess" => checks.check_object(document, &mut mistakes),
+            _ => {}
+        }
+        policy.insert(object);
+    }
+    mistakes.extend(checks.missing_server());
+    mistakes.sort_by_key(|mistake| mistake.line);
     match server {
-        Some(server)
-            if mistakes.is_empty()
-                && target::leave_room(&documents, &policy, server.max_age, &mut mistakes) =>
-        {
+        Some(server) if mistakes.is_empty() => {
             policy.own_namespace = Some(server.cluster_resource_namespace.clone());
             Ok(Configuration { server, policy })
         }
@@ -277,63 +309,12 @@ pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, Conf
     }
 }
 
-/// Checks that there is exactly one ServerConfiguration and that it is the first document.
-fn check_heads(documents: &[Document], mistakes: &mut Vec<Mistake>) {
-    let heads: Vec<usize> = documents
-        .iter()
-        .enumerate()
-        .filter(|(_, document)| document.kind() == "ServerConfiguration")
-        .map(|(index, _)| index)
-        .collect();
-    match heads.as_slice() {
-        [] => mistakes.push(Mistake::whole_file(
-            "the file holds no ServerConfiguration",
-            "add one as its first document",
-        )),
-        [0] => {}
-        [first, others @ ..] => {
-            if *first != 0 {
-                mistakes.extend(documents.get(*first).map(|it| {
-                    it.mistake(
-                        "kind",
-                        "the ServerConfiguration is not the first document",
-                        "move it up",
-                    )
-                }));
-            }
-            let others = others.iter().filter_map(|index| documents.get(*index));
-            mistakes.extend(others.map(|it| {
-                it.mistake(
-                    "kind",
-                    "the file has a second ServerConfiguration",
-                    "keep one, as the first document",
-                )
-            }));
-        }
-    }
-}
-
-/// Refuses objects in the file if the hub's custom resources are used: they would be ignored
-/// silently.
-fn check_place(
-    documents: &[Document],
-    server: Option<&ServerConfiguration>,
-    mistakes: &mut Vec<Mistake>,
-) {
-    if server.is_none_or(|server| server.objects == ObjectSource::File) {
-        return;
-    }
-    for document in documents
-        .iter()
-        .filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess"))
-    {
-        let problem = "is in the file, but the ServerConfiguration has objects: CustomResources";
-        mistakes.push(document.mistake(
-            "",
-            problem,
-            "apply it to the hub with kubectl and remove it here, or write objects: File",
-        ));
-    }
+/// What one document was read to; `None` for an object with mistakes.
+enum ReadObject {
+    Server,
+    Target(Option<Box<TargetCluster>>),
+    Access(Option<Box<TargetAccess>>),
+    Unknown,
 }
 
 fn unknown_kind(document: &Document) -> Mistake {
@@ -362,26 +343,6 @@ fn unknown_kind(document: &Document) -> Mistake {
         format!("{version:?} has no {kind}"),
         format!("write {expected}"),
     )
-}
-
-/// Refuses two objects of one name, since the intended one cannot be guessed.
-fn check_names(documents: &[Document], mistakes: &mut Vec<Mistake>) {
-    let mut known = BTreeSet::new();
-    for document in documents
-        .iter()
-        .filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess"))
-    {
-        let name = document.text("/metadata/name");
-        if !name.is_empty()
-            && !known.insert((document.kind(), document.text("/metadata/namespace"), name))
-        {
-            mistakes.push(document.mistake(
-                "metadata.name",
-                format!("a second {} has this name", document.kind()),
-                "rename or remove one of them",
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -40,6 +40,8 @@ const SERVER_PATH: &str = r"((/[!$&-.0-;=A-\[\]_a-z|~]+)+/*|/)?";
 const ISSUER_PATH: &str = r#"(/[!"$->@-~]*)?"#;
 /// Printable ASCII without what [`crate::audience::Audience`] refuses.
 const AUDIENCE: &str = r"^[!#-&(-+\--\[\]-_a-~]+$";
+/// An https origin. The reader also checks the host.
+const ORIGIN: &str = r"^https://[^/?#@\s]+/?$";
 /// A duration in hours, minutes and seconds.
 const DURATION: &str = "^([0-9]+h)?([0-9]+m)?([0-9]+s)?$";
 
@@ -103,6 +105,16 @@ fn url(schema: &mut Schema, start: &str, path: &str, mut rules: Vec<ValidationRu
     schema.insert("maxLength".to_owned(), json!(2048));
     schema.insert("pattern".to_owned(), json!(pattern));
     schema.insert("x-kubernetes-validations".to_owned(), json!(rules));
+}
+
+/// An https origin, as [`crate::issuer::PublicUrl`] allows it.
+pub(crate) fn origin(schema: &mut Schema) {
+    schema.insert("pattern".to_owned(), json!(ORIGIN));
+}
+
+/// A list of https origins.
+pub(crate) fn origins(schema: &mut Schema) {
+    of_items(schema, "pattern", json!(ORIGIN));
 }
 
 /// An issuer that kube-apiserver can trust.

@@ -6,11 +6,11 @@ mod deliveries;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::Generation;
 use super::access_spec::TargetAccessSpec;
 use super::check::Check;
 use super::document::{Document, Object, Origin};
 use super::mistake::Mistake;
-use super::{Generation, Policy};
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::service_account::Uid;
 
@@ -157,8 +157,8 @@ impl DeletionPolicy {
     pub(super) const ALL: &'static [(&'static str, Self)] =
         &[("Drain", Self::Drain), ("Immediate", Self::Immediate)];
 
-    pub(super) fn read(text: Option<&str>, check: &mut Check<'_>) -> Self {
-        choice(text, "spec.deletionPolicy", Self::ALL, check)
+    pub(super) fn read(text: Option<&str>, check: &mut Check<'_>) -> Option<Self> {
+        check.choose_or_default("spec.deletionPolicy", text, "a valid value", Self::ALL)
     }
 }
 
@@ -231,12 +231,13 @@ impl TargetAccess {
     }
 }
 
-/// Reads one TargetAccess into the policy.
-pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<Mistake>) {
+/// Reads one TargetAccess; `None` if it has mistakes.
+pub(super) fn read_access(
+    document: &Document,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<TargetAccess> {
     let mut check = Check::new(document, mistakes);
-    let Some(Object { metadata, spec, .. }) = check.read::<Object<TargetAccessSpec>>() else {
-        return;
-    };
+    let Object { metadata, spec, .. } = check.read_fields::<Object<TargetAccessSpec>>(&[])?;
     let namespace = metadata
         .namespace
         .ok_or("is missing".to_owned())
@@ -261,8 +262,52 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         ObjectName::new(spec.service_account_name),
         "name a ServiceAccount of the same namespace",
     );
+    let callers = read_callers(spec.callers, &mut check);
+    let deliveries = match (&name, &target) {
+        (Some(name), Some(target)) => deliveries::read_deliveries(
+            spec.deliveries,
+            &deliveries::DefaultNames {
+                access: name,
+                target,
+            },
+            &mut check,
+        ),
+        _ => Vec::new(),
+    };
+    let deletion_policy = DeletionPolicy::read(spec.deletion_policy.as_deref(), &mut check);
+    let probes = match check.origin() {
+        Origin::File => Probe::WITHOUT_REQUIRE,
+        Origin::Hub(_) => Probe::ALL,
+    };
+    let written_probe = spec.probe.as_deref();
+    let probe = check.choose_or_default("spec.probe", written_probe, "a valid value", probes);
+    if !check.clean() {
+        return None;
+    }
+    let uid = match document.origin() {
+        Origin::File => None,
+        Origin::Hub(object) => Some(object.uid.clone()),
+    };
+    Some(TargetAccess {
+        name: AccessName {
+            namespace: namespace?,
+            name: name?,
+        },
+        uid,
+        generation: document.generation(),
+        target: target?,
+        service_account: service_account?,
+        callers,
+        deliveries,
+        deletion_policy: deletion_policy?,
+        probe: probe?,
+        suspend: spec.suspend,
+    })
+}
+
+fn read_callers(names: Vec<String>, check: &mut Check<'_>) -> BTreeSet<ObjectName> {
     let mut callers = BTreeSet::new();
-    for (index, caller) in spec.callers.into_iter().enumerate() {
+    for (index, caller) in names.into_iter().enumerate() {
         let path = format!("spec.callers[{index}]");
         if let Some(caller) = check.take(
             &path,
@@ -279,72 +324,5 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
             }
         }
     }
-    let deliveries = match (&name, &target) {
-        (Some(name), Some(target)) => deliveries::read(
-            spec.deliveries,
-            &deliveries::Names {
-                access: name,
-                target,
-            },
-            &mut check,
-        ),
-        _ => Vec::new(),
-    };
-    let deletion_policy = DeletionPolicy::read(spec.deletion_policy.as_deref(), &mut check);
-    let probes = match check.origin() {
-        Origin::File => Probe::WITHOUT_REQUIRE,
-        Origin::Hub(_) => Probe::ALL,
-    };
-    let probe = choice(spec.probe.as_deref(), "spec.probe", probes, &mut check);
-    if !check.clean() {
-        return;
-    }
-    let (Some(namespace), Some(name), Some(target), Some(service_account)) =
-        (namespace, name, target, service_account)
-    else {
-        return;
-    };
-    let name = AccessName { namespace, name };
-    let generation = document.generation();
-    let uid = match document.origin() {
-        Origin::File => None,
-        Origin::Hub(object) => Some(object.uid.clone()),
-    };
-    let access = TargetAccess {
-        name: name.clone(),
-        uid,
-        generation,
-        target,
-        service_account,
-        callers,
-        deliveries,
-        deletion_policy,
-        probe,
-        suspend: spec.suspend,
-    };
-    policy.accesses.insert(name, access);
-}
-
-/// Reads one of a few choices; a missing value means the default.
-pub(super) fn choice<T: Copy + Default>(
-    text: Option<&str>,
-    path: &str,
-    choices: &[(&str, T)],
-    check: &mut Check<'_>,
-) -> T {
-    let Some(text) = text else {
-        return T::default();
-    };
-    match choices.iter().find(|(word, _)| *word == text) {
-        Some((_, value)) => *value,
-        None => {
-            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-            check.wrong(
-                path,
-                format!("{text:?} is not a valid value"),
-                format!("use {}", words.join(" or ")),
-            );
-            T::default()
-        }
-    }
+    callers
 }

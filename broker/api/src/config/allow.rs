@@ -2,6 +2,7 @@
 //! deliveries.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
@@ -71,12 +72,21 @@ fn delivery_types(schema: &mut Schema) {
     of_items(schema, "enum", json!(names(DeliveryType::ALL)));
 }
 
+/// Reads the rules that have no mistakes.
+pub(super) fn read_allow_rules(specs: Vec<AllowSpec>, check: &mut Check<'_>) -> Arc<[AllowRule]> {
+    specs
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, spec)| read_allow_rule(spec, index, check))
+        .collect()
+}
+
 /// Reads the rule at `spec.allow[index]`.
-pub(super) fn read(rule: AllowSpec, index: usize, check: &mut Check<'_>) -> Option<AllowRule> {
+fn read_allow_rule(rule: AllowSpec, index: usize, check: &mut Check<'_>) -> Option<AllowRule> {
     let path = format!("spec.allow[{index}]");
     let namespaces = match (rule.namespaces, rule.namespace_selector) {
         (Some(names), None) => {
-            names_of(names, &format!("{path}.namespaces"), Namespace::new, check)
+            read_names(names, &format!("{path}.namespaces"), Namespace::new, check)
                 .map(NamespaceRule::Named)
         }
         (None, Some(selector)) => {
@@ -100,7 +110,7 @@ pub(super) fn read(rule: AllowSpec, index: usize, check: &mut Check<'_>) -> Opti
             None
         }
     };
-    let service_accounts = names_of(
+    let service_accounts = read_names(
         rule.service_accounts,
         &format!("{path}.serviceAccounts"),
         ObjectName::new,
@@ -108,7 +118,7 @@ pub(super) fn read(rule: AllowSpec, index: usize, check: &mut Check<'_>) -> Opti
     );
     let deliveries = match rule.deliveries {
         None => Some(DeliveryType::DEFAULT.iter().copied().collect()),
-        Some(names) => names_of(
+        Some(names) => read_names(
             names,
             &format!("{path}.deliveries"),
             |text| DeliveryType::parse(&text),
@@ -122,7 +132,7 @@ pub(super) fn read(rule: AllowSpec, index: usize, check: &mut Check<'_>) -> Opti
     })
 }
 
-fn names_of<T: Ord, E: std::fmt::Display>(
+fn read_names<T: Ord, E: std::fmt::Display>(
     names: Vec<String>,
     path: &str,
     parse: impl Fn(String) -> Result<T, E>,

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::check::Check;
@@ -30,12 +31,16 @@ pub struct AuditRotation {
     pub max_backups: NonZeroU32,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct AuditSpec {
+    /// The file that audit records are appended to. Without it, standard output.
     file: Option<PathBuf>,
-    /// In MiB.
+    /// The size in MiB at which the file is rotated. Without it, never. Needs audit.file.
+    #[schemars(range(min = 1, max = MAX_SIZE_MIB))]
     max_size: Option<u32>,
+    /// How many rotated files are kept. Needs audit.maxSize.
+    #[schemars(range(min = 1, max = MAX_BACKUPS), extend("default" = DEFAULT_BACKUPS.get()))]
     max_backups: Option<u32>,
 }
 
@@ -70,22 +75,22 @@ pub(super) fn read_audit_file(spec: AuditSpec, check: &mut Check<'_>) -> Option<
     Some(Some(AuditFile { path, rotation }))
 }
 
-/// Reads a number from 1 to `most`. `Some(None)` if there is none.
+/// Reads a number from 1 to `max`. `Some(None)` if there is none.
 fn read_number(
     check: &mut Check<'_>,
     field: &str,
     number: Option<u32>,
-    most: u32,
+    max: u32,
 ) -> Option<Option<NonZeroU32>> {
     let Some(number) = number else {
         return Some(None);
     };
-    let valid = NonZeroU32::new(number).filter(|number| number.get() <= most);
+    let valid = NonZeroU32::new(number).filter(|number| number.get() <= max);
     if valid.is_none() {
         check.wrong(
             field,
             format!("{number} is out of range"),
-            format!("write a number from 1 to {most}"),
+            format!("write a number from 1 to {max}"),
         );
     }
     valid.map(Some)

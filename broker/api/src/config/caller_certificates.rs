@@ -1,6 +1,7 @@
 //! `api.clientCertificates`: which client certificate stands for which caller. Credentials for
 //! fleet inputs share a part of these rules.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::check::Check;
@@ -8,10 +9,10 @@ use crate::name::{Namespace, ObjectName};
 use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 
 /// The most rules of one server.
-const MOST_RULES: usize = 256;
+pub(super) const MAX_RULES: usize = 256;
 
 /// The most Secrets with CAs: each has a watch.
-pub(super) const MOST_SECRETS: usize = 16;
+pub(super) const MAX_AUTHORITY_SECRETS: usize = 16;
 
 /// The longest URI. SPIFFE allows 2048 bytes too.
 const MAX_URI_BYTES: usize = 2048;
@@ -37,53 +38,71 @@ pub struct CallerCertificate {
     pub service_account: ServiceAccountIdentity,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct CallerCertificateSpec {
-    ca_secret_ref: SecretReference,
+    /// The CA of the certificates.
+    ca_secret_ref: AuthorityReference,
+    /// The certificate's only URI, byte for byte, such as spiffe://example.com/ns/a/sa/b. It has a
+    /// scheme; patterns are refused.
     #[serde(rename = "uriSAN")]
+    #[schemars(length(max = MAX_URI_BYTES))]
     uri_san: String,
+    /// The ServiceAccount for which the certificates stand.
     service_account: AccountSpec,
+    /// Whether the CA may be one whose certificates are users of the hub's apiserver.
     #[serde(default, rename = "allowHubClientCA")]
     allow_hub_client_ca: bool,
 }
 
 /// A rule as a nested object, because `serde` cannot flatten it into a type that denies unknown
 /// fields.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ClientCertificateSpec {
-    ca_secret_ref: SecretReference,
+    /// The CA of the certificate.
+    ca_secret_ref: AuthorityReference,
+    /// The certificate's only URI, as in api.clientCertificates. No other credential and no caller
+    /// has it.
     #[serde(rename = "uriSAN")]
+    #[schemars(length(max = MAX_URI_BYTES))]
     uri_san: String,
+    /// As in api.clientCertificates.
     #[serde(default, rename = "allowHubClientCA")]
     allow_hub_client_ca: bool,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct SecretReference {
+struct AuthorityReference {
+    /// A Secret in clusterResourceNamespace whose ca.crt has one to 8 CA certificates.
+    #[schemars(with = "ObjectName")]
     name: String,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AccountSpec {
+    /// Its namespace on the hub.
+    #[schemars(with = "Namespace")]
     namespace: String,
+    /// Its name.
+    #[schemars(with = "ObjectName")]
     name: String,
+    /// Its metadata.uid. The rule is void for a ServiceAccount that is created again.
     uid: String,
 }
 
 /// Reads the rules, and notes their mistakes.
-pub(super) fn read(
+pub(super) fn read_caller_certificates(
     specs: &[CallerCertificateSpec],
     check: &mut Check<'_>,
 ) -> Option<Vec<CallerCertificate>> {
     let path = "api.clientCertificates";
-    if specs.len() > MOST_RULES {
+    if specs.len() > MAX_RULES {
         check.wrong(
             path,
-            format!("has more than {MOST_RULES} entries"),
+            format!("has more than {MAX_RULES} entries"),
             "give callers that need no certificate a token",
         );
         return None;
@@ -91,7 +110,7 @@ pub(super) fn read(
     let mut rules: Vec<CallerCertificate> = Vec::new();
     let mut complete = true;
     for (index, spec) in specs.iter().enumerate() {
-        match rule(spec, &format!("{path}[{index}]"), check) {
+        match read_caller_certificate(spec, &format!("{path}[{index}]"), check) {
             Some(rule) => rules.push(rule),
             None => complete = false,
         }
@@ -112,10 +131,10 @@ pub(super) fn read(
         }
         secrets.insert(&rule.rule.authority_secret);
     }
-    if secrets.len() > MOST_SECRETS {
+    if secrets.len() > MAX_AUTHORITY_SECRETS {
         check.wrong(
             path,
-            format!("names more than {MOST_SECRETS} Secrets"),
+            format!("names more than {MAX_AUTHORITY_SECRETS} Secrets"),
             "let entries share the Secret of their CA",
         );
         complete = false;
@@ -123,7 +142,7 @@ pub(super) fn read(
     complete.then_some(rules)
 }
 
-fn rule(
+fn read_caller_certificate(
     spec: &CallerCertificateSpec,
     path: &str,
     check: &mut Check<'_>,
@@ -170,10 +189,10 @@ impl ClientCertificateSpec {
             ObjectName::new(self.ca_secret_ref.name),
             "name a Secret with ca.crt in Keyferry's namespace",
         );
-        let is_uri = uri(&self.uri_san);
+        let checked_uri = check_uri(&self.uri_san).map(|()| self.uri_san);
         let uri = check.take(
             &format!("{path}.uriSAN"),
-            is_uri.map(|()| self.uri_san),
+            checked_uri,
             "write the URI in the caller's certificate, such as spiffe://example.com/ns/a/sa/b",
         );
         Some(ClientCertificateRule {
@@ -186,7 +205,7 @@ impl ClientCertificateSpec {
 
 /// Checks that the text is a URI with a scheme. It is compared byte for byte, so a pattern would
 /// match nothing.
-fn uri(text: &str) -> Result<(), &'static str> {
+fn check_uri(text: &str) -> Result<(), &'static str> {
     let (scheme, rest) = text.split_once(':').unwrap_or_default();
     let scheme_is_valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
         && scheme

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use super::document::{Document, Origin};
+use super::misfit::{self, MisplacedField};
 use super::mistake::Mistake;
-use super::typed;
 
 /// Collects the mistakes of one object while its fields are converted to typed values.
 pub(super) struct Check<'a> {
@@ -34,8 +34,12 @@ impl<'a> Check<'a> {
 
     /// Reads the document as a typed object. A field that does not fit is noted, and an empty value
     /// replaces it so that the rest can be checked.
-    pub(super) fn read<T: DeserializeOwned>(&mut self) -> Option<T> {
-        let (object, misfits) = typed::read(self.document);
+    /// `misplaced` are fields that belong elsewhere.
+    pub(super) fn read_fields<T: DeserializeOwned>(
+        &mut self,
+        misplaced: &[MisplacedField],
+    ) -> Option<T> {
+        let (object, misfits) = misfit::read_fields(self.document, misplaced);
         for misfit in misfits {
             self.wrong(&misfit.path, misfit.problem, misfit.fix);
             if misfit.replaced {
@@ -50,7 +54,7 @@ impl<'a> Check<'a> {
         if !self
             .replaced
             .iter()
-            .any(|replaced| typed::covers(replaced, path))
+            .any(|replaced| misfit::covers(replaced, path))
         {
             self.mistakes
                 .push(self.document.mistake(path, problem, fix));
@@ -67,6 +71,37 @@ impl<'a> Check<'a> {
         result
             .map_err(|error| self.wrong(path, error.to_string(), fix))
             .ok()
+    }
+
+    /// Returns the choice that `text` names, or notes that it is not `noun`.
+    pub(super) fn choose<T: Copy>(
+        &mut self,
+        path: &str,
+        text: &str,
+        noun: &str,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        let choice = choices.iter().find(|(name, _)| *name == text);
+        if choice.is_none() {
+            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+            let fix = format!("use {}", names.join(" or "));
+            self.wrong(path, format!("{text:?} is not {noun}"), fix);
+        }
+        choice.map(|(_, value)| *value)
+    }
+
+    /// As [`Check::choose`]; a missing text means the default.
+    pub(super) fn choose_or_default<T: Copy + Default>(
+        &mut self,
+        path: &str,
+        text: Option<&str>,
+        noun: &str,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        match text {
+            None => Some(T::default()),
+            Some(text) => self.choose(path, text, noun, choices),
+        }
     }
 
     /// Whether the object had no mistake. Call it only at the end: one field's mistake must not

@@ -7,32 +7,38 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use url::Url;
 
 use super::check::Check;
+use super::duration::DurationBounds;
 use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl};
 use crate::managed_issuer::INERT_AUDIENCE;
 use crate::name::{Namespace, ObjectName};
+use crate::schema::{self, names};
 use crate::service_account::{ServiceAccount, Uid};
 
 /// Claims whose value stays with one project: after a rename or a deletion no other project gets
 /// it. Names of projects and owners are not such claims.
-const IMMUTABLE: [&str; 2] = ["repository_id", "project_id"];
+const IMMUTABLE_CLAIMS: [&str; 2] = ["repository_id", "project_id"];
 /// Claims that name the ref or the environment. Without one, every branch of the project could use
 /// the rule.
-const SCOPES: [&str; 2] = ["ref", "environment"];
+const SCOPE_CLAIMS: [&str; 2] = ["ref", "environment"];
 /// Claims that Keyferry checks itself, or that differ in every token.
-const RESERVED: [&str; 6] = ["aud", "exp", "iat", "iss", "jti", "nbf"];
+const RESERVED_CLAIMS: [&str; 6] = ["aud", "exp", "iat", "iss", "jti", "nbf"];
 
-const MOST_ISSUERS: usize = 32;
-const MOST_RULES: usize = 64;
-const MOST_CLAIMS: usize = 16;
-const MOST_BYTES: usize = 1024;
+pub(super) const MAX_ISSUERS: usize = 32;
+const MAX_RULES: usize = 64;
+const MAX_CLAIMS: usize = 16;
+const MAX_CLAIM_BYTES: usize = 1024;
 
-const MINUTE: u64 = 60;
-const HOUR: u64 = 3600;
+/// The longest lifetime of a token.
+const TOKEN_LIFETIME: DurationBounds = DurationBounds {
+    default: 3600,
+    range: 5 * 60..=24 * 3600,
+};
 
 /// An issuer whose tokens stand for one ServiceAccount of the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,34 +87,62 @@ impl ClaimRule {
     }
 }
 
-#[derive(Deserialize)]
+impl TokenUse {
+    /// Every use with its name.
+    const ALL: &'static [(&'static str, Self)] =
+        &[("Once", Self::Once), ("UntilExpiry", Self::UntilExpiry)];
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ExternalIssuerSpec {
+    /// The iss of its tokens. Its discovery document is below it, and its jwks_uri is on the same
+    /// origin.
+    #[schemars(transform = schema::issuer)]
     url: String,
+    /// The only aud of its tokens.
+    #[schemars(transform = schema::audience)]
     audience: String,
+    /// PEM certificates that its server is checked against. Without it, the system's roots.
     certificate_authority: Option<String>,
+    /// Which claims a token must have. It must meet one of these rules.
+    #[schemars(length(min = 1, max = MAX_RULES))]
     rules: Vec<ClaimRuleSpec>,
+    /// The ServiceAccount for which such a token stands.
     service_account: ServiceAccountSpec,
+    /// The longest exp minus iat of a token.
+    #[schemars(transform = TOKEN_LIFETIME.describe())]
     max_token_lifetime: Option<String>,
+    /// How often one token may be exchanged. Once is for each replica, and the token must have a
+    /// jti. UntilExpiry is for systems that give a job one token only.
+    #[schemars(extend("enum" = names(TokenUse::ALL), "default" = "Once"))]
     token_use: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ClaimRuleSpec {
+    /// Claims with the exact text of each: repository_id or project_id, and ref or environment. A ref
+    /// of GitLab needs further claims.
+    #[schemars(extend("maxProperties" = MAX_CLAIMS))]
     claims: BTreeMap<String, String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ServiceAccountSpec {
+    /// Its namespace on the hub.
+    #[schemars(with = "Namespace")]
     namespace: String,
+    /// Its name.
+    #[schemars(with = "ObjectName")]
     name: String,
+    /// Its metadata.uid, if it is pinned: a recreated ServiceAccount is then refused.
     uid: Option<String>,
 }
 
-/// What the list is checked against.
-pub(super) struct Surroundings<'a> {
+/// The issuers that Keyferry publishes, which no external issuer may be.
+pub(super) struct PublishedIssuers<'a> {
     /// The hub's issuer, if it is pinned.
     pub(super) hub_issuer: Option<&'a Issuer>,
     /// The origin of the managed issuers, which no external issuer may be below.
@@ -117,33 +151,35 @@ pub(super) struct Surroundings<'a> {
 
 /// Reads the list. Every mistake refuses the file: if a bad rule were skipped, its conflict with
 /// another rule would go unnoticed.
-pub(super) fn read(
+pub(super) fn read_external_issuers(
     specs: Vec<ExternalIssuerSpec>,
-    around: &Surroundings<'_>,
+    published: &PublishedIssuers<'_>,
     check: &mut Check<'_>,
 ) -> Option<Vec<ExternalIssuer>> {
-    if specs.len() > MOST_ISSUERS {
+    if specs.len() > MAX_ISSUERS {
         check.wrong(
             "externalIssuers",
-            format!("has more than {MOST_ISSUERS} entries"),
+            format!("has more than {MAX_ISSUERS} entries"),
             "write several rules into one entry",
         );
         return None;
     }
-    let read: Option<Vec<_>> = specs
+    let issuers: Option<Vec<_>> = specs
         .into_iter()
         .enumerate()
-        .map(|(index, spec)| one(spec, &format!("externalIssuers[{index}]"), around, check))
+        .map(|(index, spec)| {
+            read_external_issuer(spec, &format!("externalIssuers[{index}]"), published, check)
+        })
         .collect();
-    let read = read?;
-    check_together(&read, check);
-    Some(read)
+    let issuers = issuers?;
+    check_overlaps(&issuers, check);
+    Some(issuers)
 }
 
-fn one(
+fn read_external_issuer(
     spec: ExternalIssuerSpec,
     path: &str,
-    around: &Surroundings<'_>,
+    published: &PublishedIssuers<'_>,
     check: &mut Check<'_>,
 ) -> Option<ExternalIssuer> {
     let url_path = format!("{path}.url");
@@ -153,96 +189,97 @@ fn one(
         "write the iss claim of its tokens",
     );
     if let Some(url) = &url {
-        check_url(url, &url_path, around, check);
+        check_url(url, &url_path, published, check);
     }
+    let audience_path = format!("{path}.audience");
     if spec.audience == INERT_AUDIENCE {
         check.wrong(
-            &format!("{path}.audience"),
+            &audience_path,
             "is the audience of tokens that nothing accepts",
             "choose another audience",
         );
     }
     let audience = check.take(
-        &format!("{path}.audience"),
+        &audience_path,
         Audience::new(spec.audience),
         "write one audience, such as the address of this token API",
     );
-    let rules_path = format!("{path}.rules");
-    if spec.rules.is_empty() || spec.rules.len() > MOST_RULES {
-        check.wrong(
-            &rules_path,
-            format!("must have 1 to {MOST_RULES} entries"),
-            "write which claims a token must have",
-        );
-    }
-    let rules = spec
-        .rules
-        .into_iter()
-        .enumerate()
-        .map(|(index, rule)| {
-            let rule = ClaimRule {
-                claims: rule.claims,
-            };
-            check_rule(&rule, &format!("{rules_path}[{index}].claims"), check);
-            rule
-        })
-        .collect();
-    let account = format!("{path}.serviceAccount");
-    let namespace = check.take(
-        &format!("{account}.namespace"),
-        Namespace::new(spec.service_account.namespace),
-        "write the namespace of a ServiceAccount of the hub",
-    );
-    let name = check.take(
-        &format!("{account}.name"),
-        ObjectName::new(spec.service_account.name),
-        "write the name of a ServiceAccount of the hub",
-    );
-    let uid = spec.service_account.uid.map(|uid| {
-        check.take(
-            &format!("{account}.uid"),
-            Uid::new(uid),
-            "write the metadata.uid of the ServiceAccount, or remove the field",
-        )
-    });
-    let max_token_lifetime = super::server::duration(
+    let rules = read_rules(spec.rules, &format!("{path}.rules"), check);
+    let account_path = format!("{path}.serviceAccount");
+    let account = read_service_account(spec.service_account, &account_path, check);
+    let max_token_lifetime = TOKEN_LIFETIME.read(
         spec.max_token_lifetime.as_deref(),
         &format!("{path}.maxTokenLifetime"),
-        HOUR,
-        5 * MINUTE..=24 * HOUR,
         check,
     );
-    let token_use = match spec.token_use.as_deref() {
-        None | Some("Once") => Some(TokenUse::Once),
-        Some("UntilExpiry") => Some(TokenUse::UntilExpiry),
-        Some(other) => {
-            check.wrong(
-                &format!("{path}.tokenUse"),
-                format!("{other:?} is not a use of a token"),
-                "use Once or UntilExpiry",
-            );
-            None
-        }
-    };
+    let token_use = check.choose_or_default(
+        &format!("{path}.tokenUse"),
+        spec.token_use.as_deref(),
+        "a use of a token",
+        TokenUse::ALL,
+    );
+    let (service_account, service_account_uid) = account?;
     Some(ExternalIssuer {
         url: url?,
         audience: audience?,
         certificate_authority: spec.certificate_authority,
         rules,
-        service_account: ServiceAccount {
-            namespace: namespace?,
-            name: name?,
-        },
-        service_account_uid: match uid {
-            Some(uid) => Some(uid?),
-            None => None,
-        },
+        service_account,
+        service_account_uid,
         max_token_lifetime: max_token_lifetime?,
         token_use: token_use?,
     })
 }
 
-fn check_url(url: &Issuer, path: &str, around: &Surroundings<'_>, check: &mut Check<'_>) {
+fn read_rules(specs: Vec<ClaimRuleSpec>, path: &str, check: &mut Check<'_>) -> Vec<ClaimRule> {
+    if specs.is_empty() || specs.len() > MAX_RULES {
+        check.wrong(
+            path,
+            format!("must have 1 to {MAX_RULES} entries"),
+            "write which claims a token must have",
+        );
+    }
+    let rules: Vec<ClaimRule> = specs
+        .into_iter()
+        .map(|spec| ClaimRule {
+            claims: spec.claims,
+        })
+        .collect();
+    for (index, rule) in rules.iter().enumerate() {
+        check_rule(rule, &format!("{path}[{index}].claims"), check);
+    }
+    rules
+}
+
+/// Reads the ServiceAccount, and its UID if that is pinned.
+fn read_service_account(
+    spec: ServiceAccountSpec,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Option<(ServiceAccount, Option<Uid>)> {
+    let namespace = check.take(
+        &format!("{path}.namespace"),
+        Namespace::new(spec.namespace),
+        "write the namespace of a ServiceAccount of the hub",
+    );
+    let name = check.take(
+        &format!("{path}.name"),
+        ObjectName::new(spec.name),
+        "write the name of a ServiceAccount of the hub",
+    );
+    let uid = check.take(
+        &format!("{path}.uid"),
+        spec.uid.map(Uid::new).transpose(),
+        "write the metadata.uid of the ServiceAccount, or remove the field",
+    );
+    let account = ServiceAccount {
+        namespace: namespace?,
+        name: name?,
+    };
+    Some((account, uid?))
+}
+
+fn check_url(url: &Issuer, path: &str, published: &PublishedIssuers<'_>, check: &mut Check<'_>) {
     if url.is_cluster_default() {
         check.wrong(
             path,
@@ -250,7 +287,7 @@ fn check_url(url: &Issuer, path: &str, around: &Surroundings<'_>, check: &mut Ch
             "name the issuer of one CI system",
         );
     }
-    if around
+    if published
         .hub_issuer
         .is_some_and(|hub| same_issuer(hub.as_str(), url.as_str()))
     {
@@ -260,7 +297,7 @@ fn check_url(url: &Issuer, path: &str, around: &Surroundings<'_>, check: &mut Ch
             "remove the entry; a ServiceAccount of the hub needs none",
         );
     }
-    if around
+    if published
         .public_url
         .is_some_and(|public| same_origin(public.as_str(), url.as_str()))
     {
@@ -275,22 +312,22 @@ fn check_url(url: &Issuer, path: &str, around: &Surroundings<'_>, check: &mut Ch
 fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
     let has = |names: &[&str]| names.iter().any(|name| rule.claims.contains_key(*name));
     let value = |name: &str| rule.claims.get(name).map(String::as_str);
-    if rule.claims.len() > MOST_CLAIMS {
+    if rule.claims.len() > MAX_CLAIMS {
         check.wrong(
             path,
-            format!("has more than {MOST_CLAIMS} claims"),
+            format!("has more than {MAX_CLAIMS} claims"),
             "keep those that decide",
         );
     }
     for (name, value) in &rule.claims {
-        if value.is_empty() || value.len() > MOST_BYTES {
+        if value.is_empty() || value.len() > MAX_CLAIM_BYTES {
             check.wrong(
                 &format!("{path}.{name}"),
-                format!("is empty or longer than {MOST_BYTES} bytes"),
+                format!("is empty or longer than {MAX_CLAIM_BYTES} bytes"),
                 "write the exact value of the claim",
             );
         }
-        if RESERVED.contains(&name.as_str()) {
+        if RESERVED_CLAIMS.contains(&name.as_str()) {
             check.wrong(
                 &format!("{path}.{name}"),
                 "is a claim that Keyferry checks itself",
@@ -298,7 +335,7 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
             );
         }
     }
-    if !has(&IMMUTABLE) {
+    if !has(&IMMUTABLE_CLAIMS) {
         check.wrong(
             path,
             "has neither repository_id nor project_id, so anyone who takes over a project's name \
@@ -306,7 +343,7 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
             "add the numeric id of the project",
         );
     }
-    if !has(&SCOPES) {
+    if !has(&SCOPE_CLAIMS) {
         check.wrong(
             path,
             "has neither ref nor environment, so every branch of the project could meet it",
@@ -344,7 +381,7 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
 
 /// Refuses two entries that could accept the same token: the order of a list must not decide for
 /// which ServiceAccount the token stands.
-fn check_together(issuers: &[ExternalIssuer], check: &mut Check<'_>) {
+fn check_overlaps(issuers: &[ExternalIssuer], check: &mut Check<'_>) {
     for (index, one) in issuers.iter().enumerate() {
         for (before, other) in issuers.iter().enumerate().take(index) {
             let same = one.url == other.url;

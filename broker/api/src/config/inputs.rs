@@ -4,21 +4,25 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::caller_certificates::{
-    CallerCertificate, ClientCertificateRule, ClientCertificateSpec, MOST_SECRETS,
+    CallerCertificate, ClientCertificateRule, ClientCertificateSpec, MAX_AUTHORITY_SECRETS,
 };
 use super::check::Check;
-use super::listener::limit;
+use super::listener::LimitBounds;
 use crate::name::{ClusterDns, Namespace, ObjectName};
+use crate::schema::names;
 
 /// The most credentials of one server: two for each of 10,000 clusters.
-const MOST_CREDENTIALS: usize = 20_000;
+const MAX_CREDENTIALS: usize = 20_000;
 
-/// Requests a second of one credential, by default.
-const REQUESTS: u32 = 5;
-const MOST_REQUESTS: u32 = 100_000;
+/// The limit of requests a second of one credential.
+const REQUESTS_LIMIT: LimitBounds = LimitBounds {
+    default: 5,
+    max: 100_000,
+};
 
 /// The fleet inputs of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,163 +96,221 @@ pub enum InputScope {
     Admin,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct InputsSpec {
+    /// Whether the listener of the token API serves them. A change needs a restart.
     #[serde(default)]
     enabled: bool,
+    /// The credentials of the machines that read them. They and api.clientCertificates name at most 16
+    /// Secrets with CAs.
     #[serde(default)]
+    #[schemars(length(max = MAX_CREDENTIALS))]
     credentials: Vec<CredentialSpec>,
+    /// Requests a second of each credential; an Admin one may send ten times as many. 0 is no limit.
+    /// A change needs a restart.
+    #[schemars(transform = REQUESTS_LIMIT.describe())]
     requests_per_second: Option<u32>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct CredentialSpec {
+    /// Its name, which no other credential has. It is also the user of HTTP Basic.
+    #[schemars(with = "ObjectName")]
     name: String,
+    /// What it can read. Read needs exactly one of cluster and namespace, Admin has neither.
+    #[schemars(extend("enum" = names(SCOPES)))]
     scope: String,
+    /// The identity.clusterDNS of the TargetCluster whose inputs it reads.
+    #[schemars(with = "Option<ObjectName>")]
     cluster: Option<String>,
+    /// The namespace of the hub whose targets it reads.
+    #[schemars(with = "Option<Namespace>")]
     namespace: Option<String>,
-    secret_ref: Option<SecretRefSpec>,
+    /// The Secret with its token, which no other credential has. Exactly one of this and
+    /// clientCertificate.
+    secret_ref: Option<TokenSecretReference>,
+    /// The client certificate that it shows instead of a token.
     client_certificate: Option<ClientCertificateSpec>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct SecretRefSpec {
+struct TokenSecretReference {
+    /// A Secret in clusterResourceNamespace.
+    #[schemars(with = "ObjectName")]
     name: String,
 }
 
+/// What `scope` says.
+#[derive(Clone, Copy)]
+enum ScopeKind {
+    Read,
+    Admin,
+}
+
+/// Every scope with its name.
+const SCOPES: &[(&str, ScopeKind)] = &[("Read", ScopeKind::Read), ("Admin", ScopeKind::Admin)];
+
 /// Reads the inputs, and notes their mistakes. `callers` are the entries of `api.clientCertificates`.
-pub(super) fn read(
-    written: InputsSpec,
+pub(super) fn read_inputs(
+    spec: InputsSpec,
     callers: &[CallerCertificate],
     check: &mut Check<'_>,
 ) -> Option<Inputs> {
-    let InputsSpec {
-        enabled,
-        credentials,
-        requests_per_second,
-    } = written;
-    let requests_per_second = limit(
-        requests_per_second,
-        "inputs.requestsPerSecond",
-        REQUESTS,
-        MOST_REQUESTS,
-        check,
-    );
-    if !enabled && !credentials.is_empty() {
+    let path = "inputs.requestsPerSecond";
+    let requests_per_second = REQUESTS_LIMIT.read(spec.requests_per_second, path, check);
+    if !spec.enabled && !spec.credentials.is_empty() {
         check.wrong(
             "inputs.credentials",
             "is set, but inputs are not enabled",
             "set inputs.enabled: true, or remove the credentials",
         );
     }
-    if credentials.len() > MOST_CREDENTIALS {
+    if spec.credentials.len() > MAX_CREDENTIALS {
         check.wrong(
             "inputs.credentials",
-            format!("has more than {MOST_CREDENTIALS} entries"),
+            format!("has more than {MAX_CREDENTIALS} entries"),
             "split the fleet over several hubs",
         );
         return None;
     }
-    let (mut names, mut secrets) = (BTreeSet::new(), BTreeSet::new());
-    let caller_uris: BTreeSet<&str> = callers.iter().map(|one| one.rule.uri.as_str()).collect();
-    let caller_secrets = callers.iter().map(|one| one.rule.authority_secret.clone());
-    let mut authorities: BTreeSet<ObjectName> = caller_secrets.collect();
-    let mut uris = BTreeSet::new();
-    let mut read = Vec::with_capacity(credentials.len());
-    for (index, written) in credentials.into_iter().enumerate() {
-        let at = |field: &str| format!("inputs.credentials[{index}].{field}");
-        let name = check.take(
-            &at("name"),
-            ObjectName::new(written.name),
-            "name the credential as a Kubernetes object",
-        );
-        let proof = proof(written.secret_ref, written.client_certificate, &at, check);
-        let scope = scope(
-            &written.scope,
-            written.cluster,
-            written.namespace,
-            &at,
-            check,
-        );
-        let (Some(name), Some(proof), Some(scope)) = (name, proof, scope) else {
-            continue;
-        };
-        if !names.insert(name.clone()) {
-            check.wrong(
-                &at("name"),
-                "is the name of another credential",
-                "give each credential a name of its own",
-            );
+    let mut uses = CredentialUses::of_callers(callers);
+    let mut credentials = Vec::with_capacity(spec.credentials.len());
+    for (index, spec) in spec.credentials.into_iter().enumerate() {
+        let field = |name: &str| format!("inputs.credentials[{index}].{name}");
+        if let Some(credential) = read_credential(spec, &field, check) {
+            uses.add(&credential, &field, check);
+            credentials.push(credential);
         }
-        match &proof {
-            // One Secret for two credentials would be one token for two scopes.
-            InputProof::Token(secret) => {
-                if !secrets.insert(secret.clone()) {
-                    check.wrong(
-                        &at("secretRef.name"),
-                        "is the Secret of another credential",
-                        "give each credential a Secret of its own",
-                    );
-                }
-            }
-            InputProof::Certificate(rule) => {
-                authorities.insert(rule.authority_secret.clone());
-                if caller_uris.contains(rule.uri.as_str()) {
-                    check.wrong(
-                        &at("clientCertificate.uriSAN"),
-                        "is also in api.clientCertificates",
-                        "give the certificate another URI: one that reads inputs is no caller \
-                         of tokens",
-                    );
-                }
-                if !uris.insert(rule.uri.clone()) {
-                    check.wrong(
-                        &at("clientCertificate.uriSAN"),
-                        "is the URI of another credential",
-                        "give each credential a URI of its own",
-                    );
-                }
-            }
-        }
-        read.push(InputCredential { name, scope, proof });
     }
-    if authorities.len() > MOST_SECRETS {
+    if uses.authority_secrets.len() > MAX_AUTHORITY_SECRETS {
         check.wrong(
             "inputs.credentials",
-            format!("names more than {MOST_SECRETS} Secrets with CAs, with api.clientCertificates"),
+            format!(
+                "names more than {MAX_AUTHORITY_SECRETS} Secrets with CAs, with \
+                 api.clientCertificates"
+            ),
             "let entries share the Secret of their CA",
         );
     }
     Some(Inputs {
-        enabled,
-        credentials: read,
+        enabled: spec.enabled,
+        credentials,
         requests_per_second: requests_per_second?,
     })
 }
 
-fn proof(
-    secret: Option<SecretRefSpec>,
+fn read_credential(
+    spec: CredentialSpec,
+    field: &impl Fn(&str) -> String,
+    check: &mut Check<'_>,
+) -> Option<InputCredential> {
+    let name = check.take(
+        &field("name"),
+        ObjectName::new(spec.name),
+        "name the credential as a Kubernetes object",
+    );
+    let proof = read_proof(spec.secret_ref, spec.client_certificate, field, check);
+    let scope = read_scope(&spec.scope, spec.cluster, spec.namespace, field, check);
+    Some(InputCredential {
+        name: name?,
+        scope: scope?,
+        proof: proof?,
+    })
+}
+
+/// What the credentials so far use. No two credentials share any of it, except Secrets with CAs.
+struct CredentialUses {
+    caller_uris: BTreeSet<String>,
+    names: BTreeSet<ObjectName>,
+    token_secrets: BTreeSet<ObjectName>,
+    uris: BTreeSet<String>,
+    authority_secrets: BTreeSet<ObjectName>,
+}
+
+impl CredentialUses {
+    fn of_callers(callers: &[CallerCertificate]) -> Self {
+        let rules = callers.iter().map(|caller| &caller.rule);
+        let (caller_uris, authority_secrets) = rules
+            .map(|rule| (rule.uri.clone(), rule.authority_secret.clone()))
+            .unzip();
+        Self {
+            caller_uris,
+            names: BTreeSet::new(),
+            token_secrets: BTreeSet::new(),
+            uris: BTreeSet::new(),
+            authority_secrets,
+        }
+    }
+
+    /// Adds a credential, and notes what another one uses already.
+    fn add(
+        &mut self,
+        credential: &InputCredential,
+        field: &impl Fn(&str) -> String,
+        check: &mut Check<'_>,
+    ) {
+        if !self.names.insert(credential.name.clone()) {
+            check.wrong(
+                &field("name"),
+                "is the name of another credential",
+                "give each credential a name of its own",
+            );
+        }
+        let rule = match &credential.proof {
+            // One Secret for two credentials would be one token for two scopes.
+            InputProof::Token(secret) => {
+                if !self.token_secrets.insert(secret.clone()) {
+                    check.wrong(
+                        &field("secretRef.name"),
+                        "is the Secret of another credential",
+                        "give each credential a Secret of its own",
+                    );
+                }
+                return;
+            }
+            InputProof::Certificate(rule) => rule,
+        };
+        self.authority_secrets.insert(rule.authority_secret.clone());
+        if self.caller_uris.contains(&rule.uri) {
+            check.wrong(
+                &field("clientCertificate.uriSAN"),
+                "is also in api.clientCertificates",
+                "give the certificate another URI: one that reads inputs is no caller of tokens",
+            );
+        }
+        if !self.uris.insert(rule.uri.clone()) {
+            check.wrong(
+                &field("clientCertificate.uriSAN"),
+                "is the URI of another credential",
+                "give each credential a URI of its own",
+            );
+        }
+    }
+}
+
+fn read_proof(
+    secret: Option<TokenSecretReference>,
     certificate: Option<ClientCertificateSpec>,
-    at: &impl Fn(&str) -> String,
+    field: &impl Fn(&str) -> String,
     check: &mut Check<'_>,
 ) -> Option<InputProof> {
     match (secret, certificate) {
         (Some(secret), None) => check
             .take(
-                &at("secretRef.name"),
+                &field("secretRef.name"),
                 ObjectName::new(secret.name),
                 "name a Secret of Keyferry's own namespace",
             )
             .map(InputProof::Token),
         (None, Some(certificate)) => certificate
-            .read(&at("clientCertificate"), check)
+            .read(&field("clientCertificate"), check)
             .map(InputProof::Certificate),
         _ => {
             check.wrong(
-                &at("secretRef"),
+                &field("secretRef"),
                 "a credential has exactly one of secretRef and clientCertificate",
                 "write secretRef for a token, or clientCertificate, and not both",
             );
@@ -257,50 +319,43 @@ fn proof(
     }
 }
 
-fn scope(
+fn read_scope(
     scope: &str,
     cluster: Option<String>,
     namespace: Option<String>,
-    at: &impl Fn(&str) -> String,
+    field: &impl Fn(&str) -> String,
     check: &mut Check<'_>,
 ) -> Option<InputScope> {
+    let scope = check.choose(&field("scope"), scope, "a scope", SCOPES)?;
     match (scope, cluster, namespace) {
-        ("Read", Some(cluster), None) => check
+        (ScopeKind::Read, Some(cluster), None) => check
             .take(
-                &at("cluster"),
+                &field("cluster"),
                 ClusterDns::new(cluster),
                 "write the clusterDNS of a TargetCluster's identity",
             )
             .map(InputScope::Cluster),
-        ("Read", None, Some(namespace)) => check
+        (ScopeKind::Read, None, Some(namespace)) => check
             .take(
-                &at("namespace"),
+                &field("namespace"),
                 Namespace::new(namespace),
                 "write a namespace of the hub",
             )
             .map(InputScope::Namespace),
-        ("Read", ..) => {
+        (ScopeKind::Read, ..) => {
             check.wrong(
-                &at("scope"),
+                &field("scope"),
                 "a Read credential names exactly one of cluster and namespace",
                 "write cluster, or namespace, and not both",
             );
             None
         }
-        ("Admin", None, None) => Some(InputScope::Admin),
-        ("Admin", ..) => {
+        (ScopeKind::Admin, None, None) => Some(InputScope::Admin),
+        (ScopeKind::Admin, ..) => {
             check.wrong(
-                &at("scope"),
+                &field("scope"),
                 "an Admin credential reads all clusters and namespaces, and this one names one",
                 "remove cluster and namespace, or use scope: Read",
-            );
-            None
-        }
-        (other, ..) => {
-            check.wrong(
-                &at("scope"),
-                format!("{other:?} is not a scope"),
-                "use Read or Admin",
             );
             None
         }

@@ -4,16 +4,23 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use schemars::Schema;
+use serde_json::json;
 
-use super::caller_certificates::CallerCertificateSpec;
 use super::check::Check;
+use super::server_spec::TlsSpec;
 use crate::name::ObjectName;
 
-/// The default limit of connections per source: many times what a node's Pods need, and an eighth
+/// The limit of connections per source. The default is many times what a node's Pods need, and an eighth
 /// of the capacity of the published documents' listener.
-const CONNECTIONS: u32 = 256;
-const MOST_CONNECTIONS: u32 = 65_536;
+pub(super) const CONNECTIONS_LIMIT: LimitBounds = LimitBounds {
+    default: 256,
+    max: 65_536,
+};
+
+/// Every TLS version with its name.
+pub(super) const TLS_VERSIONS: &[(&str, TlsVersion)] =
+    &[("1.2", TlsVersion::V1_2), ("1.3", TlsVersion::V1_3)];
 
 /// The address and the certificate of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,31 +95,31 @@ pub struct ListenerOverrides {
 
 /// What overrides the file for one listener.
 #[derive(Clone, Copy)]
-pub(super) struct Given<'a> {
+pub(super) struct ListenerOverride<'a> {
     pub(super) secret: Option<&'a ObjectName>,
     pub(super) address: Option<SocketAddr>,
     pub(super) tls_may_be_unset: bool,
 }
 
 impl ListenerOverrides {
-    pub(super) fn api(&self) -> Given<'_> {
-        self.given(self.api_tls_secret.as_ref(), self.api_address)
+    pub(super) fn api(&self) -> ListenerOverride<'_> {
+        self.with_shared(self.api_tls_secret.as_ref(), self.api_address)
     }
 
-    pub(super) fn discovery(&self) -> Given<'_> {
-        self.given(self.discovery_tls_secret.as_ref(), self.discovery_address)
+    pub(super) fn discovery(&self) -> ListenerOverride<'_> {
+        self.with_shared(self.discovery_tls_secret.as_ref(), self.discovery_address)
     }
 
-    pub(super) fn metrics(&self) -> Given<'_> {
-        self.given(self.metrics_tls_secret.as_ref(), self.metrics_address)
+    pub(super) fn metrics(&self) -> ListenerOverride<'_> {
+        self.with_shared(self.metrics_tls_secret.as_ref(), self.metrics_address)
     }
 
-    fn given<'a>(
+    fn with_shared<'a>(
         &'a self,
         secret: Option<&'a ObjectName>,
         address: Option<SocketAddr>,
-    ) -> Given<'a> {
-        Given {
+    ) -> ListenerOverride<'a> {
+        ListenerOverride {
             secret: secret.or(self.tls_secret.as_ref()),
             address,
             tls_may_be_unset: self.tls_may_be_unset,
@@ -142,73 +149,80 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, ListenAddressError> {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct ListenerSpec {
+/// The fields that every listener has.
+pub(super) struct ListenerFields {
     pub(super) address: Option<String>,
-    pub(super) http_address: Option<String>,
-    #[serde(rename = "publicURL")]
-    pub(super) public_url: Option<String>,
-    pub(super) tls: Option<Tls>,
-    pub(super) max_age: Option<String>,
-    #[serde(default)]
-    pub(super) client_certificates: Vec<CallerCertificateSpec>,
-    #[serde(default)]
-    pub(super) limits: Limits,
-}
-
-/// The limits of a listener as written; zero disables a limit.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Limits {
+    pub(super) tls: Option<TlsSpec>,
     pub(super) connections_per_address: Option<u32>,
-    pub(super) new_callers_per_address: Option<u32>,
-    pub(super) new_callers_per_namespace: Option<u32>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Tls {
-    secret_name: Option<String>,
-    cert_file: Option<PathBuf>,
-    key_file: Option<PathBuf>,
-    pub(super) min_version: Option<String>,
+/// A limit as written: a number, or 0 for no limit.
+pub(super) struct LimitBounds {
+    pub(super) default: u32,
+    pub(super) max: u32,
 }
 
-/// Reads one listener.
-pub(super) fn listener(
-    spec: ListenerSpec,
+impl LimitBounds {
+    /// Reads the field at `path`, and notes its mistake. The inner `None` means no limit.
+    pub(super) fn read(
+        &self,
+        value: Option<u32>,
+        path: &str,
+        check: &mut Check<'_>,
+    ) -> Option<Option<NonZeroU32>> {
+        let value = value.unwrap_or(self.default);
+        if value > self.max {
+            check.wrong(
+                path,
+                format!("{value} is out of range"),
+                format!("write a number from 1 to {}, or 0 for no limit", self.max),
+            );
+            return None;
+        }
+        Some(NonZeroU32::new(value))
+    }
+
+    /// Describes the field in its schema.
+    pub(super) fn describe(&self) -> impl FnMut(&mut Schema) {
+        let (default, max) = (self.default, self.max);
+        move |schema| {
+            schema.insert("default".to_owned(), json!(default));
+            schema.insert("maximum".to_owned(), json!(max));
+        }
+    }
+}
+
+/// Reads the listener of the section `path`.
+pub(super) fn read_listener(
+    fields: ListenerFields,
     path: &str,
     port: u16,
-    given: Given<'_>,
+    overrides: ListenerOverride<'_>,
     check: &mut Check<'_>,
 ) -> Option<Listener> {
-    let address = address(
-        spec.address.as_deref(),
+    let address = read_address(
+        fields.address.as_deref(),
         &format!("{path}.address"),
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
         check,
     );
-    let connections = spec.limits.connections_per_address;
-    let connections = limit(
-        connections,
+    let connections = CONNECTIONS_LIMIT.read(
+        fields.connections_per_address,
         &format!("{path}.limits.connectionsPerAddress"),
-        CONNECTIONS,
-        MOST_CONNECTIONS,
         check,
     );
-    let tls = spec.tls.unwrap_or_default();
-    let min_version = min_version(tls.min_version.as_deref(), path, check);
-    let source = source(tls, path, given, check);
+    let tls = fields.tls.unwrap_or_default();
+    let min_version = read_min_version(tls.min_version.as_deref(), path, check);
+    let source = read_tls_source(tls, path, overrides, check);
     Some(Listener {
-        address: given.address.or(address)?,
+        address: overrides.address.or(address)?,
         tls: source?,
         min_version: min_version?,
         connections_per_address: connections?,
     })
 }
 
-fn min_version(text: Option<&str>, path: &str, check: &mut Check<'_>) -> Option<TlsVersion> {
+fn read_min_version(text: Option<&str>, path: &str, check: &mut Check<'_>) -> Option<TlsVersion> {
     let field = format!("{path}.tls.minVersion");
     match text {
         None | Some("1.3") => Some(TlsVersion::V1_3),
@@ -241,9 +255,14 @@ fn min_version(text: Option<&str>, path: &str, check: &mut Check<'_>) -> Option<
 
 /// Decides where the certificate comes from. Mistakes of the file are reported even if a flag
 /// overrides it.
-fn source(tls: Tls, path: &str, given: Given<'_>, check: &mut Check<'_>) -> Option<TlsSource> {
+fn read_tls_source(
+    tls: TlsSpec,
+    path: &str,
+    overrides: ListenerOverride<'_>,
+    check: &mut Check<'_>,
+) -> Option<TlsSource> {
     let written = match (tls.secret_name, tls.cert_file, tls.key_file) {
-        (None, None, None) => match (given.secret, given.tls_may_be_unset) {
+        (None, None, None) => match (overrides.secret, overrides.tls_may_be_unset) {
             (None, false) => {
                 check.wrong(
                     &format!("{path}.tls"),
@@ -289,34 +308,14 @@ fn source(tls: Tls, path: &str, given: Given<'_>, check: &mut Check<'_>) -> Opti
             None
         }
     };
-    match given.secret {
+    match overrides.secret {
         Some(secret) => written.map(|_| TlsSource::Secret(secret.clone())),
         None => written,
     }
 }
 
-/// Reads a limit; zero means no limit.
-pub(super) fn limit(
-    value: Option<u32>,
-    path: &str,
-    default: u32,
-    most: u32,
-    check: &mut Check<'_>,
-) -> Option<Option<NonZeroU32>> {
-    let value = value.unwrap_or(default);
-    if value > most {
-        check.wrong(
-            path,
-            format!("{value} is out of range"),
-            format!("write a number from 1 to {most}, or 0 for no limit"),
-        );
-        return None;
-    }
-    Some(NonZeroU32::new(value))
-}
-
-/// Reads an address to listen on.
-pub(super) fn address(
+/// Reads the address to listen on at `path`.
+pub(super) fn read_address(
     text: Option<&str>,
     path: &str,
     default: SocketAddr,

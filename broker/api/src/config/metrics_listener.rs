@@ -2,13 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use serde::Deserialize;
-
 use super::check::Check;
-use super::listener::{Given, Listener, ListenerSpec, Tls, listener};
+use super::listener::{Listener, ListenerFields, ListenerOverride, read_listener};
+use super::server_spec::MetricsSpec;
 
 /// The limit of connections per source: as on the health listener, because only scrapers connect.
-const CONNECTIONS: u32 = 32;
+const MAX_CONNECTIONS: u32 = 32;
 
 /// The listener that serves metrics with TLS, and which clients may read them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,19 +29,17 @@ pub enum MetricsAuthentication {
     None,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct MetricsSpec {
-    address: Option<String>,
-    tls: Option<Tls>,
-    authentication: Option<String>,
+impl MetricsAuthentication {
+    /// Every way with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("TokenReview", Self::TokenReview), ("None", Self::None)];
 }
 
 /// Reads the listener. The outer `None` means a mistake, the inner `None` that the file has no such
 /// listener.
-pub(super) fn metrics(
+pub(super) fn read_metrics_listener(
     spec: MetricsSpec,
-    given: Given<'_>,
+    overrides: ListenerOverride<'_>,
     check: &mut Check<'_>,
 ) -> Option<Option<MetricsListener>> {
     let MetricsSpec {
@@ -50,19 +47,13 @@ pub(super) fn metrics(
         tls,
         authentication,
     } = spec;
-    let authentication = match authentication.as_deref() {
-        None | Some("TokenReview") => Some(MetricsAuthentication::TokenReview),
-        Some("None") => Some(MetricsAuthentication::None),
-        Some(other) => {
-            check.wrong(
-                "metrics.authentication",
-                format!("{other:?} is not a way to authenticate readers of metrics"),
-                "use TokenReview or None",
-            );
-            None
-        }
-    };
-    if address.is_none() && given.address.is_none() {
+    let authentication = check.choose_or_default(
+        "metrics.authentication",
+        authentication.as_deref(),
+        "a way to authenticate readers of metrics",
+        MetricsAuthentication::ALL,
+    );
+    if address.is_none() && overrides.address.is_none() {
         if tls.is_some() {
             check.wrong(
                 "metrics.address",
@@ -72,13 +63,13 @@ pub(super) fn metrics(
         }
         return authentication.map(|_| None);
     }
-    let spec = ListenerSpec {
+    let fields = ListenerFields {
         address,
         tls,
-        ..ListenerSpec::default()
+        connections_per_address: None,
     };
-    let mut listener = listener(spec, "metrics", 0, given, check)?;
-    listener.connections_per_address = NonZeroU32::new(CONNECTIONS);
+    let mut listener = read_listener(fields, "metrics", 0, overrides, check)?;
+    listener.connections_per_address = NonZeroU32::new(MAX_CONNECTIONS);
     Some(Some(MetricsListener {
         listener,
         authentication: authentication?,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::cross_checks::CrossChecks;
 use super::document::{Document, HubObject};
 use super::mistake::Mistake;
 use super::reduced::{FinalizerHash, MAX_KEPT_BYTES, ObjectSize, ReducedObject};
@@ -206,18 +207,17 @@ impl StoredTarget {
         object: &Value,
         server: &ServerConfiguration,
     ) -> Option<(ObjectName, Self)> {
-        let documents = [record.document(object)];
-        let [document] = &documents;
+        let document = record.document(object);
         let name = ObjectName::new(document.text("/metadata/name")).ok()?;
-        let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
-        target::read(document, &mut policy, &mut mistakes);
-        target::check_audiences(&documents, server.caller_audience.as_str(), &mut mistakes);
-        target::check_issuers(&documents, Some(server), &mut mistakes);
-        if mistakes.is_empty() {
-            target::leave_room(&documents, &policy, server.max_age, &mut mistakes);
-        }
+        let mut mistakes = Vec::new();
+        let target = target::read_target(&document, &mut mistakes);
+        CrossChecks::new(server.caller_audience.as_str(), Some(server)).check_target(
+            &document,
+            target.as_ref(),
+            &mut mistakes,
+        );
         let audience = document.text("/spec/audience").to_owned();
-        let read = without_mistakes(policy.targets.remove(&name), mistakes);
+        let read = without_mistakes(target, mistakes);
         let read = read.and_then(|target| record.kept(target));
         Some((
             name,
@@ -255,10 +255,9 @@ impl StoredTarget {
     /// address.
     pub fn read_alone(object: &Value) -> Option<TargetCluster> {
         let document = Record::of(object)?.document(object);
-        let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
-        target::read(&document, &mut policy, &mut mistakes);
-        let name = ObjectName::new(document.text("/metadata/name")).ok()?;
-        without_mistakes(policy.targets.remove(&name), mistakes).ok()
+        let mut mistakes = Vec::new();
+        let target = target::read_target(&document, &mut mistakes);
+        without_mistakes(target, mistakes).ok()
     }
 
     /// The sort key for an audience conflict: the older target keeps the audience.
@@ -304,9 +303,9 @@ impl StoredAccess {
             namespace,
             name: ObjectName::new(document.text("/metadata/name")).ok()?,
         };
-        let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
-        access::read(&document, &mut policy, &mut mistakes);
-        let read = without_mistakes(policy.accesses.remove(&name), mistakes);
+        let mut mistakes = Vec::new();
+        let access = access::read_access(&document, &mut mistakes);
+        let read = without_mistakes(access, mistakes);
         let read = read.and_then(|access| record.kept(access));
         Some((
             name,

@@ -4,29 +4,32 @@ mod client_certificates;
 mod identity;
 mod kind;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::{Probe, choice};
+use super::access::Probe;
 use super::allow::AllowRule;
 use super::check::Check;
 use super::document::{Document, Object};
+use super::duration::{print_duration, read_token_lifetime};
 use super::mistake::Mistake;
-use super::server::ServerConfiguration;
 use super::target_spec::{LifetimeSpec, SecretReference, TargetClusterSpec, TrustBundleReference};
-use super::{DeletionPolicy, Generation, Policy, address, allow, span};
+use super::{DeletionPolicy, Generation, address, allow};
 use crate::audience::Audience;
 use crate::issuer::Issuer;
 use crate::lifetime;
-use crate::managed_issuer::{self, INERT_AUDIENCE};
 use crate::name::{ObjectName, TrustBundleName};
 
 pub use self::identity::ClusterIdentity;
-pub(super) use self::identity::{ClusterIdentitySpec, check_unique as check_identities};
+pub(super) use self::identity::ClusterIdentitySpec;
 
 /// The API group and version of TargetCluster and TargetAccess.
 pub(super) const API_VERSION: &str = "keyferry.dev/v1alpha1";
+
+/// The lifetime of a token if none is configured.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(3600);
+/// The longest lifetime of a token if none is configured.
+const DEFAULT_MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
 /// A checked TargetCluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,119 +158,90 @@ pub struct LifetimeRange {
     pub max: Duration,
 }
 
-/// Reads one TargetCluster into the policy.
-pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<Mistake>) {
+/// Reads one TargetCluster; `None` if it has mistakes.
+pub(super) fn read_target(
+    document: &Document,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<TargetCluster> {
     let mut check = Check::new(document, mistakes);
-    let Some(object) = check.read::<Object<TargetClusterSpec>>() else {
-        return;
-    };
-    if object.metadata.namespace.is_some() {
+    let Object { metadata, spec, .. } = check.read_fields::<Object<TargetClusterSpec>>(&[])?;
+    if metadata.namespace.is_some() {
         check.wrong(
             "metadata.namespace",
             "a TargetCluster is cluster-scoped",
             "remove metadata.namespace",
         );
     }
-    let kind = kind::read(&object.spec, &mut check);
-    let TargetClusterSpec {
-        identity,
-        kind: _,
-        address,
-        tls_server_name,
-        proxy_url,
-        cert_secret_ref,
-        cluster_trust_bundle_ref,
-        ca_bundle,
-        audience,
-        issuer,
-        target_issuer,
-        token_lifetime,
-        hub,
-        client_certificates,
-        allow,
-        deletion_policy,
-        probe,
-        suspend,
-    } = object.spec;
+    let kind = kind::read_kind(&spec, &mut check);
     let name = check.take(
         "metadata.name",
-        ObjectName::new(object.metadata.name),
+        ObjectName::new(metadata.name),
         "name it as a Kubernetes object",
     );
-    let identity = identity::read(identity, &mut check);
-    let connection = Connection::read(address, tls_server_name, proxy_url, &mut check);
-    let certificate = read_certificate(
-        cluster_trust_bundle_ref,
-        cert_secret_ref,
-        ca_bundle,
+    let identity = identity::read_identity(spec.identity, &mut check);
+    let connection = Connection::read(
+        spec.address,
+        spec.tls_server_name,
+        spec.proxy_url,
+        &mut check,
+    );
+    let certificate = read_certificate_source(
+        spec.cluster_trust_bundle_ref,
+        spec.cert_secret_ref,
+        spec.ca_bundle,
         &mut check,
     );
     let audience = check.take(
         "spec.audience",
-        Audience::new(audience),
+        Audience::new(spec.audience),
         "give the target one audience that no other target has",
     );
-    let issuer = read_issuer(&issuer, &mut check);
-    let target_issuer = target_issuer.and_then(|text| {
-        check.take(
-            "spec.targetIssuer",
-            Issuer::new(text),
-            "write the target's own --service-account-issuer",
-        )
-    });
-    let lifetime = read_lifetime(&token_lifetime, &mut check);
-    let hub = hub.unwrap_or_default();
-    let client_certificates = client_certificates::read(hub, client_certificates, &mut check);
-    let allow: Arc<[AllowRule]> = allow
-        .into_iter()
-        .enumerate()
-        .filter_map(|(index, rule)| allow::read(rule, index, &mut check))
-        .collect();
+    let issuer = check.choose(
+        "spec.issuer",
+        &spec.issuer,
+        "an issuer type",
+        TokenIssuer::ALL,
+    );
+    let target_issuer = read_target_issuer(spec.target_issuer, &mut check);
+    let lifetime = read_lifetime_range(&spec.token_lifetime, &mut check);
+    let is_hub = spec.hub.unwrap_or_default();
+    let client_certificates =
+        client_certificates::read_client_certificates(is_hub, spec.client_certificates, &mut check);
+    let allow = allow::read_allow_rules(spec.allow, &mut check);
     client_certificates::check_allowed(client_certificates.is_some(), &allow, &mut check);
     kind::check_allowed(kind, &allow, &mut check);
-    let deletion_policy = DeletionPolicy::read(deletion_policy.as_deref(), &mut check);
-    let probe = read_probe(kind, probe.as_deref(), &mut check);
+    let deletion_policy = DeletionPolicy::read(spec.deletion_policy.as_deref(), &mut check);
+    let probe = read_probe(kind, spec.probe.as_deref(), &mut check);
     if !check.clean() {
-        return;
+        return None;
     }
-    let (
-        Some(name),
-        Some(address),
-        Some(certificate),
-        Some(audience),
-        Some(issuer),
-        Some(lifetime),
-    ) = (
-        name,
-        connection.address,
-        certificate,
-        audience,
-        issuer,
-        lifetime,
-    )
-    else {
-        return;
-    };
-    let target = TargetCluster {
-        name: name.clone(),
+    Some(TargetCluster {
+        name: name?,
         identity,
         generation: document.generation(),
         kind,
-        address,
+        address: connection.address?,
         tls_server_name: connection.tls_server_name,
         proxy_url: connection.proxy_url,
-        certificate,
+        certificate: certificate?,
         client_certificates,
-        audience,
-        issuer,
+        audience: audience?,
+        issuer: issuer?,
         target_issuer,
-        lifetime,
+        lifetime: lifetime?,
         allow,
-        deletion_policy,
-        probe,
-        suspend,
-    };
-    policy.targets.insert(name, target);
+        deletion_policy: deletion_policy?,
+        probe: probe?,
+        suspend: spec.suspend,
+    })
+}
+
+fn read_target_issuer(text: Option<String>, check: &mut Check<'_>) -> Option<Issuer> {
+    check.take(
+        "spec.targetIssuer",
+        Issuer::new(text?),
+        "write the target's own --service-account-issuer",
+    )
 }
 
 /// How a client reaches the target. A member with a mistake is absent.
@@ -314,157 +288,42 @@ impl Connection {
     }
 }
 
-fn read_certificate(
+/// No probe asks a relying party that is no cluster.
+fn read_probe(kind: TargetKind, text: Option<&str>, check: &mut Check<'_>) -> Option<Probe> {
+    let probe =
+        check.choose_or_default("spec.probe", text, "a valid value", Probe::WITHOUT_REQUIRE);
+    match kind {
+        TargetKind::Cluster => probe,
+        TargetKind::Audience => Some(Probe::Off),
+    }
+}
+
+fn read_certificate_source(
     bundle: Option<TrustBundleReference>,
     secret: Option<SecretReference>,
     inline: Option<String>,
     check: &mut Check<'_>,
 ) -> Option<CertificateSource> {
-    let Some(bundle) = bundle else {
-        return certificate(secret, inline, check);
-    };
-    if secret.is_some() || inline.is_some() {
-        check.wrong(
-            "spec.clusterTrustBundleRef",
-            "is set together with certSecretRef or caBundle",
-            "keep one of the three",
-        );
-        return None;
-    }
-    check
-        .take(
-            "spec.clusterTrustBundleRef.name",
-            TrustBundleName::new(bundle.name),
-            "name a ClusterTrustBundle of the hub",
-        )
-        .map(CertificateSource::TrustBundle)
-}
-
-/// No probe asks a relying party that is no cluster.
-fn read_probe(kind: TargetKind, text: Option<&str>, check: &mut Check<'_>) -> Probe {
-    let probe = choice(text, "spec.probe", Probe::WITHOUT_REQUIRE, check);
-    match kind {
-        TargetKind::Cluster => probe,
-        TargetKind::Audience => Probe::Off,
-    }
-}
-
-/// Checks the targets with `issuer: Keyferry`: whether managed issuers are enabled, and whether
-/// their issuers are valid.
-pub(super) fn check_issuers(
-    documents: &[Document],
-    server: Option<&ServerConfiguration>,
-    mistakes: &mut Vec<Mistake>,
-) {
-    let Some(server) = server else { return };
-    let own = |document: &&Document| {
-        document.kind() == "TargetCluster" && document.text("/spec/issuer") == "Keyferry"
-    };
-    for document in documents.iter().filter(own) {
-        if !server.managed_issuers.enabled {
-            mistakes.push(document.mistake(
-                "spec.issuer",
-                "Keyferry signs nothing itself: its managed issuers are not enabled",
-                "start it with --enable-keyferry-issuer, or set managedIssuers.enabled, or use Hub \
-                 with an https --service-account-issuer on the hub",
-            ));
-        }
-        let Ok(name) = ObjectName::new(document.text("/metadata/name")) else {
-            continue;
-        };
-        match managed_issuer::issuer(&server.public_url, &name) {
-            Ok(issuer) if managed_issuer::secret_name(&name).is_ok() => {
-                if document.text("/spec/targetIssuer") == issuer.as_str() {
-                    mistakes.push(document.mistake(
-                        "spec.targetIssuer",
-                        "is the issuer that Keyferry makes for this target",
-                        "write the target's own --service-account-issuer",
-                    ));
-                }
-            }
-            _ => mistakes.push(document.mistake(
-                "metadata.name",
-                "is too long for a managed issuer: it is part of the issuer's URL and of a \
-                 Secret's name",
-                "choose a name of at most 200 characters",
-            )),
-        }
-    }
-}
-
-/// Refuses audiences that are used twice or belong to Keyferry. Each of two targets with one
-/// audience would accept the other's tokens, and a target with Keyferry's own audience could use
-/// its tokens to call Keyferry.
-///
-/// Checks the documents as written, so that another mistake in one of them does not hide this one.
-pub(super) fn check_audiences(documents: &[Document], own: &str, mistakes: &mut Vec<Mistake>) {
-    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
-    for document in documents
-        .iter()
-        .filter(|document| document.kind() == "TargetCluster")
-    {
-        let (name, audience) = (
-            document.text("/metadata/name"),
-            document.text("/spec/audience"),
-        );
-        if audience.is_empty() {
-            continue;
-        }
-        if audience == INERT_AUDIENCE {
-            mistakes.push(document.mistake(
-                "spec.audience",
-                "is the audience of tokens that nothing accepts, which Keyferry uses to query the \
-                 hub",
-                "choose another audience",
-            ));
-        }
-        if audience == own {
-            mistakes.push(document.mistake(
-                "spec.audience",
-                "is Keyferry's own callerAudience, so a target could use its tokens to call \
-                 Keyferry",
-                "choose another audience",
-            ));
-        }
-        match owners.get(audience) {
-            Some(owner) => mistakes.push(document.mistake(
-                "spec.audience",
-                format!(
-                    "is also the audience of TargetCluster/{owner}, so a token for one would \
-                    open the other"
-                ),
-                "give each target an audience of its own",
-            )),
-            None => drop(owners.insert(audience, name)),
-        }
-    }
-}
-
-fn certificate(
-    reference: Option<SecretReference>,
-    inline: Option<String>,
-    check: &mut Check<'_>,
-) -> Option<CertificateSource> {
-    match (reference, inline) {
-        (Some(_), Some(_)) => {
-            check.wrong(
-                "spec.caBundle",
-                "is set together with certSecretRef",
-                "keep one of certSecretRef and caBundle",
-            );
-            None
-        }
-        (Some(reference), None) => check
+    match (bundle, secret, inline) {
+        (None, None, None) => Some(CertificateSource::System),
+        (Some(bundle), None, None) => check
+            .take(
+                "spec.clusterTrustBundleRef.name",
+                TrustBundleName::new(bundle.name),
+                "name a ClusterTrustBundle of the hub",
+            )
+            .map(CertificateSource::TrustBundle),
+        (None, Some(secret), None) => check
             .take(
                 "spec.certSecretRef.name",
-                ObjectName::new(reference.name),
+                ObjectName::new(secret.name),
                 "name a Secret in Keyferry's own namespace, without a slash",
             )
             .map(CertificateSource::Secret),
-        (None, Some(pem)) if pem.contains("-----BEGIN CERTIFICATE-----") => {
+        (None, None, Some(pem)) if pem.contains("-----BEGIN CERTIFICATE-----") => {
             Some(CertificateSource::Inline(pem))
         }
-        (None, Some(_)) => {
+        (None, None, Some(_)) => {
             check.wrong(
                 "spec.caBundle",
                 "holds no PEM certificate",
@@ -472,98 +331,43 @@ fn certificate(
             );
             None
         }
-        (None, None) => Some(CertificateSource::System),
+        (Some(_), ..) => {
+            check.wrong(
+                "spec.clusterTrustBundleRef",
+                "is set together with certSecretRef or caBundle",
+                "keep one of the three",
+            );
+            None
+        }
+        (None, Some(_), Some(_)) => {
+            check.wrong(
+                "spec.caBundle",
+                "is set together with certSecretRef",
+                "keep one of certSecretRef and caBundle",
+            );
+            None
+        }
     }
 }
 
-fn read_issuer(issuer: &str, check: &mut Check<'_>) -> Option<TokenIssuer> {
-    let named = TokenIssuer::ALL.iter().find(|(name, _)| *name == issuer);
-    if named.is_none() {
-        check.wrong(
-            "spec.issuer",
-            format!("{issuer:?} is not an issuer type"),
-            "use Hub or Keyferry",
-        );
-    }
-    named.map(|(_, issuer)| *issuer)
-}
-
-/// Checks that every lifetime leaves a new key of the hub its activation delay before tokens signed
-/// with it may be issued.
-pub(super) fn leave_room(
-    documents: &[Document],
-    policy: &Policy,
-    max_age: Duration,
-    mistakes: &mut Vec<Mistake>,
-) -> bool {
-    let delay = lifetime::activation_delay(max_age);
-    let least = lifetime::least_for(delay);
-    let before = mistakes.len();
-    for document in documents
-        .iter()
-        .filter(|document| document.kind() == "TargetCluster")
-    {
-        let target = policy
-            .targets
-            .values()
-            .find(|target| target.name.as_str() == document.text("/metadata/name"));
-        let Some(target) = target.filter(|target| target.lifetime.default < least) else {
-            continue;
-        };
-        let problem = format!(
-            "{} is too short for a new key of the hub: with discovery.maxAge {} it is \
-             published {} before its tokens are issued, and a token is renewed \
-             halfway through its life at the earliest, 70s before the old one becomes unusable",
-            span::print(target.lifetime.default),
-            span::print(max_age),
-            span::print(delay),
-        );
-        let fix = format!(
-            "write at least {} (twice {} and 70s), or a shorter discovery.maxAge",
-            span::print(least),
-            span::print(delay)
-        );
-        mistakes.push(document.mistake("spec.tokenLifetime.default", problem, fix));
-    }
-    mistakes.len() == before
-}
-
-fn read_lifetime(lifetime: &LifetimeSpec, check: &mut Check<'_>) -> Option<LifetimeRange> {
-    const FIX: &str = "write a duration from 10m to 24h";
-    let mut one = |path: &str, text: &Option<String>, default: Duration| {
-        let Some(text) = text else {
-            return Some(default);
-        };
-        let read =
-            span::parse(text).and_then(|duration| lifetime::check(duration).map(|()| duration));
-        check.take(
-            path,
-            read.map_err(|problem| format!("{text:?} {problem}")),
-            FIX,
-        )
+fn read_lifetime_range(spec: &LifetimeSpec, check: &mut Check<'_>) -> Option<LifetimeRange> {
+    let max = match &spec.max {
+        Some(text) => read_token_lifetime(text, "spec.tokenLifetime.max", check),
+        None => Some(DEFAULT_MAX_LIFETIME),
     };
-    let max = one(
-        "spec.tokenLifetime.max",
-        &lifetime.max,
-        Duration::from_secs(12 * 3600),
-    );
-    let default = one(
-        "spec.tokenLifetime.default",
-        &lifetime.default,
-        max.unwrap_or(lifetime::MAX).min(Duration::from_secs(3600)),
-    );
+    let path = "spec.tokenLifetime.default";
+    let default = match &spec.default {
+        Some(text) => read_token_lifetime(text, path, check),
+        None => Some(max.unwrap_or(lifetime::MAX).min(DEFAULT_LIFETIME)),
+    };
     let (default, max) = (default?, max?);
     if default > max {
         let problem = format!(
             "{} is longer than max, {}",
-            span::print(default),
-            span::print(max)
+            print_duration(default),
+            print_duration(max)
         );
-        check.wrong(
-            "spec.tokenLifetime.default",
-            problem,
-            "lower default or raise max",
-        );
+        check.wrong(path, problem, "lower default or raise max");
         return None;
     }
     Some(LifetimeRange { default, max })

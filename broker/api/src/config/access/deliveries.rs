@@ -6,28 +6,27 @@ use std::time::Duration;
 use super::super::access_spec::{ArgoCdSpec, DeliverySpec};
 use super::super::check::Check;
 use super::super::document::Origin;
-use super::super::span;
-use super::{ArgoCd, ArgoCdForm, Delivery, DeliveryType, choice};
-use crate::lifetime;
+use super::super::duration::read_token_lifetime;
+use super::{ArgoCd, ArgoCdForm, Delivery, DeliveryType};
 use crate::name::ObjectName;
 
 /// The names from which an object's name is made if none is written.
-pub(super) struct Names<'a> {
+pub(super) struct DefaultNames<'a> {
     pub(super) access: &'a ObjectName,
     pub(super) target: &'a ObjectName,
 }
 
 /// Reads the list, and refuses duplicate names and objects.
-pub(super) fn read(
+pub(super) fn read_deliveries(
     specs: Vec<DeliverySpec>,
-    names: &Names<'_>,
+    names: &DefaultNames<'_>,
     check: &mut Check<'_>,
 ) -> Vec<Delivery> {
     let (mut known, mut objects) = (BTreeSet::new(), BTreeSet::new());
     let mut read = Vec::new();
     for (index, spec) in specs.into_iter().enumerate() {
         let path = format!("spec.deliveries[{index}]");
-        let Some(delivery) = one(spec, &path, names, check) else {
+        let Some(delivery) = read_delivery(spec, &path, names, check) else {
             continue;
         };
         if !known.insert(delivery.name.clone()) {
@@ -37,11 +36,11 @@ pub(super) fn read(
                 "rename one of them",
             );
         }
-        let place = delivery
+        let object = delivery
             .object_name
             .clone()
-            .map(|name| (kind(delivery.delivery_type), name));
-        if place.is_some_and(|place| !objects.insert(place)) {
+            .map(|name| (object_kind(delivery.delivery_type), name));
+        if object.is_some_and(|object| !objects.insert(object)) {
             let problem = "a second delivery writes the same object";
             check.wrong(
                 &format!("{path}.objectName"),
@@ -54,10 +53,10 @@ pub(super) fn read(
     read
 }
 
-fn one(
+fn read_delivery(
     spec: DeliverySpec,
     path: &str,
-    names: &Names<'_>,
+    names: &DefaultNames<'_>,
     check: &mut Check<'_>,
 ) -> Option<Delivery> {
     let name = check.take(
@@ -65,8 +64,9 @@ fn one(
         ObjectName::new(spec.name.clone()),
         "name the delivery",
     );
-    let shown = spec.delivery_type.as_str();
-    let delivery_type = DeliveryType::parse(shown).map_err(|error| format!("{shown:?} {error}"));
+    let written_type = spec.delivery_type.as_str();
+    let delivery_type =
+        DeliveryType::parse(written_type).map_err(|error| format!("{written_type:?} {error}"));
     let delivery_type = check.take(
         &format!("{path}.type"),
         delivery_type,
@@ -76,15 +76,16 @@ fn one(
     if answers {
         refuse_object_fields(&spec, path, check);
     } else if *check.origin() == Origin::File {
-        let problem = format!("{shown} is written by the controller, which does not run on a file");
+        let problem =
+            format!("{written_type} is written by the controller, which does not run on a file");
         check.wrong(&format!("{path}.type"), problem, "use HTTP or Exec");
         return None;
     }
-    let argo_cd = argo_cd(spec.argo_cd, delivery_type, path, check);
+    let argo_cd = read_argo_cd(spec.argo_cd, delivery_type, path, check);
     let object_name = if answers {
         None
     } else {
-        object_name(spec.object_name, delivery_type, path, names, check)
+        read_object_name(spec.object_name, delivery_type, path, names, check)
     };
     let mut delivery = Delivery {
         name: name?,
@@ -93,7 +94,7 @@ fn one(
         lifetime: None,
         argo_cd,
     };
-    delivery.lifetime = token_lifetime(spec.token_lifetime.as_deref(), &delivery, path, check);
+    delivery.lifetime = read_lifetime(spec.token_lifetime.as_deref(), &delivery, path, check);
     Some(delivery)
 }
 
@@ -110,11 +111,11 @@ fn refuse_object_fields(spec: &DeliverySpec, path: &str, check: &mut Check<'_>) 
     }
 }
 
-fn object_name(
+fn read_object_name(
     written: Option<String>,
     delivery_type: DeliveryType,
     path: &str,
-    names: &Names<'_>,
+    names: &DefaultNames<'_>,
     check: &mut Check<'_>,
 ) -> Option<ObjectName> {
     let name = written.unwrap_or_else(|| match delivery_type {
@@ -143,7 +144,7 @@ fn object_name(
     )
 }
 
-fn argo_cd(
+fn read_argo_cd(
     spec: Option<ArgoCdSpec>,
     delivery_type: DeliveryType,
     path: &str,
@@ -170,7 +171,12 @@ fn argo_cd(
                 );
             }
             let path = format!("{path}.argoCD.form");
-            let form = choice(form.as_deref(), &path, ArgoCdForm::ALL, check);
+            let form = check.choose_or_default(
+                &path,
+                form.as_deref(),
+                "a valid value",
+                ArgoCdForm::ALL,
+            )?;
             Some(ArgoCd { project, form })
         }
         (Some(_), _) => {
@@ -184,7 +190,7 @@ fn argo_cd(
     }
 }
 
-fn token_lifetime(
+fn read_lifetime(
     text: Option<&str>,
     delivery: &Delivery,
     path: &str,
@@ -197,16 +203,11 @@ fn token_lifetime(
         check.wrong(&path, problem, "remove tokenLifetime");
         return None;
     }
-    let read = span::parse(text).and_then(|duration| lifetime::check(duration).map(|()| duration));
-    check.take(
-        &path,
-        read.map_err(|problem| format!("{text:?} {problem}")),
-        "write a duration from 10m to 24h",
-    )
+    read_token_lifetime(text, &path, check)
 }
 
 /// The kind of the written object: the names of one kind must be unique.
-fn kind(delivery_type: DeliveryType) -> &'static str {
+fn object_kind(delivery_type: DeliveryType) -> &'static str {
     match delivery_type {
         DeliveryType::ArgoCDSecret
         | DeliveryType::ClientCertificateSecret

@@ -1,12 +1,8 @@
 //! `spec.identity`: how a fleet names a target, and where its inputs are found.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use crate::config::check::Check;
-use crate::config::document::Document;
-use crate::config::mistake::Mistake;
 use crate::name::{self, ClusterDns};
 
 /// The names by which a fleet knows one target. They never change once they are set.
@@ -37,7 +33,7 @@ pub(crate) struct ClusterIdentitySpec {
 }
 
 /// Reads an identity, and notes its mistakes.
-pub(super) fn read(
+pub(super) fn read_identity(
     written: Option<ClusterIdentitySpec>,
     check: &mut Check<'_>,
 ) -> Option<ClusterIdentity> {
@@ -66,27 +62,4 @@ pub(super) fn read(
         cluster_dns: cluster_dns?,
         environment: environment?,
     })
-}
-
-/// Refuses a DNS name that two targets of one file have: the path of its inputs would be the path
-/// of two clusters.
-pub(in crate::config) fn check_unique(documents: &[Document], mistakes: &mut Vec<Mistake>) {
-    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
-    for document in documents
-        .iter()
-        .filter(|document| document.kind() == "TargetCluster")
-    {
-        let dns = document.text("/spec/identity/clusterDNS");
-        if dns.is_empty() {
-            continue;
-        }
-        match owners.get(dns) {
-            Some(owner) => mistakes.push(document.mistake(
-                "spec.identity.clusterDNS",
-                format!("is also the DNS name of TargetCluster/{owner}"),
-                "give each target a DNS name of its own",
-            )),
-            None => drop(owners.insert(dns, document.text("/metadata/name"))),
-        }
-    }
 }

@@ -1,14 +1,16 @@
 //! The kind of a target, and the fields that a relying party without a cluster cannot have.
 
-use super::super::access::{DeliveryType, choice};
+use super::super::access::DeliveryType;
 use super::super::allow::AllowRule;
 use super::super::check::Check;
-use super::TargetClusterSpec;
-use super::TargetKind;
+use super::{TargetClusterSpec, TargetKind};
 
 /// Reads `kind`, and notes the fields that do not fit it.
-pub(super) fn read(spec: &TargetClusterSpec, check: &mut Check<'_>) -> TargetKind {
-    let kind = choice(spec.kind.as_deref(), "spec.kind", TargetKind::ALL, check);
+pub(super) fn read_kind(spec: &TargetClusterSpec, check: &mut Check<'_>) -> TargetKind {
+    let written = spec.kind.as_deref();
+    let kind = check
+        .choose_or_default("spec.kind", written, "a valid value", TargetKind::ALL)
+        .unwrap_or_default();
     if kind == TargetKind::Cluster {
         if spec.address.is_none() {
             check.wrong(

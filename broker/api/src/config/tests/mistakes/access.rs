@@ -55,7 +55,7 @@ fn of_an_access() {
             REFERENCE,
             "  targetClusterRef: [prod] #here\n",
             "spec.targetClusterRef",
-            "sequence where a mapping",
+            "a list where a mapping",
             "write a mapping",
         ),
         case(

@@ -140,7 +140,7 @@ fn of_an_audience() {
         audience("5", "integer `5`", "quotes"),
         audience("1.5", "floating point", "quotes"),
         audience("on", "boolean `true`", "quotes"),
-        audience("[a, b]", "sequence", "write text"),
+        audience("[a, b]", "a list", "write text"),
         audience("keyferry.dev", "callerAudience", "another audience"),
         // The later one in the file gets the mistake, whatever the names are.
         case(
@@ -219,7 +219,7 @@ fn of_an_issuer_and_a_lifetime() {
         default("3600", "integer `3600`", "quotes"),
         max("24h1s", "longer than 24h", "10m to 24h"),
         max("99999999999999999999h", "not a duration", "10m to 24h"),
-        max("[2h]", "sequence", "write text"),
+        max("[2h]", "a list", "write text"),
         case(
             "default: 30m",
             "least: 30m #here",

@@ -1,0 +1,267 @@
+//! `ServerConfiguration` as written. The table of docs/configuration.md and the schema for editors
+//! are printed from these types.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::audit_file::AuditSpec;
+use super::caller_certificates::{CallerCertificateSpec, MAX_RULES};
+use super::external_issuer::{ExternalIssuerSpec, MAX_ISSUERS};
+use super::inputs::InputsSpec;
+use super::listener::{CONNECTIONS_LIMIT, TLS_VERSIONS};
+use super::metrics_listener::MetricsAuthentication;
+use super::misfit::MisplacedField;
+use super::server::{
+    DEFAULT_CALLER_AUDIENCE, DEFAULT_CANARY, DEFAULT_NAMESPACE, KEY_ROTATION, MAX_AGE,
+    MAX_ENDPOINTS, MAX_STALE_AUTHORIZATION, NEW_CALLERS_LIMIT, ObjectSource,
+};
+use crate::name::{Namespace, ObjectName};
+use crate::schema::{self, names};
+
+const NO_CLIENTS: &str = "is set, but that listener does not authenticate clients";
+
+/// The fields that people look for in the wrong section.
+pub(super) const MISPLACED_FIELDS: &[MisplacedField] = &[
+    MisplacedField {
+        path: "discovery.limits.newCallersPerAddress",
+        problem: NO_CLIENTS,
+        fix: "set it under api.limits",
+    },
+    MisplacedField {
+        path: "discovery.limits.newCallersPerNamespace",
+        problem: NO_CLIENTS,
+        fix: "set it under api.limits",
+    },
+    MisplacedField {
+        path: "discovery.clientCertificates",
+        problem: NO_CLIENTS,
+        fix: "set it under api",
+    },
+    MisplacedField {
+        path: "discovery.publicURL",
+        problem: "is set, but the origin of the published documents is publicURL",
+        fix: "remove it",
+    },
+    MisplacedField {
+        path: "api.maxAge",
+        problem: "is set, but caches never store tokens",
+        fix: "remove it, or set discovery.maxAge",
+    },
+    MisplacedField {
+        path: "api.httpAddress",
+        problem: "is set, but the token API never speaks plain HTTP",
+        fix: "remove it",
+    },
+];
+
+/// The settings of one Keyferry process. It is the first document of the file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ServerSpec {
+    /// The version of this object.
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    /// The kind of this object.
+    #[serde(rename = "kind")]
+    _kind: String,
+    /// It has no effect.
+    #[serde(rename = "metadata")]
+    _metadata: Option<ServerMetadata>,
+    /// The hub's name, a short label. <hubName>: begins every username at the targets. It never
+    /// changes.
+    #[schemars(with = "Namespace")]
+    pub(super) hub_name: String,
+    /// The origin at which targets reach the published documents, https://host[:port] without path,
+    /// query, fragment or credentials. It never changes.
+    #[serde(rename = "publicURL")]
+    #[schemars(transform = schema::origin)]
+    pub(super) public_url: String,
+    /// The only audience that callers' tokens may have.
+    #[schemars(
+        transform = schema::audience,
+        extend("default" = DEFAULT_CALLER_AUDIENCE),
+    )]
+    pub(super) caller_audience: Option<String>,
+    /// Keyferry's own namespace, with the Secrets that this file and the TargetClusters name.
+    #[schemars(with = "Option<Namespace>", extend("default" = DEFAULT_NAMESPACE))]
+    pub(super) cluster_resource_namespace: Option<String>,
+    /// A ServiceAccount of that namespace without rights. Keyferry mints for it to find out whether
+    /// the hub accepts an audience.
+    #[schemars(with = "Option<ObjectName>", extend("default" = DEFAULT_CANARY))]
+    pub(super) canary_service_account: Option<String>,
+    /// What is known of the hub.
+    #[serde(default)]
+    pub(super) hub: HubSpec,
+    /// The listener of the published documents.
+    #[serde(default)]
+    pub(super) discovery: DiscoverySpec,
+    /// The listener of the token API.
+    #[serde(default)]
+    pub(super) api: ApiSpec,
+    /// The listener of health, in plain HTTP.
+    #[serde(default)]
+    pub(super) health: HealthSpec,
+    /// The listener of metrics with TLS. Without it, metrics are at health.address.
+    #[serde(default)]
+    pub(super) metrics: MetricsSpec,
+    /// How long a successful authorisation stays valid while the hub is unreachable.
+    #[schemars(transform = MAX_STALE_AUTHORIZATION.describe())]
+    pub(super) max_stale_authorization: Option<String>,
+    /// Whether callers' tokens of the hub must be bound to a Pod. Not beside
+    /// api.clientCertificates.
+    #[serde(default)]
+    pub(super) require_pod_bound: bool,
+    /// Issuers other than the hub whose tokens callers may present, such as a CI system.
+    #[serde(default)]
+    #[schemars(length(max = MAX_ISSUERS))]
+    pub(super) external_issuers: Vec<ExternalIssuerSpec>,
+    /// The issuers of the targets with issuer: Keyferry.
+    #[serde(default)]
+    pub(super) managed_issuers: ManagedIssuersSpec,
+    /// The fleet inputs.
+    #[serde(default)]
+    pub(super) inputs: InputsSpec,
+    /// Where TargetClusters and TargetAccesses are read from: this file, or the hub as custom
+    /// resources. With CustomResources, such an object in the file is a mistake.
+    #[schemars(extend("enum" = names(ObjectSource::ALL), "default" = "File"))]
+    pub(super) objects: Option<String>,
+    /// The audit log. Without a file it is on standard output.
+    #[serde(default)]
+    pub(super) audit: AuditSpec,
+}
+
+/// `metadata` of a ServerConfiguration, which is not an object of the hub but may have a name.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ServerMetadata {
+    /// Any name.
+    #[serde(rename = "name")]
+    _name: Option<String>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HubSpec {
+    /// The hub's --service-account-issuer. Without it, the first issuer that the hub states.
+    #[schemars(transform = schema::issuer)]
+    pub(super) issuer: Option<String>,
+    /// The origins of the hub's apiservers, each https://host[:port]. Without an entry, those that
+    /// the hub lists in EndpointSlice default/kubernetes where Keyferry runs in it, else the
+    /// client's own.
+    #[serde(default)]
+    #[schemars(length(max = MAX_ENDPOINTS), transform = schema::origins)]
+    pub(super) endpoints: Vec<String>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct DiscoverySpec {
+    /// The address to listen on, ip:port or :port.
+    #[schemars(extend("default" = "0.0.0.0:8443"))]
+    pub(super) address: Option<String>,
+    /// An address for plain HTTP, which only redirects. Without it none.
+    pub(super) http_address: Option<String>,
+    /// The serving certificate, for the host of publicURL.
+    pub(super) tls: Option<TlsSpec>,
+    /// The max-age of every published document.
+    #[schemars(transform = MAX_AGE.describe())]
+    pub(super) max_age: Option<String>,
+    /// What one source may use of the listener.
+    #[serde(default)]
+    pub(super) limits: DiscoveryLimits,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct DiscoveryLimits {
+    /// The most connections of one IPv4 address or IPv6 /64. 0 is no limit.
+    #[schemars(transform = CONNECTIONS_LIMIT.describe())]
+    pub(super) connections_per_address: Option<u32>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ApiSpec {
+    /// The address to listen on, ip:port or :port.
+    #[schemars(extend("default" = "0.0.0.0:9443"))]
+    pub(super) address: Option<String>,
+    /// The origin at which clients reach the token API, for its metadata. Without it the API serves
+    /// no metadata.
+    #[serde(rename = "publicURL")]
+    #[schemars(transform = schema::origin)]
+    pub(super) public_url: Option<String>,
+    /// The serving certificate.
+    pub(super) tls: Option<TlsSpec>,
+    /// Which client certificate stands for which caller. The entries name at most 16 Secrets. Without
+    /// an entry, the listener asks for no certificate.
+    #[serde(default)]
+    #[schemars(length(max = MAX_RULES))]
+    pub(super) client_certificates: Vec<CallerCertificateSpec>,
+    /// What one source may use of the listener.
+    #[serde(default)]
+    pub(super) limits: ApiLimits,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ApiLimits {
+    /// The most connections of one address. 0 is no limit.
+    #[schemars(transform = CONNECTIONS_LIMIT.describe())]
+    pub(super) connections_per_address: Option<u32>,
+    /// Requests a second from one address with tokens that the hub has not accepted lately. 0 is no
+    /// limit.
+    #[schemars(transform = NEW_CALLERS_LIMIT.describe())]
+    pub(super) new_callers_per_address: Option<u32>,
+    /// Requests a second with valid but new tokens of one namespace. 0 is no limit.
+    #[schemars(transform = NEW_CALLERS_LIMIT.describe())]
+    pub(super) new_callers_per_namespace: Option<u32>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct TlsSpec {
+    /// A Secret of type kubernetes.io/tls in clusterResourceNamespace. Either this or the two files.
+    #[schemars(with = "Option<ObjectName>")]
+    pub(super) secret_name: Option<String>,
+    /// A PEM file with the certificate chain, leaf first.
+    pub(super) cert_file: Option<PathBuf>,
+    /// A PEM file with the private key.
+    pub(super) key_file: Option<PathBuf>,
+    /// The lowest TLS version of a client. 1.2 is only for discovery, for old verifiers.
+    #[schemars(extend("enum" = names(TLS_VERSIONS), "default" = "1.3"))]
+    pub(super) min_version: Option<String>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HealthSpec {
+    /// The address to listen on. No kubelet reaches the default.
+    #[schemars(extend("default" = "127.0.0.1:8080"))]
+    pub(super) address: Option<String>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct MetricsSpec {
+    /// The address to listen on, ip:port or :port. Without it there is no such listener.
+    pub(super) address: Option<String>,
+    /// The serving certificate. Required with address.
+    pub(super) tls: Option<TlsSpec>,
+    /// Who may read metrics. TokenReview means a user with the right to get the path /metrics on the
+    /// hub. None means everyone.
+    #[schemars(extend("enum" = names(MetricsAuthentication::ALL), "default" = "TokenReview"))]
+    pub(super) authentication: Option<String>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ManagedIssuersSpec {
+    /// Whether targets may have issuer: Keyferry. The flag --enable-keyferry-issuer overrides it.
+    #[serde(default)]
+    pub(super) enabled: bool,
+    /// How long a key signs before it is rotated.
+    #[schemars(transform = KEY_ROTATION.describe())]
+    pub(super) rotate_every: Option<String>,
+}
