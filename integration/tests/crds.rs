@@ -1,13 +1,10 @@
 //! Tests the CRDs on real apiservers of both minor versions: they are accepted, kubectl shows the
 //! right columns, and Keyferry's own reader judges every object as the apiserver does.
 
-mod accesses;
 mod case;
 mod compared;
 mod installed;
 mod stage;
-mod targets;
-mod urls;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};
 use stage::Stage;

@@ -8,89 +8,103 @@ use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::Value;
 
-use super::case::{Case, Taken};
+use super::case::{AcceptedBy, Case, read_table};
 use super::stage::{NAMESPACE, Stage};
-use super::{accesses as access_cases, targets as target_cases, urls as url_cases};
 
 /// The text before the object in a configuration file.
-const HEAD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example.com\n\
-    discovery: { address: '127.0.0.1:1', tls: { certFile: /nowhere/tls.crt, keyFile: /nowhere/tls.key } }\n\
-    api: { address: '127.0.0.1:2', tls: { certFile: /nowhere/tls.crt, keyFile: /nowhere/tls.key } }\nhealth: { address: '127.0.0.1:3' }\n---\n";
+const FILE_HEAD: &str = "\
+apiVersion: config.keyferry.dev/v1alpha1
+kind: ServerConfiguration
+hubName: hub
+publicURL: https://keyferry.example.com
+discovery:
+  address: '127.0.0.1:1'
+  tls: { certFile: /nowhere/tls.crt, keyFile: /nowhere/tls.key }
+api:
+  address: '127.0.0.1:2'
+  tls: { certFile: /nowhere/tls.crt, keyFile: /nowhere/tls.key }
+health: { address: '127.0.0.1:3' }
+---
+";
+/// The cases that are checked at once.
+const MAX_CONCURRENT_CASES: usize = 6;
+/// The fewest rows of a table: below, it was not read.
+const MIN_ROWS: usize = 100;
 
 pub(super) async fn targets(stage: Arc<Stage>) -> TestResult {
-    compare(&stage, "targets", target_cases::cases()).await
+    check_table(&stage, "targets", include_str!("targets.yaml")).await
 }
 
 pub(super) async fn urls(stage: Arc<Stage>) -> TestResult {
-    compare(&stage, "urls", url_cases::cases()).await
+    check_table(&stage, "urls", include_str!("urls.yaml")).await
 }
 
 pub(super) async fn accesses(stage: Arc<Stage>) -> TestResult {
-    compare(&stage, "accesses", access_cases::cases()).await
+    check_table(&stage, "accesses", include_str!("accesses.yaml")).await
 }
 
-async fn compare(stage: &Stage, name: &str, cases: Vec<Case>) -> TestResult {
-    let number = cases.len();
-    assert!(number > 20, "the table of {name} is gone");
-    let wrong: Vec<Result<Vec<String>, TestError>> =
+async fn check_table(stage: &Stage, name: &str, text: &str) -> TestResult {
+    let cases = read_table(text)?;
+    let count = cases.len();
+    assert!(count > MIN_ROWS, "the table {name} has {count} rows");
+    let results: Vec<Result<Vec<String>, TestError>> =
         futures::stream::iter(cases.into_iter().enumerate())
-            .map(|(index, case)| one(stage, name, index, case))
-            .buffered(6)
+            .map(|(index, case)| check_case(stage, format!("{name}-{index}.yaml"), case))
+            .buffered(MAX_CONCURRENT_CASES)
             .collect()
             .await;
-    let mut told = Vec::new();
-    for one in wrong {
-        told.extend(one?);
+    let mut differences = Vec::new();
+    for result in results {
+        differences.extend(result?);
     }
     assert!(
-        told.is_empty(),
-        "{} of {number} cases:\n{}",
-        told.len(),
-        told.join("\n")
+        differences.is_empty(),
+        "{} of {count} cases:\n{}",
+        differences.len(),
+        differences.join("\n")
     );
     Ok(())
 }
 
-/// The differences from what the case expects.
-async fn one(
-    stage: &Stage,
-    table: &str,
-    index: usize,
-    case: Case,
-) -> Result<Vec<String>, TestError> {
-    let (api, file, field, why) = match case.taken {
-        Taken::Yes => (true, true, "", ""),
-        Taken::No(field) => (false, false, field, ""),
-        Taken::ByApi(field, why) => (true, false, field, why),
-        Taken::ByFile(field, why) => (false, true, field, why),
-    };
-    let mut told = Vec::new();
-    let mut hold = |who: &str, expected: bool, refusal: Option<String>| match refusal {
-        None if !expected => told.push(format!("{}: {who} took it; known: {why}", case.changed)),
-        Some(said) if expected => told.push(format!(
-            "{}: {who} refused it; known: {why}; {said}",
-            case.changed
-        )),
-        Some(said) if !said.contains(field) => told.push(format!(
-            "{}: {who} does not name {field}: {said}",
-            case.changed
-        )),
-        _ => {}
-    };
-    hold(
-        "the file's reader",
-        file,
-        by_file(stage, &format!("{table}-{index}.yaml"), &case.object).await?,
-    );
+/// The differences from what the row says.
+async fn check_case(stage: &Stage, file: String, case: Case) -> Result<Vec<String>, TestError> {
+    let api_accepts = matches!(case.accepted_by, AcceptedBy::Both | AcceptedBy::Api);
+    let file_accepts = matches!(case.accepted_by, AcceptedBy::Both | AcceptedBy::File);
+    let refusal = refusal_of_file(stage, &file, &case.object).await?;
+    let mut differences =
+        Vec::from_iter(case.difference("the file's reader", file_accepts, refusal));
     for plane in &stage.planes {
-        hold(plane.name(), api, by_api(plane, &case.object).await?);
+        let refusal = refusal_of_api(plane, &case.object).await?;
+        differences.extend(case.difference(plane.name(), api_accepts, refusal));
     }
-    Ok(told)
+    Ok(differences)
 }
 
-async fn by_file(stage: &Stage, name: &str, object: &Value) -> Result<Option<String>, TestError> {
+impl Case {
+    fn difference(&self, reader: &str, accepts: bool, refusal: Option<String>) -> Option<String> {
+        let Self {
+            change, field, why, ..
+        } = self;
+        match refusal {
+            None if !accepts => Some(format!("{change}: {reader} accepts it; known: {why}")),
+            Some(text) if accepts => Some(format!(
+                "{change}: {reader} refuses it; known: {why}; {text}"
+            )),
+            Some(text) if !text.contains(field.as_str()) => {
+                Some(format!("{change}: {reader} does not name {field}: {text}"))
+            }
+            _ => None,
+        }
+    }
+}
+
+async fn refusal_of_file(
+    stage: &Stage,
+    name: &str,
+    object: &Value,
+) -> Result<Option<String>, TestError> {
     let file = stage.folder.join(name);
-    std::fs::write(&file, format!("{HEAD}{object}\n"))?;
+    std::fs::write(&file, format!("{FILE_HEAD}{object}\n"))?;
     let output = stage
         .binary
         .run(&["targets", "--config", &file.display().to_string()], &[])
@@ -98,12 +112,13 @@ async fn by_file(stage: &Stage, name: &str, object: &Value) -> Result<Option<Str
     Ok((!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
-async fn by_api(plane: &ControlPlane, object: &Value) -> Result<Option<String>, TestError> {
-    let place = match object["kind"].as_str() {
+async fn refusal_of_api(plane: &ControlPlane, object: &Value) -> Result<Option<String>, TestError> {
+    let collection = match object["kind"].as_str() {
         Some("TargetCluster") => "targetclusters".to_owned(),
         _ => format!("namespaces/{NAMESPACE}/targetaccesses"),
     };
-    let path = format!("/apis/keyferry.dev/v1alpha1/{place}?dryRun=All&fieldValidation=Strict");
+    let path =
+        format!("/apis/keyferry.dev/v1alpha1/{collection}?dryRun=All&fieldValidation=Strict");
     match plane.admin().create(&path, object).await {
         Ok(_) => Ok(None),
         Err(error) if matches!(error.status(), Some(400 | 422)) => Ok(Some(error.to_string())),
