@@ -6,18 +6,15 @@
 
 mod access;
 mod api;
-mod callers;
 mod claims;
 #[cfg(feature = "faults")]
 mod faults;
 mod keys;
-mod kubeconfig;
 mod object;
 mod objects;
 mod oidc;
-mod reviews;
+mod policy;
 mod routes;
-mod state;
 mod token_request;
 mod tokens;
 mod verify;
@@ -25,25 +22,21 @@ mod watch;
 mod world;
 mod write;
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;
 
 use super::clock::{self, Clock};
 use super::pki::Authority;
-use super::server::{Bound, Running};
 use super::{EmbeddedError, locked};
+use crate::apiserver::EmbeddedApiserver;
 pub use access::{Grant, Subject};
 pub use claims::PodBinding;
 #[cfg(feature = "faults")]
 pub use faults::Fault;
 pub use keys::KeyAlgorithm;
-pub(super) use kubeconfig::document as kubeconfig_document;
+pub use policy::HubPolicy;
 pub use routes::Route;
-use state::HubState;
-pub(super) use state::random_token;
 
 /// Which callers may read the hub's discovery documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,111 +82,87 @@ impl Default for HubOptions {
     }
 }
 
-/// A running hub. Dropping it closes its port.
-pub struct EmbeddedHub {
-    state: Arc<HubState>,
-    server: Running,
-    ca_pem: String,
-}
+/// An apiserver with the policy of a hub.
+pub type EmbeddedHub = EmbeddedApiserver<HubPolicy>;
 
 impl EmbeddedHub {
     /// Starts a hub on a free port of 127.0.0.1. Needs a tokio runtime.
     ///
     /// # Errors
     /// When a key or certificate cannot be made, or no port can be opened.
+    #[allow(
+        clippy::unused_async,
+        reason = "its callers await it; it needs their runtime"
+    )]
     pub async fn start(options: HubOptions) -> Result<Self, EmbeddedError> {
-        let authority = match &options.discovery_ca {
-            Some(authority) => authority.clone(),
-            None => Authority::new("keyferry embedded hub CA")?,
-        };
-        let bound = Bound::loopback()?;
-        let state = Arc::new(HubState::new(bound.url(), options)?);
-        let server = bound.serve(
-            &authority.loopback_identity()?,
-            api::router(Arc::clone(&state)),
-        )?;
-        Ok(Self {
-            state,
-            server,
-            ca_pem: authority.ca_pem().to_owned(),
-        })
-    }
-
-    /// Closes the port and all connections; waits until that is done.
-    pub async fn stop(&self) {
-        self.server.stop().await;
-    }
-
-    /// `https://127.0.0.1:<port>`.
-    #[must_use]
-    pub fn url(&self) -> &str {
-        &self.state.url
+        let authority = options.discovery_ca.clone();
+        Self::start_with(authority, |url| HubPolicy::new(url, options))
     }
 
     /// The issuer in every token of this hub, and its one API audience.
     #[must_use]
     pub fn issuer(&self) -> &str {
-        &self.state.issuer
+        &self.policy.issuer
     }
 
     /// URL of the discovery document.
     #[must_use]
     pub fn discovery_url(&self) -> String {
-        format!("{}{}", self.state.url, oidc::DISCOVERY_PATH)
-    }
-
-    /// The CA certificate of the hub's own TLS, PEM.
-    #[must_use]
-    pub fn ca_pem(&self) -> &str {
-        &self.ca_pem
+        format!("{}{}", self.policy.url, oidc::DISCOVERY_PATH)
     }
 
     /// The bearer token that may do everything; random at each start.
     #[must_use]
     pub fn broker_token(&self) -> &SecretString {
-        &self.state.broker_token
+        &self.policy.broker_token
+    }
+
+    /// A kubeconfig with the broker token in it. Holds a secret.
+    #[must_use]
+    pub fn kubeconfig(&self) -> SecretString {
+        self.kubeconfig_for(self.broker_token())
     }
 
     /// Allows what the grant says, from now on.
     pub fn grant(&self, grant: Grant) {
-        locked(&self.state.grants).push(grant);
+        locked(&self.policy.grants).push(grant);
     }
 
     /// Revokes every grant equal to this one.
     pub fn revoke(&self, grant: &Grant) {
-        locked(&self.state.grants).retain(|held| held != grant);
+        locked(&self.policy.grants).retain(|held| held != grant);
     }
 
     #[cfg(feature = "faults")]
     /// Makes `route` misbehave until another fault is set or all are cleared.
     pub fn set_fault(&self, route: Route, fault: Fault) {
-        self.state.faults.set(route, fault);
+        self.policy.faults.set(route, fault);
     }
 
     #[cfg(feature = "faults")]
     /// Makes the next `times` requests of `route` misbehave.
     pub fn set_fault_for(&self, route: Route, fault: Fault, times: u32) {
-        self.state.faults.set_for(route, fault, times);
+        self.policy.faults.set_for(route, fault, times);
     }
 
     #[cfg(feature = "faults")]
     /// Makes every route misbehave alike: an outage.
     pub fn set_fault_everywhere(&self, fault: &Fault) {
         for route in Route::ALL {
-            self.state.faults.set(route, fault.clone());
+            self.policy.faults.set(route, fault.clone());
         }
     }
 
     #[cfg(feature = "faults")]
     /// Ends all misbehaviour.
     pub fn clear_faults(&self) {
-        self.state.faults.clear();
+        self.policy.faults.clear();
     }
 
     /// Requests of one route since the start, also those that met a fault.
     #[must_use]
     pub fn requests(&self, route: Route) -> u64 {
-        self.state.requests.of(route)
+        self.policy.requests.of(route)
     }
 
     /// TokenRequests since the start.
@@ -212,13 +181,5 @@ impl EmbeddedHub {
     #[must_use]
     pub fn access_reviews(&self) -> u64 {
         self.requests(Route::AccessReview)
-    }
-}
-
-impl fmt::Debug for EmbeddedHub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedHub")
-            .field("url", &self.state.url)
-            .finish_non_exhaustive()
     }
 }

@@ -10,6 +10,10 @@ pub(super) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-
 /// The group of every authenticated user.
 pub(super) const AUTHENTICATED: &str = "system:authenticated";
 
+/// The name of a caller without credentials, and its group.
+pub(super) const ANONYMOUS: &str = "system:anonymous";
+pub(super) const UNAUTHENTICATED: &str = "system:unauthenticated";
+
 /// `UserInfo` of authentication.k8s.io/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]

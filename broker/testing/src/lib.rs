@@ -1,8 +1,8 @@
-//! An embedded hub and an embedded target: two loopback servers that speak real TLS, real
-//! signatures and the few Kubernetes calls that Keyferry and `kubectl` make.
+//! An embedded apiserver with the policy of a hub or of a target: a loopback server that speaks real
+//! TLS, real signatures and the few Kubernetes calls that Keyferry and `kubectl` make.
 //!
-//! They run `keyferry demo` and replace apiservers in tests. They are not complete apiservers: they
-//! store, admit and validate only what is described here.
+//! It runs `keyferry demo` and replaces apiservers in tests. It is not a complete apiserver: it
+//! stores, admits and validates only what is described here.
 
 pub mod clock;
 pub mod hub;
@@ -11,26 +11,32 @@ pub mod impersonation_matrix;
 pub mod pki;
 pub mod target;
 
-mod api_index;
+mod apiserver;
 mod identity;
 mod json_body;
 mod jws;
-mod server;
 mod status;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use secrecy::SecretString;
+
+pub use apiserver::EmbeddedApiserver;
 pub use clock::Clock;
 #[cfg(feature = "faults")]
 pub use hub::Fault;
 pub use hub::{
-    DiscoveryAccess, EmbeddedHub, Grant, HubOptions, KeyAlgorithm, PodBinding, Route, Subject,
+    DiscoveryAccess, EmbeddedHub, Grant, HubOptions, HubPolicy, KeyAlgorithm, PodBinding, Route,
+    Subject,
 };
 pub use identity::UserInfo;
 pub use pki::{Authority, ServerIdentity};
 pub use target::{
     EmbeddedTarget, Fetch, FetchedDocument, Outcome, RbacError, RbacPolicy, SeenRequest,
-    TargetOptions, TokenCase, TokenRefused, TokenVerifier,
+    TargetOptions, TargetPolicy, TokenCase, TokenRefused, TokenVerifier,
 };
 
 /// Why an embedded server could not be started or asked for something.
@@ -78,6 +84,13 @@ impl From<aws_lc_rs::error::Unspecified> for EmbeddedError {
     fn from(_: aws_lc_rs::error::Unspecified) -> Self {
         Self::Crypto
     }
+}
+
+/// 256 random bits, in a form that is not a JWT.
+fn random_token() -> Result<SecretString, EmbeddedError> {
+    let mut bytes = [0_u8; 32];
+    rand::fill(&mut bytes)?;
+    Ok(SecretString::from(URL_SAFE_NO_PAD.encode(bytes)))
 }
 
 /// Locks even a poisoned mutex: a test that panicked must not hide its own message behind the

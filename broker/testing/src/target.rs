@@ -2,37 +2,47 @@
 //! JWT authenticator in its AuthenticationConfiguration, and reports why it refused. It authorizes
 //! by RBAC objects and impersonates as kube-apiserver does.
 
-mod filters;
-mod forbidden;
 mod impersonation;
 mod impersonation_headers;
 mod keys;
 mod provider;
 mod rbac;
 mod rbac_file;
-mod request_attributes;
-mod reviews;
 mod routes;
+mod rules_review;
 mod user_name;
 mod verify;
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use axum::Router;
+use axum::http::HeaderMap;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::json;
 
 use super::clock::{self, Clock};
-use super::hub::{kubeconfig_document, random_token};
 use super::pki::Authority;
-use super::server::{Bound, Running};
-use super::{EmbeddedError, locked};
-use crate::api_index::NEWEST_MINOR;
+use super::{EmbeddedError, locked, random_token};
+use crate::apiserver::EmbeddedApiserver;
+use crate::apiserver::index::NEWEST_MINOR;
+use crate::apiserver::policy::{Decision, ReviewedToken, ServerPolicy};
+use crate::apiserver::request_attributes::RequestAttributes;
 use crate::identity::{AUTHENTICATED, UserInfo};
+use crate::status::ApiError;
+use impersonation::Impersonation;
+use impersonation_headers::{UserMissing, wanted_user};
 use provider::Provider;
 pub use rbac::RbacPolicy;
 pub use rbac_file::RbacError;
+use verify::Refusal;
+
+/// The paths that need no credentials. All others answer 401, as with `--anonymous-auth=false`.
+const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+/// The first release with the modes of constrained impersonation on.
+const CONSTRAINED_SINCE_MINOR: u16 = 36;
+/// The first release that answers 400, and not 500, to impersonation headers without a user.
+const BAD_REQUEST_SINCE_MINOR: u16 = 35;
 
 /// What the target trusts: one JWT authenticator with fixed rules.
 #[derive(Clone)]
@@ -166,14 +176,12 @@ pub struct SeenRequest {
     pub outcome: Outcome,
 }
 
-/// A running target. Dropping it closes its port.
-pub struct EmbeddedTarget {
-    state: Arc<TargetState>,
-    server: Running,
-    ca_pem: String,
-}
+/// An apiserver with the policy of a target: it authenticates by one JWT authenticator and
+/// authorizes by RBAC.
+pub type EmbeddedTarget = EmbeddedApiserver<TargetPolicy>;
 
-struct TargetState {
+/// What makes an embedded apiserver a target.
+pub struct TargetPolicy {
     url: String,
     options: TargetOptions,
     admin_token: SecretString,
@@ -190,11 +198,67 @@ impl EmbeddedTarget {
     ///
     /// # Errors
     /// When the CA is not a PEM certificate, a certificate cannot be made or no port can be opened.
+    #[allow(
+        clippy::unused_async,
+        reason = "its callers await it; it needs their runtime"
+    )]
     pub async fn start(options: TargetOptions) -> Result<Self, EmbeddedError> {
-        let authority = match &options.authority {
-            Some(authority) => authority.clone(),
-            None => Authority::new("keyferry embedded target CA")?,
-        };
+        let authority = options.authority.clone();
+        Self::start_with(authority, |url| TargetPolicy::new(url, options))
+    }
+
+    /// A token of the target's own admin (`kubernetes-admin`), for TokenReviews at the target.
+    #[must_use]
+    pub fn admin_token(&self) -> &SecretString {
+        &self.policy.admin_token
+    }
+
+    /// Returns a token of a user that the target itself knows, such as one of its own
+    /// ServiceAccounts. `user` is exactly what the target sees, with all groups.
+    ///
+    /// # Errors
+    /// When no random bytes can be made.
+    pub fn add_own_user(&self, user: UserInfo) -> Result<SecretString, EmbeddedError> {
+        let token = random_token()?;
+        locked(&self.policy.own_users).push((token.clone(), user));
+        Ok(token)
+    }
+
+    /// Adds the roles and bindings of a YAML text to those of the target.
+    ///
+    /// # Errors
+    /// [`RbacError`]: nothing is added.
+    pub fn add_rbac(&self, text: &str) -> Result<(), RbacError> {
+        let mut policy = locked(&self.policy.rbac);
+        *policy = Arc::new(policy.with(text)?);
+        Ok(())
+    }
+
+    /// Replaces all roles and bindings.
+    pub fn set_rbac(&self, policy: RbacPolicy) {
+        *locked(&self.policy.rbac) = Arc::new(policy);
+    }
+
+    /// Every read of the issuer's documents, oldest first.
+    #[must_use]
+    pub fn fetches(&self) -> Vec<Fetch> {
+        self.policy.provider.fetches()
+    }
+
+    /// Every request that carried a bearer token and every token reviewed, oldest first.
+    #[must_use]
+    pub fn requests(&self) -> Vec<SeenRequest> {
+        locked(&self.policy.seen).clone()
+    }
+
+    /// Forgets the discovery document and all keys, as a reload of the configuration does.
+    pub async fn reload(&self) {
+        self.policy.provider.forget().await;
+    }
+}
+
+impl TargetPolicy {
+    fn new(url: String, options: TargetOptions) -> Result<Self, EmbeddedError> {
         let rbac = match &options.rbac {
             Some(policy) => policy.clone(),
             None => RbacPolicy::every_user_may_read()?,
@@ -205,107 +269,17 @@ impl EmbeddedTarget {
             groups: vec!["system:masters".to_owned(), AUTHENTICATED.to_owned()],
             ..UserInfo::default()
         };
-        let bound = Bound::loopback()?;
-        let state = Arc::new(TargetState {
-            url: bound.url(),
+        Ok(Self {
+            url,
             provider: Provider::new(&options)?,
             own_users: Mutex::new(vec![(admin_token.clone(), admin)]),
             admin_token,
             rbac: Mutex::new(Arc::new(rbac)),
             options,
             seen: Mutex::default(),
-        });
-        let server = bound.serve(
-            &authority.loopback_identity()?,
-            routes::router(Arc::clone(&state)),
-        )?;
-        Ok(Self {
-            state,
-            server,
-            ca_pem: authority.ca_pem().to_owned(),
         })
     }
 
-    /// Closes the port and all connections; waits until that is done.
-    pub async fn stop(&self) {
-        self.server.stop().await;
-    }
-
-    /// `https://127.0.0.1:<port>`.
-    #[must_use]
-    pub fn url(&self) -> &str {
-        &self.state.url
-    }
-
-    /// The CA certificate of the target's own TLS, PEM.
-    #[must_use]
-    pub fn ca_pem(&self) -> &str {
-        &self.ca_pem
-    }
-
-    /// A token of the target's own admin (`kubernetes-admin`), for TokenReviews at the target.
-    #[must_use]
-    pub fn admin_token(&self) -> &SecretString {
-        &self.state.admin_token
-    }
-
-    /// Returns a token of a user that the target itself knows, such as one of its own
-    /// ServiceAccounts. `user` is exactly what the target sees, with all groups.
-    ///
-    /// # Errors
-    /// When no random bytes can be made.
-    pub fn add_own_user(&self, user: UserInfo) -> Result<SecretString, EmbeddedError> {
-        let token = random_token()?;
-        locked(&self.state.own_users).push((token.clone(), user));
-        Ok(token)
-    }
-
-    /// Adds the roles and bindings of a YAML text to those of the target.
-    ///
-    /// # Errors
-    /// [`RbacError`]: nothing is added.
-    pub fn add_rbac(&self, text: &str) -> Result<(), RbacError> {
-        let mut policy = locked(&self.state.rbac);
-        *policy = Arc::new(policy.with(text)?);
-        Ok(())
-    }
-
-    /// Replaces all roles and bindings.
-    pub fn set_rbac(&self, policy: RbacPolicy) {
-        *locked(&self.state.rbac) = Arc::new(policy);
-    }
-
-    /// A kubeconfig for this target with the given token in it. Holds a secret.
-    #[must_use]
-    pub fn kubeconfig_for(&self, token: &SecretString) -> SecretString {
-        let user = json!({"token": token.expose_secret()});
-        SecretString::from(kubeconfig_document(
-            "target",
-            self.url(),
-            self.ca_pem(),
-            &user,
-        ))
-    }
-
-    /// Every read of the issuer's documents, oldest first.
-    #[must_use]
-    pub fn fetches(&self) -> Vec<Fetch> {
-        self.state.provider.fetches()
-    }
-
-    /// Every request that carried a bearer token and every token reviewed, oldest first.
-    #[must_use]
-    pub fn requests(&self) -> Vec<SeenRequest> {
-        locked(&self.state.seen).clone()
-    }
-
-    /// Forgets the discovery document and all keys, as a reload of the configuration does.
-    pub async fn reload(&self) {
-        self.state.provider.forget().await;
-    }
-}
-
-impl TargetState {
     fn now(&self) -> Timestamp {
         (self.options.clock)()
     }
@@ -313,12 +287,103 @@ impl TargetState {
     fn rbac(&self) -> Arc<RbacPolicy> {
         Arc::clone(&locked(&self.rbac))
     }
+
+    fn own_user(&self, token: &str) -> Option<UserInfo> {
+        let is_same =
+            |known: &str| verify_slices_are_equal(token.as_bytes(), known.as_bytes()).is_ok();
+        locked(&self.own_users)
+            .iter()
+            .find(|(known, _)| is_same(known.expose_secret()))
+            .map(|(_, user)| user.clone())
+    }
+
+    /// The answer to impersonation headers that name no user.
+    fn user_missing(&self, missing: &UserMissing, uri: &str) -> ApiError {
+        match self.options.minor {
+            CONSTRAINED_SINCE_MINOR.. => ApiError::bad_request(missing.message()),
+            BAD_REQUEST_SINCE_MINOR.. => ApiError::bad_request(missing.legacy_message()),
+            _ => ApiError::unexpected(uri, &missing.legacy_message()),
+        }
+    }
 }
 
-impl fmt::Debug for EmbeddedTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedTarget")
-            .field("url", &self.state.url)
-            .finish_non_exhaustive()
+impl ServerPolicy for TargetPolicy {
+    const NAME: &'static str = "target";
+    type Refusal = Refusal;
+
+    fn router(policy: Arc<Self>) -> Router {
+        routes::router(policy)
+    }
+
+    async fn authenticate(&self, token: &str) -> Result<UserInfo, Refusal> {
+        match self.own_user(token) {
+            Some(user) => Ok(user),
+            None => verify::token(self, token).await,
+        }
+    }
+
+    fn is_open(&self, path: &str) -> bool {
+        OPEN_PATHS.contains(&path)
+    }
+
+    fn authorize(&self, user: &UserInfo, attributes: &RequestAttributes) -> Decision {
+        self.rbac().decide(user, attributes)
+    }
+
+    /// The API audience of a target is its own URL; the audience of the JWT authenticator is not
+    /// one.
+    async fn review_token(
+        &self,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<ReviewedToken, Refusal> {
+        if !audiences.is_empty() && !audiences.contains(&self.url) {
+            return Err(Refusal::Unclaimed);
+        }
+        Ok(ReviewedToken {
+            user: self.authenticate(token).await?,
+            audiences: vec![self.url.clone()],
+        })
+    }
+
+    fn impersonated(
+        &self,
+        bearer: UserInfo,
+        request: &RequestAttributes,
+        headers: &HeaderMap,
+        uri: &str,
+    ) -> Result<UserInfo, ApiError> {
+        if self.options.ignores_impersonation {
+            return Ok(bearer);
+        }
+        let wanted = wanted_user(headers).map_err(|missing| self.user_missing(&missing, uri))?;
+        match &wanted {
+            None => Ok(bearer),
+            Some(wanted) => Impersonation {
+                policy: &self.rbac(),
+                constrained: self.options.minor >= CONSTRAINED_SINCE_MINOR,
+                requestor: &bearer,
+                wanted,
+                request,
+            }
+            .user(),
+        }
+    }
+
+    fn record(&self, method: &str, path: &str, outcome: Result<&UserInfo, &Refusal>) {
+        let outcome = match outcome {
+            Ok(user) => Outcome::Accepted {
+                user: user.username.clone(),
+            },
+            Err(refusal) => Outcome::Rejected {
+                cause: refusal.to_string(),
+            },
+        };
+        locked(&self.seen).push(SeenRequest {
+            at: self.now(),
+            method: method.to_owned(),
+            path: path.to_owned(),
+            outcome,
+        });
     }
 }

@@ -1,5 +1,6 @@
 //! Grants: the embedded hub's whole authorisation. No grant, no access.
 
+use crate::apiserver::request_attributes::{RequestAttributes, RequestObject};
 use crate::identity::UserInfo;
 
 /// The user or group of a grant.
@@ -59,31 +60,31 @@ impl Grant {
         self
     }
 
-    pub(super) fn allows(&self, user: &UserInfo, wanted: &Wanted) -> bool {
-        let of_user = match &self.subject {
+    pub(super) fn allows(&self, user: &UserInfo, attributes: &RequestAttributes) -> bool {
+        let is_for_user = match &self.subject {
             Subject::User(name) => *name == user.username,
             Subject::Group(group) => user.groups.contains(group),
         };
-        let any = |granted: &str, wanted: &str| granted == "*" || granted == wanted;
-        let only = |granted: &Option<String>, wanted: &str| {
-            granted.as_deref().is_none_or(|granted| granted == wanted)
+        let is_any_or = |granted: &str, requested: &str| granted == "*" || granted == requested;
+        let is_limited_to = |granted: &Option<String>, requested: &str| {
+            granted
+                .as_deref()
+                .is_none_or(|granted| granted == requested)
         };
-        of_user
-            && any(&self.verb, &wanted.verb)
-            && any(&self.api_group, &wanted.api_group)
-            && any(&self.resource, &wanted.resource)
-            && only(&self.namespace, &wanted.namespace)
-            && only(&self.name, &wanted.name)
+        let covers_object = match &attributes.object {
+            RequestObject::Resource(object) => {
+                is_any_or(&self.api_group, &object.group)
+                    && is_any_or(&self.resource, &object.combined())
+                    && is_limited_to(&self.namespace, &object.namespace)
+                    && is_limited_to(&self.name, &object.name)
+            }
+            RequestObject::Path(path) => {
+                self.api_group.is_empty()
+                    && is_any_or(&self.resource, path)
+                    && self.namespace.is_none()
+                    && self.name.is_none()
+            }
+        };
+        is_for_user && is_any_or(&self.verb, &attributes.verb) && covers_object
     }
-}
-
-/// An action that a caller requests. `resource` carries its subresource after a slash; an empty
-/// namespace means all of them, an empty name any.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
-    pub(super) verb: String,
-    pub(super) api_group: String,
-    pub(super) resource: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
 }

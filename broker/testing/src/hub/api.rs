@@ -12,17 +12,17 @@ use axum::routing::{get, post};
 #[cfg(feature = "faults")]
 use super::faults;
 use super::object::Resource;
-use super::state::HubState;
-use super::{oidc, reviews, routes, token_request, watch, write};
-use crate::api_index::{self, ApiResource};
+use super::policy::HubPolicy;
+use super::{oidc, routes, token_request, watch, write};
+use crate::apiserver::index::{self, ApiResource};
+use crate::apiserver::{admission, reviews};
 use crate::status::ApiError;
 
-type Hub = State<Arc<HubState>>;
+type Hub = State<Arc<HubPolicy>>;
 type Answer = Result<Response, ApiError>;
 
-pub(super) fn router(hub: Arc<HubState>) -> Router {
+pub(super) fn router(hub: Arc<HubPolicy>) -> Router {
     let router = Router::new()
-        .merge(api_index::routes(SERVED, api_index::NEWEST_MINOR))
         .route("/api/v1/namespaces", get(list_namespaces))
         .route("/api/v1/namespaces/{name}", get(one_namespace))
         .route("/api/v1/serviceaccounts", get(list_all_service_accounts))
@@ -54,24 +54,15 @@ pub(super) fn router(hub: Arc<HubState>) -> Router {
             "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}",
             get(one_lease).put(write::replace_lease),
         )
-        .route(
-            "/apis/authentication.k8s.io/v1/tokenreviews",
-            post(reviews::token),
-        )
-        .route(
-            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
-            post(reviews::myself),
-        )
-        .route(
-            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-            post(reviews::access),
-        )
-        .route(
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            post(reviews::my_access),
-        )
+        .merge(reviews::routes())
         .route(oidc::DISCOVERY_PATH, get(oidc::discovery))
         .route(oidc::JWKS_PATH, get(oidc::jwks))
+        // Only these paths: another one is 404 for every caller.
+        .route_layer(middleware::from_fn_with_state(
+            Arc::clone(&hub),
+            admission::admit::<HubPolicy>,
+        ))
+        .merge(index::routes(SERVED, index::NEWEST_MINOR))
         .fallback(async || ApiError::no_such_path());
     #[cfg(feature = "faults")]
     let router = router.layer(middleware::from_fn_with_state(
@@ -147,77 +138,31 @@ async fn one_lease(
     watch::get(&hub, &headers, Resource::Leases, &namespace, &name)
 }
 
+/// What the hub serves beside the reviews of every server.
 const SERVED: &[ApiResource] = &[
-    ApiResource {
-        group_version: "v1",
-        name: "namespaces",
-        kind: "Namespace",
-        short_names: &["ns"],
-        namespaced: false,
-        verbs: &["get", "list", "watch"],
-    },
-    ApiResource {
-        group_version: "v1",
-        name: "serviceaccounts",
-        kind: "ServiceAccount",
-        short_names: &["sa"],
-        namespaced: true,
-        verbs: &["get", "list", "watch"],
-    },
-    ApiResource {
-        group_version: "v1",
-        name: "serviceaccounts/token",
-        kind: "TokenRequest",
-        short_names: &[],
-        namespaced: true,
-        verbs: &["create"],
-    },
-    ApiResource {
-        group_version: "v1",
-        name: "secrets",
-        kind: "Secret",
-        short_names: &[],
-        namespaced: true,
-        verbs: &["create", "get", "update"],
-    },
-    ApiResource {
-        group_version: "coordination.k8s.io/v1",
-        name: "leases",
-        kind: "Lease",
-        short_names: &[],
-        namespaced: true,
-        verbs: &["create", "get", "update"],
-    },
-    ApiResource {
-        group_version: "authentication.k8s.io/v1",
-        name: "tokenreviews",
-        kind: "TokenReview",
-        short_names: &[],
-        namespaced: false,
-        verbs: &["create"],
-    },
-    ApiResource {
-        group_version: "authentication.k8s.io/v1",
-        name: "selfsubjectreviews",
-        kind: "SelfSubjectReview",
-        short_names: &[],
-        namespaced: false,
-        verbs: &["create"],
-    },
-    ApiResource {
-        group_version: "authorization.k8s.io/v1",
-        name: "subjectaccessreviews",
-        kind: "SubjectAccessReview",
-        short_names: &[],
-        namespaced: false,
-        verbs: &["create"],
-    },
-    ApiResource {
-        group_version: "authorization.k8s.io/v1",
-        name: "selfsubjectaccessreviews",
-        kind: "SelfSubjectAccessReview",
-        short_names: &[],
-        namespaced: false,
-        verbs: &["create"],
-    },
+    ApiResource::namespaces(&["get", "list", "watch"]),
+    ApiResource::namespaced(
+        "v1",
+        "serviceaccounts",
+        "ServiceAccount",
+        &["sa"],
+        &["get", "list", "watch"],
+    ),
+    ApiResource::namespaced(
+        "v1",
+        "serviceaccounts/token",
+        "TokenRequest",
+        &[],
+        &["create"],
+    ),
+    ApiResource::namespaced("v1", "secrets", "Secret", &[], WRITTEN_VERBS),
+    ApiResource::namespaced(
+        "coordination.k8s.io/v1",
+        "leases",
+        "Lease",
+        &[],
+        WRITTEN_VERBS,
+    ),
 ];
+/// The verbs of the objects that Keyferry itself writes.
+const WRITTEN_VERBS: &[&str] = &["create", "get", "update"];

@@ -4,7 +4,7 @@ use aws_lc_rs::rand;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::state::HubState;
+use super::policy::HubPolicy;
 use crate::{EmbeddedError, locked};
 
 /// The pod that a token is bound to.
@@ -28,14 +28,14 @@ pub(super) struct TokenSpec<'a> {
 }
 
 /// Signs a bound token with the hub's current key.
-pub(super) fn sign(hub: &HubState, spec: &TokenSpec<'_>) -> Result<String, EmbeddedError> {
+pub(super) fn sign(hub: &HubPolicy, spec: &TokenSpec<'_>) -> Result<String, EmbeddedError> {
     let signer = locked(&hub.keys).signer();
     signer.sign(&bound(hub, spec, hub.now())?)
 }
 
 /// Signs a legacy token as in Secrets: no audience, no expiry.
 pub(super) fn sign_legacy(
-    hub: &HubState,
+    hub: &HubPolicy,
     namespace: &str,
     name: &str,
     uid: &str,
@@ -81,7 +81,7 @@ pub(super) fn random_uuid() -> Result<String, EmbeddedError> {
     Ok(format!("{a}-{b}-{c}-{d}-{e}"))
 }
 
-fn bound(hub: &HubState, spec: &TokenSpec<'_>, now: Timestamp) -> Result<Value, EmbeddedError> {
+fn bound(hub: &HubPolicy, spec: &TokenSpec<'_>, now: Timestamp) -> Result<Value, EmbeddedError> {
     let mut kubernetes = json!({
         "namespace": spec.namespace,
         "serviceaccount": {"name": spec.name, "uid": spec.uid},

@@ -16,10 +16,10 @@ use futures::stream;
 use serde_json::Value;
 
 use super::claims::{self, TokenSpec};
+use super::policy::HubPolicy;
 use super::routes::Route;
-use super::state::HubState;
+use crate::apiserver::listener::CutConnection;
 use crate::locked;
-use crate::server::CutConnection;
 use crate::status::ApiError;
 
 /// The fault of a route's requests.
@@ -91,7 +91,7 @@ impl Faults {
 
 /// Middleware: applies the fault of the request's route.
 pub(super) async fn apply(
-    State(hub): State<Arc<HubState>>,
+    State(hub): State<Arc<HubPolicy>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -159,7 +159,7 @@ impl Minted {
 /// Replaces the token in the answer of a TokenRequest by another one that the hub signs. The rest
 /// of the answer stays, as if nothing were wrong.
 async fn wrong_token(
-    hub: &HubState,
+    hub: &HubPolicy,
     response: Response,
     change: impl FnOnce(&mut Minted),
 ) -> Response {

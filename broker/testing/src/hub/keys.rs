@@ -44,7 +44,7 @@ impl EmbeddedHub {
     /// # Errors
     /// When no key can be made.
     pub fn new_key(&self) -> Result<String, EmbeddedError> {
-        locked(&self.state.keys).add(self.state.algorithm)
+        locked(&self.policy.keys).add(self.policy.algorithm)
     }
 
     /// Lists the key in the JWKS.
@@ -52,7 +52,7 @@ impl EmbeddedHub {
     /// # Errors
     /// When there is no such key.
     pub fn publish_key(&self, kid: &str) -> Result<(), EmbeddedError> {
-        locked(&self.state.keys).set_published(kid, Published::Yes)
+        locked(&self.policy.keys).set_published(kid, Published::Yes)
     }
 
     /// Takes the key out of the JWKS; the hub stops accepting its tokens.
@@ -60,7 +60,7 @@ impl EmbeddedHub {
     /// # Errors
     /// When there is no such key.
     pub fn withdraw_key(&self, kid: &str) -> Result<(), EmbeddedError> {
-        locked(&self.state.keys).set_published(kid, Published::No)
+        locked(&self.policy.keys).set_published(kid, Published::No)
     }
 
     /// Signs with the key from now on, published or not.
@@ -68,13 +68,13 @@ impl EmbeddedHub {
     /// # Errors
     /// When there is no such key.
     pub fn sign_with(&self, kid: &str) -> Result<(), EmbeddedError> {
-        locked(&self.state.keys).sign_with(kid)
+        locked(&self.policy.keys).sign_with(kid)
     }
 
     /// The kid of the key that signs now.
     #[must_use]
     pub fn signing_kid(&self) -> String {
-        locked(&self.state.keys).signer().kid.clone()
+        locked(&self.policy.keys).signer().kid.clone()
     }
 }
 

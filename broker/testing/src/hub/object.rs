@@ -56,14 +56,6 @@ impl Resource {
             Self::Leases => "Lease",
         }
     }
-
-    /// Its API group; empty for the core group.
-    pub(super) fn group(self) -> &'static str {
-        match self {
-            Self::Leases => "coordination.k8s.io",
-            _ => "",
-        }
-    }
 }
 
 impl Object {

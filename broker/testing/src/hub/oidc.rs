@@ -7,17 +7,16 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use super::callers::Caller;
-use super::state::HubState;
-use super::{DiscoveryAccess, KeyAlgorithm};
-use crate::identity::bearer;
+use super::KeyAlgorithm;
+use super::policy::HubPolicy;
 use crate::locked;
 use crate::status::ApiError;
 
 pub(super) const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
 pub(super) const JWKS_PATH: &str = "/openid/v1/jwks";
+pub(super) const PATHS: [&str; 2] = [DISCOVERY_PATH, JWKS_PATH];
 
-pub(super) async fn discovery(State(hub): State<Arc<HubState>>, headers: HeaderMap) -> Response {
+pub(super) async fn discovery(State(hub): State<Arc<HubPolicy>>, headers: HeaderMap) -> Response {
     let algorithm = match hub.algorithm {
         KeyAlgorithm::Es256 => "ES256",
         KeyAlgorithm::Rs256 => "RS256",
@@ -32,20 +31,17 @@ pub(super) async fn discovery(State(hub): State<Arc<HubState>>, headers: HeaderM
     answer(&hub, &headers, "application/json", document.to_string())
 }
 
-pub(super) async fn jwks(State(hub): State<Arc<HubState>>, headers: HeaderMap) -> Response {
+pub(super) async fn jwks(State(hub): State<Arc<HubPolicy>>, headers: HeaderMap) -> Response {
     let keys = json!({"keys": locked(&hub.keys).published()});
     answer(&hub, &headers, "application/jwk-set+json", keys.to_string())
 }
 
 fn answer(
-    hub: &HubState,
+    hub: &HubPolicy,
     headers: &HeaderMap,
     content_type: &'static str,
     body: String,
 ) -> Response {
-    if let Err(refusal) = may_read(hub, headers) {
-        return refusal.into_response();
-    }
     // kube-apiserver does not install these routes for an issuer that no target could trust.
     if !hub.issuer.starts_with("https://") {
         return ApiError::no_such_path().into_response();
@@ -59,19 +55,6 @@ fn answer(
         (header::CACHE_CONTROL, "public, max-age=3600"),
     ];
     (fields, body).into_response()
-}
-
-fn may_read(hub: &HubState, headers: &HeaderMap) -> Result<(), ApiError> {
-    if bearer(headers).is_some() {
-        // A bad token is refused even if none is needed.
-        return Caller::of(hub, headers).map(|_| ());
-    }
-    match hub.discovery_access {
-        DiscoveryAccess::Anonymous => Ok(()),
-        DiscoveryAccess::Authenticated => Err(ApiError::forbidden(
-            "forbidden: User \"system:anonymous\" cannot get this path",
-        )),
-    }
 }
 
 fn accepts(headers: &HeaderMap, content_type: &str) -> bool {

@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::oidc::{DISCOVERY_PATH, JWKS_PATH};
-use super::state::HubState;
+use super::policy::HubPolicy;
 use crate::locked;
 
 /// A class of requests.
@@ -65,7 +65,7 @@ impl Requests {
 
 /// Middleware: counts the request.
 pub(super) async fn count(
-    State(hub): State<Arc<HubState>>,
+    State(hub): State<Arc<HubPolicy>>,
     request: Request,
     next: Next,
 ) -> Response {

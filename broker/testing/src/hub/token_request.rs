@@ -10,11 +10,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::access::Wanted;
-use super::callers::Caller;
 use super::claims::{self, TokenSpec};
 use super::object::{Object, Resource, whole_seconds};
-use super::state::HubState;
+use super::policy::HubPolicy;
 use crate::json_body;
 use crate::status::ApiError;
 
@@ -24,13 +22,11 @@ const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
 
 pub(super) async fn create(
-    State(hub): State<Arc<HubState>>,
+    State(hub): State<Arc<HubPolicy>>,
     Path((namespace, name)): Path<(String, String)>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, ApiError> {
-    let caller = Caller::of(&hub, &headers)?;
-    caller.must(&hub, &wanted(&namespace, &name))?;
     let request: TokenRequest = json_body::read(&headers, &body, "TokenRequest")?;
     let account = check(&hub, &namespace, &name, &request)?;
     answer(&hub, &account, &request.spec)
@@ -61,7 +57,7 @@ struct Spec {
 
 /// The checks in the order of kube-apiserver; returns the live ServiceAccount.
 fn check(
-    hub: &HubState,
+    hub: &HubPolicy,
     namespace: &str,
     name: &str,
     request: &TokenRequest,
@@ -107,7 +103,7 @@ fn check(
     }
 }
 
-fn answer(hub: &HubState, account: &Object, spec: &Spec) -> Result<Response, ApiError> {
+fn answer(hub: &HubPolicy, account: &Object, spec: &Spec) -> Result<Response, ApiError> {
     let asked = spec.expiration_seconds.unwrap_or(DEFAULT_SECONDS);
     let seconds = hub.max_token_seconds.map_or(asked, |most| asked.min(most));
     let audiences = match &spec.audiences {
@@ -159,14 +155,4 @@ fn invalid(field: &str, why: &str) -> ApiError {
     ApiError::invalid(format!(
         "TokenRequest.authentication.k8s.io \"\" is invalid: {field}: {why}"
     ))
-}
-
-fn wanted(namespace: &str, name: &str) -> Wanted {
-    Wanted {
-        verb: "create".to_owned(),
-        resource: "serviceaccounts/token".to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        ..Wanted::default()
-    }
 }

@@ -49,7 +49,7 @@ impl EmbeddedHub {
         service_account: &str,
     ) -> Result<SecretString, EmbeddedError> {
         let account = self.service_account(namespace, service_account)?;
-        claims::sign_legacy(&self.state, namespace, service_account, &account.uid)
+        claims::sign_legacy(&self.policy, namespace, service_account, &account.uid)
             .map(SecretString::from)
     }
 
@@ -70,6 +70,6 @@ impl EmbeddedHub {
             seconds: i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX),
             pod,
         };
-        claims::sign(&self.state, &spec).map(SecretString::from)
+        claims::sign(&self.policy, &spec).map(SecretString::from)
     }
 }

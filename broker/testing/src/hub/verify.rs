@@ -2,21 +2,15 @@
 
 use super::claims::LEGACY_ISSUER;
 use super::object::Resource;
-use super::state::HubState;
+use super::policy::HubPolicy;
+use crate::apiserver::policy::ReviewedToken;
 use crate::identity::{AUTHENTICATED, UserInfo};
 use crate::jws::Jws;
 use crate::locked;
 
-/// A token that was accepted.
-pub(super) struct Verified {
-    pub(super) user: UserInfo,
-    /// The requested audiences that the token has.
-    pub(super) audiences: Vec<String>,
-}
-
 /// Why the hub does not accept a token; displayed as the text of `status.error` in a TokenReview.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// The token is not one of this hub's ServiceAccounts.
     #[error("invalid bearer token")]
     Unclaimed,
@@ -47,7 +41,11 @@ pub(super) enum Refusal {
 ///
 /// # Errors
 /// [`Refusal`].
-pub(super) fn token(hub: &HubState, token: &str, wanted: &[String]) -> Result<Verified, Refusal> {
+pub(super) fn token(
+    hub: &HubPolicy,
+    token: &str,
+    wanted: &[String],
+) -> Result<ReviewedToken, Refusal> {
     let jws = Jws::parse(token).ok_or(Refusal::Unclaimed)?;
     let account = Account::named_in(&jws, hub).ok_or(Refusal::Unclaimed)?;
     let keys = locked(&hub.keys).published();
@@ -76,7 +74,7 @@ pub(super) fn token(hub: &HubState, token: &str, wanted: &[String]) -> Result<Ve
         check_times(&jws, hub.now().as_second())?;
     }
     account.check_alive(hub)?;
-    Ok(Verified {
+    Ok(ReviewedToken {
         user: account.user(&jws),
         audiences,
     })
@@ -106,7 +104,7 @@ struct Account {
 
 impl Account {
     /// Reads the private claims of either form; `None` when the token is not of this hub.
-    fn named_in(jws: &Jws<'_>, hub: &HubState) -> Option<Self> {
+    fn named_in(jws: &Jws<'_>, hub: &HubPolicy) -> Option<Self> {
         let issuer = jws.claim("iss")?;
         if issuer == LEGACY_ISSUER {
             let claim = |name: &str| {
@@ -134,7 +132,7 @@ impl Account {
         })
     }
 
-    fn check_alive(&self, hub: &HubState) -> Result<(), Refusal> {
+    fn check_alive(&self, hub: &HubPolicy) -> Result<(), Refusal> {
         let live = hub
             .objects
             .get(Resource::ServiceAccounts, &self.namespace, &self.name);

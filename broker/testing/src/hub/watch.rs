@@ -13,22 +13,19 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::access::Wanted;
-use super::callers::Caller;
 use super::object::{Object, Resource, Shape};
 use super::objects::{Change, Expired};
-use super::state::HubState;
+use super::policy::HubPolicy;
 use crate::status::ApiError;
 
 /// One object by name; `namespace` is empty for a namespace.
 pub(super) fn get(
-    hub: &HubState,
+    hub: &HubPolicy,
     headers: &HeaderMap,
     resource: Resource,
     namespace: &str,
     name: &str,
 ) -> Result<Response, ApiError> {
-    Caller::of(hub, headers)?.must(hub, &wanted("get", resource, namespace, name))?;
     let object = hub
         .objects
         .get(resource, namespace, name)
@@ -38,15 +35,13 @@ pub(super) fn get(
 
 /// A list, or with `watch=true` a stream of changes. An empty `namespace` means all of them.
 pub(super) fn list_or_watch(
-    hub: Arc<HubState>,
+    hub: Arc<HubPolicy>,
     headers: &HeaderMap,
     resource: Resource,
     namespace: &str,
     query: Option<&str>,
 ) -> Result<Response, ApiError> {
     let query = Query::parse(query.unwrap_or_default())?;
-    let verb = if query.watch { "watch" } else { "list" };
-    Caller::of(&hub, headers)?.must(&hub, &wanted(verb, resource, namespace, ""))?;
     let selection = Selection {
         resource,
         namespace: namespace.to_owned(),
@@ -110,7 +105,7 @@ struct Selection {
 }
 
 impl Selection {
-    fn list(&self, hub: &HubState) -> Value {
+    fn list(&self, hub: &HubPolicy) -> Value {
         let (objects, version) = hub.objects.list(self.resource, &self.namespace);
         let items: Vec<Value> = objects
             .iter()
@@ -158,7 +153,7 @@ impl Selection {
 
 /// The position of a watch.
 struct Cursor {
-    hub: Arc<HubState>,
+    hub: Arc<HubPolicy>,
     selection: Selection,
     versions: watch::Receiver<u64>,
     version: u64,
@@ -172,7 +167,7 @@ struct Cursor {
 const LONGEST_WATCH: Duration = Duration::from_secs(1800);
 
 fn events(
-    hub: Arc<HubState>,
+    hub: Arc<HubPolicy>,
     selection: Selection,
     query: &Query,
 ) -> impl Stream<Item = Result<String, Infallible>> + use<> {
@@ -242,7 +237,7 @@ impl Cursor {
     }
 }
 
-fn initial_events(hub: &HubState, selection: &Selection, bookmark: bool) -> (String, u64) {
+fn initial_events(hub: &HubPolicy, selection: &Selection, bookmark: bool) -> (String, u64) {
     let (objects, version) = hub.objects.list(selection.resource, &selection.namespace);
     let mut lines: String = objects
         .into_iter()
@@ -262,16 +257,6 @@ fn initial_events(hub: &HubState, selection: &Selection, bookmark: bool) -> (Str
 
 fn line(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
-}
-
-pub(super) fn wanted(verb: &str, resource: Resource, namespace: &str, name: &str) -> Wanted {
-    Wanted {
-        verb: verb.to_owned(),
-        api_group: resource.group().to_owned(),
-        resource: resource.plural().to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
 }
 
 /// Returns the form that the first media type of `Accept` requests.

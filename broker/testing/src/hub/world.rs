@@ -13,25 +13,25 @@ impl EmbeddedHub {
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect();
-        self.state.objects.put_namespace(name, labels);
+        self.policy.objects.put_namespace(name, labels);
     }
 
     /// Removes a namespace and everything in it.
     pub fn delete_namespace(&self, name: &str) {
-        self.state.objects.delete_namespace(name);
+        self.policy.objects.delete_namespace(name);
     }
 
     /// Adds a ServiceAccount (and its namespace, if missing) and returns its UID; one that exists
     /// is left alone and keeps its UID.
     pub fn add_service_account(&self, namespace: &str, name: &str) -> String {
-        self.state
+        self.policy
             .objects
             .put(Resource::ServiceAccounts, namespace, name, BTreeMap::new())
     }
 
     /// Removes a ServiceAccount; its tokens stop passing TokenReview at once. False if absent.
     pub fn delete_service_account(&self, namespace: &str, name: &str) -> bool {
-        self.state
+        self.policy
             .objects
             .delete(Resource::ServiceAccounts, namespace, name)
     }
@@ -48,7 +48,7 @@ impl EmbeddedHub {
             .iter()
             .map(|(key, value)| ((*key).to_owned(), value.to_vec()))
             .collect();
-        self.state
+        self.policy
             .objects
             .put(Resource::Secrets, namespace, name, data);
     }
@@ -56,7 +56,7 @@ impl EmbeddedHub {
     /// Forgets the history of changes, so that a watch from an older resourceVersion gets
     /// `410 Gone` and has to list again.
     pub fn compact(&self) {
-        self.state.objects.compact();
+        self.policy.objects.compact();
     }
 
     pub(super) fn service_account(
@@ -64,7 +64,7 @@ impl EmbeddedHub {
         namespace: &str,
         name: &str,
     ) -> Result<Object, EmbeddedError> {
-        self.state
+        self.policy
             .objects
             .get(Resource::ServiceAccounts, namespace, name)
             .ok_or_else(|| EmbeddedError::NoServiceAccount {

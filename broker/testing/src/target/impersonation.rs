@@ -5,15 +5,13 @@
 //! `impersonate-on:<mode>:<verb>` on what the request is about. The last mode is the old verb
 //! `impersonate`, which needs no second right. Before 1.36, that mode is the only one.
 
-use super::rbac::{Decision, RbacPolicy};
-use super::request_attributes::{RequestAttributes, ResourcePath};
+use super::rbac::RbacPolicy;
 use super::user_name::{is_subdomain, node, service_account, service_account_groups};
-use crate::identity::{AUTHENTICATED, UserInfo};
+use crate::apiserver::policy::Decision;
+use crate::apiserver::request_attributes::{RequestAttributes, ResourcePath};
+use crate::identity::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo};
 use crate::status::ApiError;
 
-/// The name of a caller without credentials, and its group.
-pub(super) const ANONYMOUS: &str = "system:anonymous";
-pub(super) const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The group that constrained impersonation never gives.
 const MASTERS: &str = "system:masters";
 const NODES: &str = "system:nodes";

@@ -35,7 +35,7 @@ struct ProviderState {
 
 /// Why a signature was not verified.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SignatureError {
+pub(crate) enum SignatureError {
     /// No known key verifies it.
     #[error("failed to verify signature: failed to verify id token signature")]
     NoKey,
@@ -46,7 +46,7 @@ pub(super) enum SignatureError {
 
 /// Why a document of the issuer cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FetchError {
+pub(crate) enum FetchError {
     #[error("{}", failure_text(.0))]
     Http(reqwest::Error),
     #[error("answered {0}")]

@@ -6,8 +6,9 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::request_attributes::{RequestAttributes, RequestObject, ResourcePath};
 use super::user_name::is_service_account;
+use crate::apiserver::policy::Decision;
+use crate::apiserver::request_attributes::{RequestAttributes, RequestObject, ResourcePath};
 use crate::identity::UserInfo;
 
 /// Members of this group may do everything, before any rule is read.
@@ -87,15 +88,6 @@ enum SubjectKind {
     User,
     Group,
     ServiceAccount,
-}
-
-/// What the policy decides, with the text of an access review's `reason`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    /// A rule allows it.
-    Allowed(String),
-    /// No rule allows it. The reason is empty unless a binding names a role that is missing.
-    NotAllowed(String),
 }
 
 impl RbacPolicy {

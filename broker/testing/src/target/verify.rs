@@ -1,14 +1,14 @@
 //! The checks of one JWT authenticator, in the order and wording of kube-apiserver 1.36.
 
 use super::provider::SignatureError;
-use super::{TargetState, TokenCase};
+use super::{TargetPolicy, TokenCase};
 use crate::identity::{AUTHENTICATED, UserInfo};
 use crate::jws::{ACCEPTED, Jws};
 
 /// Why a token was not accepted; displayed as the text of `status.error` in a TokenReview, and of
 /// the apiserver's log.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// No authenticator claimed the token.
     #[error("invalid bearer token")]
     Unclaimed,
@@ -37,7 +37,7 @@ pub(super) enum Refusal {
 
 /// The check that a token failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TokenError {
+pub(crate) enum TokenError {
     #[error(
         "oidc: id token signed with unsupported algorithm, expected {} got {found:?}",
         quoted(&ACCEPTED)
@@ -62,7 +62,7 @@ pub(super) enum TokenError {
 }
 
 /// Verifies a token and returns its user.
-pub(super) async fn token(target: &TargetState, token: &str) -> Result<UserInfo, Refusal> {
+pub(super) async fn token(target: &TargetPolicy, token: &str) -> Result<UserInfo, Refusal> {
     let jws = Jws::parse(token).ok_or(Refusal::Unclaimed)?;
     if jws.claim("iss") != Some(target.options.issuer.as_str()) {
         return Err(Refusal::Unclaimed);
@@ -93,7 +93,7 @@ pub(super) async fn token(target: &TargetState, token: &str) -> Result<UserInfo,
 }
 
 /// Checks everything that is signed except the claims that rules read; returns the audiences.
-async fn check_token(target: &TargetState, jws: &Jws<'_>) -> Result<Vec<String>, TokenError> {
+async fn check_token(target: &TargetPolicy, jws: &Jws<'_>) -> Result<Vec<String>, TokenError> {
     if !ACCEPTED.contains(&jws.algorithm()) {
         return Err(TokenError::Algorithm {
             found: jws.algorithm().to_owned(),
@@ -130,7 +130,7 @@ fn check_times(jws: &Jws<'_>, now: jiff::Timestamp) -> Result<(), TokenError> {
 }
 
 /// The claim validation rules that a target's configuration would carry.
-fn check_rules(target: &TargetState, subject: &str, audiences: &[String]) -> Result<(), Refusal> {
+fn check_rules(target: &TargetPolicy, subject: &str, audiences: &[String]) -> Result<(), Refusal> {
     let failed = |expression: &str, message| {
         Err(Refusal::Rule {
             expression: expression.to_owned(),

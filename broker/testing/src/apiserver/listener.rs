@@ -11,28 +11,28 @@ use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use tokio::task::JoinHandle;
 
-use super::pki::ServerIdentity;
-use super::{EmbeddedError, locked};
+use crate::pki::ServerIdentity;
+use crate::{EmbeddedError, locked};
 
 /// Response extension: close the connection instead of answering.
 #[cfg(feature = "faults")]
 #[derive(Clone, Copy)]
-pub(super) struct CutConnection;
+pub(crate) struct CutConnection;
 
 /// A bound port that does not answer yet, so that its URL can become part of what it serves.
-pub(super) struct Bound {
+pub(crate) struct Bound {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 /// A running server. Dropping it closes the port and every connection.
-pub(super) struct Running {
+pub(crate) struct Running {
     handle: Handle<SocketAddr>,
     task: Mutex<Option<JoinHandle<std::io::Result<()>>>>,
 }
 
 impl Bound {
-    pub(super) fn loopback() -> Result<Self, EmbeddedError> {
+    pub(crate) fn loopback() -> Result<Self, EmbeddedError> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(EmbeddedError::Listen)?;
         listener
             .set_nonblocking(true)
@@ -41,11 +41,11 @@ impl Bound {
         Ok(Self { listener, address })
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    pub(super) fn serve(
+    pub(crate) fn serve(
         self,
         identity: &ServerIdentity,
         router: Router,
@@ -80,7 +80,7 @@ fn cut_if_marked(answer: Result<Response, Infallible>) -> Result<Response, Failu
 
 impl Running {
     /// Closes the port and every connection, and returns once the port is closed.
-    pub(super) async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         self.handle.shutdown();
         let task = locked(&self.task).take();
         if let Some(task) = task {

@@ -4,24 +4,74 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
+use super::reviews;
+
 /// One resource that an embedded server answers for.
-pub(super) struct ApiResource {
+pub(crate) struct ApiResource {
     /// `v1`, or `<group>/v1`.
-    pub(super) group_version: &'static str,
-    pub(super) name: &'static str,
-    pub(super) kind: &'static str,
+    pub(crate) group_version: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) kind: &'static str,
     /// What kubectl takes for the name, such as `sa`.
-    pub(super) short_names: &'static [&'static str],
-    pub(super) namespaced: bool,
-    pub(super) verbs: &'static [&'static str],
+    pub(crate) short_names: &'static [&'static str],
+    pub(crate) namespaced: bool,
+    pub(crate) verbs: &'static [&'static str],
 }
 
 /// The newest release that the embedded servers behave like, as `1.<minor>`.
-pub(super) const NEWEST_MINOR: u16 = 36;
+pub(crate) const NEWEST_MINOR: u16 = 36;
 
-/// Routes for `/version` of release 1.`minor`, `/readyz` and the discovery documents of
-/// `resources`.
-pub(super) fn routes<S>(resources: &'static [ApiResource], minor: u16) -> Router<S>
+impl ApiResource {
+    /// A resource of namespaced objects.
+    pub(crate) const fn namespaced(
+        group_version: &'static str,
+        name: &'static str,
+        kind: &'static str,
+        short_names: &'static [&'static str],
+        verbs: &'static [&'static str],
+    ) -> Self {
+        Self {
+            group_version,
+            name,
+            kind,
+            short_names,
+            namespaced: true,
+            verbs,
+        }
+    }
+
+    /// The resource of namespaces.
+    pub(crate) const fn namespaces(verbs: &'static [&'static str]) -> Self {
+        Self {
+            group_version: "v1",
+            name: "namespaces",
+            kind: "Namespace",
+            short_names: &["ns"],
+            namespaced: false,
+            verbs,
+        }
+    }
+
+    /// A review, which is created and not stored.
+    pub(crate) const fn review(
+        group_version: &'static str,
+        name: &'static str,
+        kind: &'static str,
+    ) -> Self {
+        Self {
+            group_version,
+            name,
+            kind,
+            short_names: &[],
+            namespaced: false,
+            verbs: &["create"],
+        }
+    }
+}
+
+/// Routes for `/version` of release 1.`minor`, `/readyz` and the discovery documents of `resources`
+/// and of the reviews.
+pub(crate) fn routes<S>(resources: &'static [ApiResource], minor: u16) -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
 {
@@ -29,9 +79,9 @@ where
         .route("/version", get(move || async move { Json(version(minor)) }))
         .route("/readyz", get(async || "ok"))
         .route("/api", get(async || Json(core_versions())))
-        .route("/apis", get(move || async { Json(groups(resources)) }));
+        .route("/apis", get(move || async move { Json(groups(resources)) }));
     let mut seen: Vec<&str> = Vec::new();
-    for resource in resources {
+    for resource in listed(resources) {
         let group_version = resource.group_version;
         if seen.contains(&group_version) {
             continue;
@@ -48,6 +98,10 @@ where
         );
     }
     router
+}
+
+fn listed(resources: &'static [ApiResource]) -> impl Iterator<Item = &'static ApiResource> {
+    resources.iter().chain(reviews::SERVED)
 }
 
 fn version(minor: u16) -> Value {
@@ -68,10 +122,10 @@ fn core_versions() -> Value {
     json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
 }
 
-fn groups(resources: &[ApiResource]) -> Value {
+fn groups(resources: &'static [ApiResource]) -> Value {
     let mut groups: Vec<Value> = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
-    for resource in resources {
+    for resource in listed(resources) {
         let Some((group, version)) = resource.group_version.split_once('/') else {
             continue;
         };
@@ -85,9 +139,8 @@ fn groups(resources: &[ApiResource]) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-fn resource_list(group_version: &str, resources: &[ApiResource]) -> Value {
-    let listed: Vec<Value> = resources
-        .iter()
+fn resource_list(group_version: &str, resources: &'static [ApiResource]) -> Value {
+    let entries: Vec<Value> = listed(resources)
         .filter(|resource| resource.group_version == group_version)
         .map(|resource| {
             json!({
@@ -104,6 +157,6 @@ fn resource_list(group_version: &str, resources: &[ApiResource]) -> Value {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": group_version,
-        "resources": listed,
+        "resources": entries,
     })
 }

@@ -1,4 +1,4 @@
-//! The reviews: SelfSubjectReview, TokenReview, SelfSubjectAccessReview, SelfSubjectRulesReview and
+//! The reviews of every server: SelfSubjectReview, TokenReview, SelfSubjectAccessReview and
 //! SubjectAccessReview.
 
 use std::collections::BTreeMap;
@@ -7,62 +7,87 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::{Extension, Json};
+use axum::routing::post;
+use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::TargetState;
-use super::filters::judge;
-use super::rbac::Decision;
+use super::index::ApiResource;
+use super::policy::{Decision, ReviewedToken, ServerPolicy};
 use super::request_attributes::{RequestAttributes, RequestObject, ResourcePath};
-use super::verify::Refusal;
 use crate::identity::UserInfo;
 use crate::json_body;
 use crate::status::ApiError;
 
 const AUTHENTICATION: &str = "authentication.k8s.io/v1";
-const AUTHORIZATION: &str = "authorization.k8s.io/v1";
+pub(crate) const AUTHORIZATION: &str = "authorization.k8s.io/v1";
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-type Reviewed = Result<(StatusCode, Json<Value>), ApiError>;
+pub(crate) type Reviewed = Result<(StatusCode, Json<Value>), ApiError>;
 
-pub(super) async fn who_am_i(Extension(user): Extension<UserInfo>) -> (StatusCode, Json<Value>) {
-    created(
-        AUTHENTICATION,
-        "SelfSubjectReview",
-        &json!({"userInfo": user}),
-    )
+/// The reviews, as the server's discovery documents list them.
+pub(crate) const SERVED: &[ApiResource] = &[
+    ApiResource::review(AUTHENTICATION, "selfsubjectreviews", "SelfSubjectReview"),
+    ApiResource::review(AUTHENTICATION, "tokenreviews", "TokenReview"),
+    ApiResource::review(
+        AUTHORIZATION,
+        "selfsubjectaccessreviews",
+        "SelfSubjectAccessReview",
+    ),
+    ApiResource::review(AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview"),
+];
+
+pub(crate) fn routes<P: ServerPolicy>() -> Router<Arc<P>> {
+    Router::new()
+        .route(
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            post(review_self),
+        )
+        .route(TOKEN_REVIEWS, post(review_token::<P>))
+        .route(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            post(review_own_access::<P>),
+        )
+        .route(
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            post(review_access::<P>),
+        )
 }
 
-/// Reviews a token. The API audience of a target is its own URL; the audience of the JWT
-/// authenticator is not one.
-pub(super) async fn token(
-    State(target): State<Arc<TargetState>>,
+async fn review_self(Extension(user): Extension<UserInfo>) -> (StatusCode, Json<Value>) {
+    let status = json!({"userInfo": user});
+    created(AUTHENTICATION, "SelfSubjectReview", &status)
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenSpec {
+    token: String,
+    audiences: Option<Vec<String>>,
+}
+
+async fn review_token<P: ServerPolicy>(
+    State(policy): State<Arc<P>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Reviewed {
-    let review: Value = json_body::read(&headers, &body, "TokenReview")?;
-    let token = review.pointer("/spec/token").and_then(Value::as_str);
-    let token = token.unwrap_or_default();
-    let asked = review.pointer("/spec/audiences").and_then(Value::as_array);
-    let asks_other = asked.is_some_and(|asked| {
-        !asked.is_empty() && !asked.iter().any(|audience| *audience == target.url)
-    });
-    let judged = if asks_other {
-        Err(Refusal::Unclaimed)
-    } else {
-        judge(&target, token).await
-    };
-    target.log(
+    let kind = "TokenReview";
+    let TokenSpec { token, audiences } = read_spec(&headers, &body, kind)?;
+    let audiences = audiences.unwrap_or_default();
+    let outcome = policy.review_token(&token, &audiences).await;
+    policy.record(
         "REVIEW",
-        "/apis/authentication.k8s.io/v1/tokenreviews",
-        &judged,
+        TOKEN_REVIEWS,
+        outcome.as_ref().map(|reviewed| &reviewed.user),
     );
-    let status = match judged {
-        Ok(user) => json!({"authenticated": true, "user": user, "audiences": [target.url]}),
+    let status = match outcome {
+        Ok(ReviewedToken { user, audiences }) => {
+            json!({"authenticated": true, "user": user, "audiences": audiences})
+        }
         Err(refusal) => json!({"user": {}, "error": refusal.to_string()}),
     };
-    Ok(created(AUTHENTICATION, "TokenReview", &status))
+    Ok(created(AUTHENTICATION, kind, &status))
 }
 
 #[derive(Deserialize)]
@@ -107,55 +132,25 @@ struct SubjectSpec {
     question: Question,
 }
 
-pub(super) async fn own_access(
-    State(target): State<Arc<TargetState>>,
+async fn review_own_access<P: ServerPolicy>(
+    State(policy): State<Arc<P>>,
     Extension(user): Extension<UserInfo>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Reviewed {
     let kind = "SelfSubjectAccessReview";
-    let question: Question = spec(&headers, &body, kind)?;
-    let status = access_status(&target, &user, question, kind)?;
+    let question: Question = read_spec(&headers, &body, kind)?;
+    let status = access_status(&*policy, &user, question, kind)?;
     Ok(created(AUTHORIZATION, kind, &status))
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct RulesSpec {
-    namespace: String,
-}
-
-pub(super) async fn own_rules(
-    State(target): State<Arc<TargetState>>,
-    Extension(user): Extension<UserInfo>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Reviewed {
-    let kind = "SelfSubjectRulesReview";
-    let RulesSpec { namespace } = spec(&headers, &body, kind)?;
-    if namespace.is_empty() {
-        return Err(ApiError::bad_request("no namespace on request"));
-    }
-    let rbac = target.rbac();
-    let (rules, faults) = rbac.rules_for(&user, &namespace);
-    let resources: Vec<Value> = rules.iter().filter_map(|it| it.resource_rule()).collect();
-    let paths: Vec<Value> = rules.iter().filter_map(|it| it.path_rule()).collect();
-    let mut status = json!({
-        "resourceRules": resources, "nonResourceRules": paths, "incomplete": false,
-    });
-    if !faults.is_empty() {
-        status["evaluationError"] = json!(faults);
-    }
-    Ok(created(AUTHORIZATION, kind, &status))
-}
-
-pub(super) async fn access_of_a_user(
-    State(target): State<Arc<TargetState>>,
+async fn review_access<P: ServerPolicy>(
+    State(policy): State<Arc<P>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Reviewed {
     let kind = "SubjectAccessReview";
-    let spec: SubjectSpec = spec(&headers, &body, kind)?;
+    let spec: SubjectSpec = read_spec(&headers, &body, kind)?;
     if spec.user.is_empty() && spec.groups.is_empty() {
         let fault = "spec.user: Invalid value: \"\": at least one of user or group must be \
                      specified";
@@ -167,12 +162,12 @@ pub(super) async fn access_of_a_user(
         groups: spec.groups,
         extra: spec.extra,
     };
-    let status = access_status(&target, &user, spec.question, kind)?;
+    let status = access_status(&*policy, &user, spec.question, kind)?;
     Ok(created(AUTHORIZATION, kind, &status))
 }
 
-fn access_status(
-    target: &TargetState,
+fn access_status<P: ServerPolicy>(
+    policy: &P,
     user: &UserInfo,
     question: Question,
     kind: &str,
@@ -206,7 +201,7 @@ fn access_status(
             return Err(invalid(kind, fault));
         }
     };
-    let (allowed, reason) = match target.rbac().decide(user, &attributes) {
+    let (allowed, reason) = match policy.authorize(user, &attributes) {
         Decision::Allowed(reason) => (true, reason),
         Decision::NotAllowed(reason) => (false, reason),
     };
@@ -216,7 +211,11 @@ fn access_status(
     })
 }
 
-fn spec<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<T, ApiError> {
+pub(crate) fn read_spec<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: &[u8],
+    kind: &str,
+) -> Result<T, ApiError> {
     json_body::read::<Review<T>>(headers, body, kind).map(|review| review.spec)
 }
 
@@ -228,7 +227,7 @@ fn invalid(kind: &str, fault: &str) -> ApiError {
 
 /// A review as it is answered. A real answer repeats the spec; no client needs it, and that of a
 /// TokenReview is a secret, so it is omitted.
-fn created(api_version: &str, kind: &str, status: &Value) -> (StatusCode, Json<Value>) {
+pub(crate) fn created(api_version: &str, kind: &str, status: &Value) -> (StatusCode, Json<Value>) {
     let review = json!({
         "kind": kind,
         "apiVersion": api_version,

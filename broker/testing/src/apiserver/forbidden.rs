@@ -7,7 +7,7 @@ use crate::status::ApiError;
 
 impl ApiError {
     /// A refusal of what the attributes describe, with the authorizer's reason if it has one.
-    pub(super) fn not_allowed(
+    pub(crate) fn not_allowed(
         username: &str,
         attributes: &RequestAttributes,
         reason: &str,

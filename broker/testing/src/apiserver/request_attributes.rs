@@ -4,14 +4,14 @@ use axum::http::{Method, Uri};
 
 /// The verb of a request, and the object of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RequestAttributes {
-    pub(super) verb: String,
-    pub(super) object: RequestObject,
+pub(crate) struct RequestAttributes {
+    pub(crate) verb: String,
+    pub(crate) object: RequestObject,
 }
 
 /// What a verb is applied to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RequestObject {
+pub(crate) enum RequestObject {
     /// A resource of the API.
     Resource(ResourcePath),
     /// Any other path, such as `/version`.
@@ -20,17 +20,17 @@ pub(super) enum RequestObject {
 
 /// A resource, with empty texts for what a request does not name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ResourcePath {
-    pub(super) group: String,
-    pub(super) resource: String,
-    pub(super) subresource: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(crate) struct ResourcePath {
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 impl ResourcePath {
     /// `RESOURCE`, or `RESOURCE/SUBRESOURCE`.
-    pub(super) fn combined(&self) -> String {
+    pub(crate) fn combined(&self) -> String {
         if self.subresource.is_empty() {
             return self.resource.clone();
         }
@@ -40,7 +40,7 @@ impl ResourcePath {
 
 impl RequestAttributes {
     /// The attributes of a verb on a resource.
-    pub(super) fn on(verb: impl Into<String>, resource: ResourcePath) -> Self {
+    pub(crate) fn on(verb: impl Into<String>, resource: ResourcePath) -> Self {
         Self {
             verb: verb.into(),
             object: RequestObject::Resource(resource),
@@ -49,7 +49,7 @@ impl RequestAttributes {
 
     /// The attributes of an HTTP request, as `RequestInfoFactory` of kube-apiserver finds them.
     /// The old paths with `watch/` or `proxy/` before the resource are not supported.
-    pub(super) fn of(method: &Method, uri: &Uri) -> Self {
+    pub(crate) fn of(method: &Method, uri: &Uri) -> Self {
         let path = uri.path();
         let mut parts = path.trim_matches('/').split('/');
         let resource = match parts.next() {
@@ -82,7 +82,7 @@ impl RequestAttributes {
     }
 
     /// The namespace; empty for what is in none.
-    pub(super) fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         match &self.object {
             RequestObject::Resource(resource) => &resource.namespace,
             RequestObject::Path(_) => "",
