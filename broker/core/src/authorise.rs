@@ -3,6 +3,36 @@
 //! Each step yields a type that only this step can make. A [`VerifiedCaller`] and the policy make a
 //! [`Pair`]. A pair makes a [`Grant`]; for a delegated caller this also needs the hub's access
 //! review. The mint takes only a grant, so a token that policy did not allow cannot be requested.
+//!
+//! A grant shows its requester:
+//!
+//! ```
+//! use keyferry_core::authorise::{Grant, Requester};
+//!
+//! fn requester(grant: &Grant) -> &Requester {
+//!     grant.requester()
+//! }
+//! ```
+//!
+//! Nothing makes a grant of another requester from it:
+//!
+//! ```compile_fail,E0451
+//! use keyferry_core::authorise::{Grant, Requester};
+//!
+//! fn for_another(grant: Grant, requester: Requester) -> Grant {
+//!     Grant { requester, ..grant }
+//! }
+//! ```
+//!
+//! Nor does what policy allows make one, without the decision:
+//!
+//! ```compile_fail,E0277
+//! use keyferry_core::authorise::{Grant, Requester};
+//!
+//! fn without_a_decision(requester: Requester) -> Grant {
+//!     Grant::from(requester)
+//! }
+//! ```
 
 mod allowed_request;
 

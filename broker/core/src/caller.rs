@@ -3,6 +3,38 @@
 //!
 //! A TokenReview alone is not enough. It accepts tokens for several audiences, and for some seconds
 //! the tokens of a ServiceAccount that was deleted and recreated.
+//!
+//! A verified caller shows its ServiceAccount:
+//!
+//! ```
+//! use keyferry_api::service_account::ServiceAccountIdentity;
+//! use keyferry_core::caller::VerifiedCaller;
+//!
+//! fn identity(caller: &VerifiedCaller) -> &ServiceAccountIdentity {
+//!     caller.identity()
+//! }
+//! ```
+//!
+//! The name of a ServiceAccount alone makes no verified caller:
+//!
+//! ```compile_fail,E0423
+//! use keyferry_api::service_account::ServiceAccountIdentity;
+//! use keyferry_core::caller::VerifiedCaller;
+//!
+//! fn unverified(identity: ServiceAccountIdentity) -> VerifiedCaller {
+//!     VerifiedCaller(identity)
+//! }
+//! ```
+//!
+//! Nor does what the hub says of a user, without the caller's own token:
+//!
+//! ```compile_fail,E0277
+//! use keyferry_core::caller::{ReviewedUser, VerifiedCaller};
+//!
+//! fn by_the_review_alone(user: ReviewedUser) -> VerifiedCaller {
+//!     VerifiedCaller::from(user)
+//! }
+//! ```
 
 pub mod external;
 mod presented;

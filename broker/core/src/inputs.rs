@@ -5,7 +5,7 @@
 //! This type is not a [`VerifiedCaller`](crate::caller::VerifiedCaller), so the authoriser cannot
 //! make a grant from it, and nothing can be minted for it:
 //!
-//! ```compile_fail
+//! ```compile_fail,E0308
 //! use keyferry_core::authorise::Requester;
 //! use keyferry_core::inputs::credential::InputCaller;
 //!
@@ -16,7 +16,7 @@
 //!
 //! Nor can a client certificate that identifies a credential become one of a ServiceAccount:
 //!
-//! ```compile_fail
+//! ```compile_fail,E0308
 //! use std::sync::Arc;
 //!
 //! use keyferry_api::config::InputCredential;

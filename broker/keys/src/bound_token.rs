@@ -1,4 +1,40 @@
 //! Checks a minted token against the request before it is issued.
+//!
+//! A token that was checked may be issued:
+//!
+//! ```
+//! use keyferry_keys::bound_token::BoundToken;
+//!
+//! fn is_bound(_token: BoundToken) {}
+//! ```
+//!
+//! What the hub answers is no such token:
+//!
+//! ```compile_fail,E0308
+//! use keyferry_keys::bound_token::{BoundToken, MintAnswer};
+//!
+//! fn unchecked(answer: MintAnswer) -> BoundToken {
+//!     answer
+//! }
+//! ```
+//!
+//! Nor can one token be put in the place of another, or be shown as text:
+//!
+//! ```compile_fail,E0451
+//! use keyferry_keys::bound_token::{BoundToken, MintAnswer};
+//!
+//! fn exchanged(bound: BoundToken, answer: MintAnswer) -> BoundToken {
+//!     BoundToken { token: answer.token, ..bound }
+//! }
+//! ```
+//!
+//! ```compile_fail,E0277
+//! use keyferry_keys::bound_token::BoundToken;
+//!
+//! fn as_text(bound: &BoundToken) -> String {
+//!     format!("{bound}")
+//! }
+//! ```
 
 use std::sync::Arc;
 use std::time::Duration;
