@@ -43,6 +43,7 @@ pub mod ports;
 pub mod previous_version;
 pub mod private_sigstore;
 pub mod process;
+pub mod promises;
 pub mod rbac;
 pub mod readiness;
 pub mod relay;

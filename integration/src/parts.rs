@@ -282,6 +282,11 @@ impl Part {
         }
     }
 
+    /// The folder below `integration` that pins it.
+    pub(crate) fn folder(self) -> String {
+        format!("{}/{}", self.shelf(), self.directory())
+    }
+
     /// The folder above [`Self::directory`]: pinned tools, or our own programs with their source.
     fn shelf(self) -> &'static str {
         match self {

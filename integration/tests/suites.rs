@@ -51,6 +51,7 @@ use keyferry_integration::runner::Run;
 fn main() -> ExitCode {
     // The longest first.
     Run::new()
+        .promises(include_str!("../promises.md"))
         .suite("node", node::suite())
         .suite("deliveries", deliveries::suite())
         .suite("rotation", rotation::suite())

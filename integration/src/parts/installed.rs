@@ -52,6 +52,11 @@ impl Client {
         }
     }
 
+    /// The folder below `integration` that contains it.
+    pub(crate) fn folder(self) -> String {
+        format!("clients/{}", self.directory())
+    }
+
     /// The commands that fill the folder they run in, which contains a copy of the client's files.
     fn steps(self) -> &'static [&'static [&'static str]] {
         match self {

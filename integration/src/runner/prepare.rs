@@ -18,6 +18,16 @@ pub enum Needed {
     Client(Client),
 }
 
+impl Needed {
+    /// The folder below `integration` that pins or contains it.
+    pub(super) fn folder(self) -> String {
+        match self {
+            Self::Part(part) => part.folder(),
+            Self::Client(client) => client.folder(),
+        }
+    }
+}
+
 /// The parts of every control plane, in the order of their builds.
 pub(super) fn control_planes() -> Vec<Needed> {
     vec![

@@ -12,6 +12,7 @@ use super::lanes::{Lane, Lanes};
 use super::prepare::{Needed, PartBuilder};
 use crate::keyferry_process::KeyferryBinary;
 use crate::parts::{Minor, Parts};
+use crate::promises::{Promises, RegisteredSuite, folders_of_parts};
 
 /// The number of suites that run at once. `KEYFERRY_LANES` overrides it.
 const LANES: usize = 4;
@@ -24,6 +25,9 @@ const WORKERS: usize = 48;
 #[derive(Debug, Default)]
 pub struct Run {
     suites: Vec<(&'static str, BoxedSuite)>,
+    promises: Option<&'static str>,
+    /// The suites that are left out.
+    skipped: Vec<String>,
 }
 
 impl Run {
@@ -36,6 +40,12 @@ impl Run {
     /// are added, so the longest come first.
     pub fn suite(mut self, name: &'static str, suite: BoxedSuite) -> Self {
         self.suites.push((name, suite));
+        self
+    }
+
+    /// Adds the test [`PROMISES_TEST`], which compares this page with the suites.
+    pub fn promises(mut self, page: &'static str) -> Self {
+        self.promises = Some(page);
         self
     }
 
@@ -77,6 +87,7 @@ impl Run {
             if self.suites.len() == before {
                 return Err(format!("KEYFERRY_SKIP_SUITES names no suite: {name}"));
             }
+            self.skipped.push(name.to_owned());
             eprintln!("suite {name} is left out by KEYFERRY_SKIP_SUITES");
         }
         Ok(self)
@@ -93,16 +104,22 @@ impl Run {
         // With one thread, tests run in this order, and exclusive suites wait for the others.
         self.suites.sort_by_key(|(_, suite)| suite.traits.exclusive);
         let (mut trials, mut selected) = (Vec::<Trial>::new(), Vec::<Arc<Lane>>::new());
+        let mut registered = Vec::new();
         for (name, suite) in self.suites {
             let mut traits = suite.traits;
             traits.at_once = arguments.test_threads.unwrap_or(traits.at_once);
             let lane = Lane::new(name, traits, &lanes);
             let of_suite = (suite.trials)(&lane);
+            registered.push(register(name, lane.traits().needed.as_slice(), &of_suite));
             if of_suite.iter().any(|trial| runs(&arguments, trial)) {
                 selected.push(lane);
             }
             trials.extend(of_suite);
         }
+        let promises = self
+            .promises
+            .map(|page| Promises::read(page, &self.skipped));
+        trials.extend(promises.map(|promises| promises_trial(promises, registered)));
         if !arguments.list {
             lanes.select(selected.iter());
             let needed: BTreeSet<Needed> = selected
@@ -136,6 +153,39 @@ async fn prepare(lanes: &Lanes, needed: &BTreeSet<Needed>) -> Result<(), String>
         .map_err(|error| error.to_string())?;
     lanes.parts.survey(needed).await;
     Ok(())
+}
+
+/// The test of the page of promises, which starts nothing.
+const PROMISES_TEST: &str = "promises::every_test_keeps_a_promise";
+
+fn register(name: &str, needed: &[Needed], trials: &[Trial]) -> RegisteredSuite {
+    let of_suite = |trial: &Trial| {
+        trial
+            .name()
+            .strip_prefix(name)?
+            .strip_prefix("::")
+            .map(str::to_owned)
+    };
+    RegisteredSuite {
+        name: name.to_owned(),
+        tests: trials.iter().filter_map(of_suite).collect(),
+        folders: needed.iter().map(|part| part.folder()).collect(),
+    }
+}
+
+fn promises_trial(promises: Promises, suites: Vec<RegisteredSuite>) -> Trial {
+    Trial::test(PROMISES_TEST, move || {
+        let mut faults = promises.faults_of_tests(&suites);
+        // With an older newest minor version, suites need other parts.
+        if Minor::newest() == Minor::V1_37 {
+            faults.extend(promises.faults_of_parts(&folders_of_parts()?, &suites));
+        }
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let faults = faults.join("\n");
+        Err(format!("integration/promises.md and the suites differ:\n{faults}").into())
+    })
 }
 
 fn runs(arguments: &Arguments, trial: &Trial) -> bool {
