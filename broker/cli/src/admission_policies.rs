@@ -18,28 +18,27 @@ use crate::command_error::CommandError;
 use crate::ui;
 
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  keyferry admission-policies | kubectl apply --server-side -f \
-        -\n  keyferry admission-policies --check"
-)]
 pub(super) struct AdmissionPoliciesArgs {
-    /// Only check, and exit: the policies on the hub are compared with the shipped ones and tried
-    /// by dry runs.
+    /// Only check, and exit.
+    ///
+    /// The policies on the hub are compared with the shipped ones and tried by dry runs.
     #[arg(long)]
     check: bool,
-    /// Keyferry's configuration file: for its callerAudience, canary and namespace; without it,
-    /// their defaults.
+    /// Keyferry's configuration file.
+    ///
+    /// For its callerAudience, canary and namespace, else their defaults.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Keyferry's own namespace on the hub.
     #[arg(long, value_name = "NAMESPACE", default_value = "keyferry-system", conflicts_with = "config", help_heading = HUB)]
     keyferry_namespace: String,
-    /// Let Keyferry mint only for the audiences of the hub's TargetClusters. Run it again after
-    /// each new TargetCluster, which gets no token before that.
+    /// Let Keyferry mint only for the audiences of the hub's TargetClusters.
+    ///
+    /// Run it again after each new TargetCluster, which gets no token before that.
     #[arg(long, conflicts_with = "check")]
     only_used_audiences: bool,
-    /// An audience of the hub's own; can be repeated. With it, the hub is not asked for them.
-    #[arg(long = "hub-audience", value_name = "AUDIENCE")]
+    /// An audience of the hub's own (may be repeated) [default: the hub is asked]
+    #[arg(long = "hub-audience", value_name = "AUDIENCE", hide_short_help = true)]
     hub_audiences: Vec<String>,
     #[command(flatten)]
     hub: HubArgs,

@@ -20,35 +20,50 @@ use crate::ui;
 
 #[derive(Args)]
 pub(super) struct AgentArgs {
-    /// The TargetAccesses. One is written into DIR itself, several each into DIR/NAMESPACE/NAME.
+    /// A TargetAccess, as NAME with -n, or as NAMESPACE/NAME (may be repeated)
+    ///
+    /// One is written into DIR itself, several each into DIR/NAMESPACE/NAME.
     #[arg(required = true, value_name = "ACCESS")]
     accesses: Vec<String>,
-    /// Namespace on the hub: of the accesses that are given without one.
+    /// Namespace on the hub.
+    ///
+    /// The namespace of the accesses that are given without one.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
     /// The directory, best one in memory.
     #[arg(long, env = "KEYFERRY_DIR", value_name = "DIR")]
     dir: PathBuf,
     /// Permission of the files: 0400, 0440, 0600 or 0640.
-    #[arg(long, env = "KEYFERRY_MODE", default_value = "0600", value_parser = mode)]
+    #[arg(long, env = "KEYFERRY_MODE", default_value = "0600", value_parser = mode, hide_short_help = true)]
     mode: u32,
     /// Group of the files.
-    #[arg(long, env = "KEYFERRY_GROUP", value_name = "GID")]
+    #[arg(
+        long,
+        env = "KEYFERRY_GROUP",
+        value_name = "GID",
+        hide_short_help = true
+    )]
     group: Option<u32>,
-    /// Do it once, and exit: write the files.
+    /// Do it once, and exit.
+    ///
+    /// Write the files.
     #[arg(long, conflicts_with = "check")]
     once: bool,
-    /// Only check, and exit: whether every token exists and has not expired. For a startup probe.
+    /// Only check, and exit.
+    ///
+    /// Whether every token exists and has not expired. For a startup probe.
     #[arg(long)]
     check: bool,
-    /// Write only the token, and no kubeconfig: for a target with kind: Audience, which has no
-    /// address.
-    #[arg(long)]
+    /// Write only the token, and no kubeconfig.
+    ///
+    /// For a target with kind: Audience, which has no address.
+    #[arg(long, hide_short_help = true)]
     token_only: bool,
     #[command(flatten)]
     server: ServerArgs,
-    /// Keyferry's configuration file: work without a server, by this file and your own rights on
-    /// the hub.
+    /// Keyferry's configuration file.
+    ///
+    /// Work without a server, by this file and your own rights on the hub.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

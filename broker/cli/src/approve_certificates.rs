@@ -20,14 +20,19 @@ use crate::ui;
 
 #[derive(Args)]
 pub(super) struct ApproveCertificatesArgs {
-    /// Keyferry's configuration file: for its namespace and its rules.
+    /// Keyferry's configuration file.
+    ///
+    /// For its namespace and its rules.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// User name of Keyferry's account on the hub: requests of other users are ignored.
+    /// User name of Keyferry's account on the hub.
+    ///
+    /// Requests of other users are ignored.
     #[arg(
         long,
         value_name = "USER",
-        default_value = "system:serviceaccount:keyferry-system:keyferry"
+        default_value = "system:serviceaccount:keyferry-system:keyferry",
+        hide_short_help = true
     )]
     requester: String,
     /// Do it once, and exit.

@@ -19,7 +19,7 @@ pub(crate) mod start_args;
 
 use std::ffi::OsStr;
 
-pub(crate) use self::hub_args::HubArgs;
+pub(crate) use self::hub_args::{HubArgs, KeyferryArgs};
 
 /// Heading of the flags that say where the hub is.
 pub(crate) const HUB: &str = "Hub";

@@ -18,8 +18,8 @@ use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};
 use serde_json::{Value, json};
 
 use crate::args::TARGET;
-use crate::args::output_format::OutputFormat;
-use crate::args::start_args::{StartArg, WayArgs, attributes};
+use crate::args::output_format::{FormatArgs, OutputFormat};
+use crate::args::start_args::{StartArg, TargetArgs, attributes};
 use crate::command_error::CommandError;
 use crate::role_manifest::{resource_name, with_bindings};
 use crate::ui;
@@ -33,34 +33,46 @@ const MAX_INPUT: usize = 16 << 20;
 
 #[derive(Args)]
 pub(super) struct CanIArgs {
-    /// The verb; `apply` takes -f.
+    /// The verb, as kubectl takes it, or `apply` with -f.
     #[arg(required_unless_present = "list")]
     verb: Option<String>,
-    /// The resource, as kubectl takes it: RESOURCE[.GROUP][/SUBRESOURCE], a short name or a kind;
-    /// with `apply`, what to start from, as --from.
+    /// The resource, as kubectl takes it: RESOURCE[.GROUP][/SUBRESOURCE], a short name or a kind.
+    ///
+    /// With `apply`, what to start from, as --from.
     #[arg(required_unless_present_any = ["filename", "list"])]
     resource: Option<String>,
-    /// List what the user may do at the target: in --target-namespace, else in default, and in the
-    /// whole cluster.
+    /// List what the user may do at the target.
+    ///
+    /// In --target-namespace, else in default, and in the whole cluster.
     #[arg(long, conflicts_with_all = ["verb", "resource", "filename"])]
     list: bool,
-    /// Objects from a file, or - for standard input: with `apply`, those that Flux is to apply, also
-    /// from a folder of files; without it, what a Kustomization has applied before, by its
-    /// inventory. Overlays are not built: pipe `kubectl kustomize DIR` into -f -.
+    /// Objects from a file, or - for standard input.
+    ///
+    /// With `apply`, those that Flux is to apply, also from a folder of files; without it, what a
+    /// Kustomization has applied before, by its inventory. Overlays are not built: pipe `kubectl
+    /// kustomize DIR` into -f -.
     #[arg(short, long, value_name = "PATH")]
     filename: Option<PathBuf>,
-    /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses,
-    /// as -f of the other commands takes them; here -f has the objects to apply, as in kubectl.
-    #[arg(long, value_name = "PATH")]
+    /// Objects from a file, or - for standard input.
+    ///
+    /// The hub's TargetClusters and TargetAccesses, as -f of the other commands takes them; here -f
+    /// has the objects to apply, as in kubectl.
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
     objects: Option<PathBuf>,
-    /// Namespace at the target: of what is checked; for objects without one, it is default.
+    /// Namespace at the target [default: default]
+    ///
+    /// Of what is checked, and of objects without one.
     #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
     target_namespace: Option<String>,
-    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
-    /// helmrelease/NAME, or a short name of these; without it, the flags alone.
+    /// What to start from, as KIND/NAME [default: the flags alone]
+    ///
+    /// KIND is targetaccess, targetcluster, secret, configmap, kustomization or helmrelease, or a
+    /// short name of these.
     #[arg(long, value_name = "KIND/NAME")]
     from: Option<StartArg>,
-    /// Namespace on the hub: of the starting object.
+    /// Namespace on the hub [default: that of the hub's context]
+    ///
+    /// The namespace of the starting object.
     #[arg(
         short,
         long,
@@ -70,10 +82,9 @@ pub(super) struct CanIArgs {
     )]
     namespace: Option<String>,
     #[command(flatten)]
-    way: WayArgs,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
-    output: OutputFormat,
+    target: TargetArgs,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(super) async fn run(args: CanIArgs) -> ExitCode {
@@ -95,7 +106,7 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
 async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, CommandError> {
     refuse_swapped(verb, resource)?;
     let plan = args
-        .way
+        .target
         .plan(
             args.from.as_ref(),
             args.namespace.as_deref(),
@@ -158,7 +169,7 @@ async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, Co
         ),
     };
     let denied = matches!(asked, Err(AccessError::Impersonation(_))).then_some(DENIED);
-    let text = match args.output {
+    let text = match args.format.output {
         OutputFormat::Json => {
             let document = json!({
                 "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": (word != "yes").then_some(&detail), "user": user, "target": target,
@@ -169,11 +180,11 @@ async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, Co
         OutputFormat::Text => ui::plain(&format!("{word}: {detail}")),
     };
     let printed = ui::result(&text);
-    if let (OutputFormat::Text, Some(code)) = (args.output, denied) {
+    if let (OutputFormat::Text, Some(code)) = (args.format.output, denied) {
         ui::note(code.name());
         ui::note(&format!("fix: {}", code.fix()));
     }
-    if let (OutputFormat::Text, Ok(false)) = (args.output, &asked) {
+    if let (OutputFormat::Text, Ok(false)) = (args.format.output, &asked) {
         let group = wanted["group"].as_str().unwrap_or_default();
         let role = role_for(
             namespace.filter(|_| namespaced),
@@ -289,7 +300,7 @@ async fn can_apply(
     }
     let given = path.map(objects).transpose()?;
     let mut plan = args
-        .way
+        .target
         .plan(
             start.as_ref(),
             args.namespace.as_deref(),
@@ -331,7 +342,7 @@ async fn can_apply(
         (true, false) => ExitCode::from(UNDETERMINED),
         (true, true) => ExitCode::SUCCESS,
     };
-    if args.output == OutputFormat::Json {
+    if args.format.output == OutputFormat::Json {
         return Ok(ui::finish_json(&document(&applied, &user), code));
     }
     let printed = ui::result(&ui::block(&text(&applied, &user, &plan.target_in_words())));

@@ -20,7 +20,7 @@ use keyferry_platform::clock::{Clock, SystemClock};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use crate::args::access::{MaybeNamedArgs, ServerArgs};
+use crate::args::access::{AccessNameArgs, ServerArgs};
 use crate::args::client_config::{Reach, home_folder};
 use crate::command_error::CommandError;
 use crate::{local_file, ui};
@@ -35,15 +35,30 @@ tokenFile: /var/run/secrets/keyferry.dev/token
 ";
 const MAX_CA_BYTES: usize = 1 << 20;
 
+/// The help of the access's name: the client that runs the plugin may give it.
+const ACCESS: &str = "The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: \
+    clusterName of the cluster's exec extension]";
+
+/// The help of the namespace: the plugin reads no context of the hub for it.
+const NAMESPACE: &str = "Namespace on the hub";
+
 #[derive(Args)]
+#[command(mut_arg("access", |access| access.help(ACCESS).long_help(ACCESS)))]
+#[command(mut_arg("namespace", |namespace| namespace.help(NAMESPACE).long_help(NAMESPACE)))]
 pub(super) struct CredentialArgs {
     #[command(flatten)]
-    access: MaybeNamedArgs,
+    access: AccessNameArgs,
     #[command(flatten)]
     server: ServerArgs,
-    /// Where tokens are kept between calls [default: $XDG_CACHE_HOME/keyferry/credentials]. No
-    /// effect if client.yaml has cacheDir, githubOIDC or tokenEnv.
-    #[arg(long, env = "KEYFERRY_CACHE_DIR", value_name = "DIR")]
+    /// Where tokens are kept between calls [default: $XDG_CACHE_HOME/keyferry/credentials]
+    ///
+    /// It has no effect if client.yaml has cacheDir, githubOIDC or tokenEnv.
+    #[arg(
+        long,
+        env = "KEYFERRY_CACHE_DIR",
+        value_name = "DIR",
+        hide_short_help = true
+    )]
     cache_dir: Option<PathBuf>,
 }
 

@@ -31,18 +31,24 @@ const IMPERSONATED: &str = "deployer";
 /// The flags of `keyferry demo`.
 #[derive(Args)]
 pub(crate) struct DemoArgs {
-    /// Do it once, and exit: show the steps, without keeping the servers running.
+    /// Do it once, and exit.
+    ///
+    /// Show the steps, without keeping the servers running.
     #[arg(long)]
     once: bool,
-    /// The target's AuthenticationConfiguration: the demo's hub has the issuer of its first entry,
-    /// and the target reads the keys from the demo instead of discoveryURL.
+    /// The target's AuthenticationConfiguration.
+    ///
+    /// The demo's hub has the issuer of its first entry, and the target reads the keys from the
+    /// demo instead of discoveryURL.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<PathBuf>,
-    /// The target's roles and bindings, as YAML: without it, the demo grants the impersonation
-    /// itself, after a refusal.
+    /// The target's roles and bindings, as YAML [default: the demo grants the impersonation itself,
+    /// after a refusal]
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     rbac: Option<PathBuf>,
-    /// A ServiceAccount of the hub: the one that uses the target.
+    /// A ServiceAccount of the hub.
+    ///
+    /// The one that uses the target.
     #[arg(long, value_name = "NAMESPACE/NAME", default_value = WORKLOAD, value_parser = crate::args::names::service_account)]
     service_account: ServiceAccount,
     #[command(flatten)]

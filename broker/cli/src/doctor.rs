@@ -11,7 +11,7 @@ use keyferry_client::doctor::gather;
 use keyferry_kube_authn::Code;
 
 use crate::args::TARGET;
-use crate::args::output_format::OutputFormat;
+use crate::args::output_format::{FormatArgs, OutputFormat};
 use crate::args::start_args::StartArgs;
 use crate::command_error::CommandError;
 use crate::doctor_report::{exit_code, table};
@@ -24,26 +24,34 @@ pub(super) struct DoctorArgs {
     /// The target's AuthenticationConfiguration.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<std::path::PathBuf>,
-    /// The target's Kubernetes release, like 1.33 or v1.33.4: if it does not report it to anonymous
-    /// clients.
-    #[arg(long = "kubernetes", value_name = "VERSION", help_heading = TARGET)]
+    /// The target's Kubernetes release, like 1.33 or v1.33.4 [default: what it reports]
+    ///
+    /// Needed if it does not report it to anonymous clients.
+    #[arg(long = "kubernetes", value_name = "VERSION", help_heading = TARGET, hide_short_help = true)]
     target_version: Option<keyferry_kube_authn::Minor>,
     /// A kubeconfig of a user who may create tokenreviews at the target.
-    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    #[arg(long, value_name = "FILE", help_heading = TARGET, hide_short_help = true)]
     target_kubeconfig: Option<std::path::PathBuf>,
-    /// Context of --target-kubeconfig, instead of its current one.
-    #[arg(long, value_name = "NAME", requires = "target_kubeconfig")]
+    /// Context of --target-kubeconfig [default: its current one]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "target_kubeconfig",
+        hide_short_help = true
+    )]
     target_context: Option<String>,
-    /// What the user must be allowed, as VERB/RESOURCE or VERB/RESOURCE.GROUP; in
-    /// --target-namespace, else in all.
+    /// What the user must be allowed, as VERB/RESOURCE or VERB/RESOURCE.GROUP (may be repeated)
+    ///
+    /// In --target-namespace, else in all.
     #[arg(long, value_name = "VERB/RESOURCE", help_heading = TARGET)]
     needs: Vec<String>,
-    /// Namespace at the target: where the user must have rights.
+    /// Namespace at the target [default: all]
+    ///
+    /// Where the user must have rights.
     #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
     target_namespace: Option<String>,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
-    output: OutputFormat,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(super) async fn run(args: DoctorArgs) -> ExitCode {
@@ -51,7 +59,7 @@ pub(super) async fn run(args: DoctorArgs) -> ExitCode {
         ui::note(&note);
     }
     match report(&args).await {
-        Ok((report, yaml)) => print(&report, yaml.as_deref(), args.output),
+        Ok((report, yaml)) => print(&report, yaml.as_deref(), args.format.output),
         Err(error) => ui::misuse(&error.problem, error.fix),
     }
 }

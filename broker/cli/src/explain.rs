@@ -12,18 +12,17 @@ use keyferry_kube_authn::Code;
 use keyferry_kube_authn::code_text::{CodeText, paragraphs};
 use serde::Serialize;
 
-use crate::args::output_format::OutputFormat;
+use crate::args::output_format::{FormatArgs, OutputFormat};
 use crate::ui;
 
 #[derive(Args)]
 pub(super) struct ExplainArgs {
-    /// A reason code, or a message as it was logged or printed, in quotes; without either, all
-    /// codes are listed.
+    /// A reason code, or a message in quotes as it was logged or printed [default: all codes are
+    /// listed]
     #[arg(value_name = "REASON")]
     reason: Option<String>,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
-    output: OutputFormat,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// The text about a code, without Markdown: each paragraph is one line.
@@ -46,7 +45,7 @@ const MAX_ROWS: usize = 5;
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     let all: Vec<Explanation> = all().collect();
     let Some(asked) = &args.reason else {
-        return match args.output {
+        return match args.format.output {
             OutputFormat::Text => ui::finish(&listed(&all)),
             OutputFormat::Json => ui::finish_json(&all, ExitCode::SUCCESS),
         };
@@ -54,7 +53,7 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     match (
         all.iter()
             .find(|explanation| explanation.reason.eq_ignore_ascii_case(asked.trim())),
-        args.output,
+        args.format.output,
     ) {
         (Some(found), OutputFormat::Text) => ui::finish(&text(found)),
         (Some(found), OutputFormat::Json) => ui::finish_json(found, ExitCode::SUCCESS),

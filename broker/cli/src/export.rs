@@ -41,36 +41,44 @@ const UNSTATED_MAX_AGE: Duration = Duration::from_secs(*MAX_AGES.start());
 
 #[derive(Args)]
 pub(super) struct ExportArgs {
-    /// Folder to write to. It is created if missing, and holds the documents of one issuer only.
+    /// Folder to write to.
+    ///
+    /// It is created if missing, and holds the documents of one issuer only.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Keyferry's configuration file: publicURL, hub.issuer, hub.endpoints and discovery.maxAge of
-    /// its ServerConfiguration are used. Without it, the statuses of the hub's TargetClusters, and
-    /// --max-age.
+    /// Keyferry's configuration file.
+    ///
+    /// publicURL, hub.issuer, hub.endpoints and discovery.maxAge of its ServerConfiguration are
+    /// used. Without it, the statuses of the hub's TargetClusters, and --max-age.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How long targets may cache the files: discovery.maxAge of the server or less, from 30s to
-    /// 1h. Without it, that of --config, or else 30s.
-    #[arg(long, value_name = "DURATION", value_parser = crate::args::names::lifetime)]
+    /// How long targets may cache the files, from 30s to 1h [default: that of --config, else 30s]
+    ///
+    /// It is discovery.maxAge of the server or less.
+    #[arg(long, value_name = "DURATION", value_parser = crate::args::names::lifetime, hide_short_help = true)]
     max_age: Option<Duration>,
     /// The https origin under which targets will reach the files, instead of publicURL.
     #[arg(long, env = "KEYFERRY_PUBLIC_URL", value_name = "URL")]
     public_url: Option<String>,
-    /// Keep running: read the hub every 15 s and write changes, until a signal. A failure does not
-    /// change the files.
+    /// Keep running until a signal: read the hub every 15 s and write changes.
+    ///
+    /// A failure does not change the files.
     #[arg(long)]
     watch: bool,
-    /// Also write the documents of the managed issuers, below issuers/TARGET. This reads the Secrets
-    /// that hold their private keys.
-    #[arg(long, conflicts_with_all = ["public_url", "path"])]
+    /// Also write the documents of the managed issuers, below issuers/TARGET.
+    ///
+    /// This reads the Secrets that hold their private keys.
+    #[arg(long, conflicts_with_all = ["public_url", "path"], hide_short_help = true)]
     managed_issuers: bool,
-    /// The path below the origin at which the folder is served, such as /hubs/a, where several hubs
-    /// share one origin.
-    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = prefix)]
+    /// The path below the origin at which the folder is served, such as /hubs/a.
+    ///
+    /// For several hubs that share one origin.
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = prefix, hide_short_help = true)]
     path: String,
-    /// Write what the hub lists now, without the key journal of a running Keyferry: revoked keys,
-    /// and withdrawn keys that are still needed, are then unknown.
-    #[arg(long)]
+    /// Write what the hub lists now, without the key journal of a running Keyferry.
+    ///
+    /// Revoked keys, and withdrawn keys that are still needed, are then unknown.
+    #[arg(long, hide_short_help = true)]
     without_record: bool,
     #[command(flatten)]
     hub: HubArgs,

@@ -12,24 +12,27 @@ use crate::{local_file, ui};
 
 #[derive(Args)]
 pub(super) struct ImportArgs {
-    /// A kubeconfig, a Secret that holds one, a cluster Secret of Argo CD, or a ClusterProfile, as
-    /// YAML or JSON; - is standard input.
+    /// A kubeconfig, a Secret that holds one, a cluster Secret of Argo CD, or a ClusterProfile.
+    ///
+    /// As YAML or JSON; - is standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The target's audience: one that no other target has.
+    /// The target's audience.
+    ///
+    /// One that no other target has.
     #[arg(long, value_name = "TEXT")]
     audience: String,
     /// The TargetCluster's name, if it differs from the cluster's.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Context of the kubeconfig: without it, its current or its only one.
+    /// Context of the kubeconfig [default: its current one, or its only one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// The key of a Secret; without it, value, value.yaml or kubeconfig, or its only one.
-    #[arg(long, value_name = "KEY")]
+    /// The key of a Secret [default: value, value.yaml or kubeconfig, or its only one]
+    #[arg(long, value_name = "KEY", hide_short_help = true)]
     key: Option<String>,
     /// The access provider of a ClusterProfile, if it has several.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     provider: Option<String>,
 }
 

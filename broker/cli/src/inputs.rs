@@ -33,7 +33,7 @@ pub(super) struct InputsArgs {
 
 #[derive(Subcommand)]
 enum What {
-    /// Make, rotate or revoke a credential that reads fleet inputs. Offline.
+    /// Make, rotate or revoke a credential that reads fleet inputs.
     Credential(CredentialArgs),
 }
 
@@ -47,9 +47,13 @@ struct CredentialArgs {
 enum CredentialWhat {
     /// Print a new token as the child's Secret, and its hash as the hub's Secret.
     New(NewArgs),
-    /// Print both Secrets with a new token. The old one stays valid for a while.
+    /// Print both Secrets with a new token.
+    ///
+    /// The old one stays valid for a while.
     Rotate(RotateArgs),
-    /// Print the hub's Secret without the old token, or with no token at all.
+    /// Print the hub's Secret without the old token.
+    ///
+    /// Or with no token at all.
     Revoke(RevokeArgs),
 }
 
@@ -58,7 +62,7 @@ struct NewArgs {
     /// The credential's name, which is also the user of HTTP Basic.
     #[arg(value_name = "NAME", value_parser = name)]
     name: ObjectName,
-    /// Read the inputs of one cluster: its clusterDNS.
+    /// Read the inputs of one cluster, by its clusterDNS.
     #[arg(long, value_name = "DNS", value_parser = dns, conflicts_with_all = ["tenant_namespace", "admin"])]
     cluster: Option<ClusterDns>,
     /// Read the targets of one namespace of the hub.
@@ -99,7 +103,7 @@ struct RevokeArgs {
 
 #[derive(Args)]
 struct SecretArgs {
-    /// The hub's Secret of the credential as YAML or JSON: a file, or - for standard input.
+    /// The hub's Secret of the credential as YAML or JSON, or - for standard input.
     #[arg(long, value_name = "FILE")]
     hub_secret: PathBuf,
 }
@@ -107,7 +111,7 @@ struct SecretArgs {
 #[derive(Args)]
 struct OutputArgs {
     /// Namespace of the child's Secret, on the child cluster.
-    #[arg(long, value_name = "NAMESPACE", default_value = "flux-system", value_parser = namespace)]
+    #[arg(long, value_name = "NAMESPACE", default_value = "flux-system", value_parser = namespace, hide_short_help = true)]
     child_namespace: Namespace,
     /// Write the hub's Secret to this file, which must not exist, instead of standard output.
     #[arg(long, value_name = "FILE")]

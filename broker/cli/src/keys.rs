@@ -22,8 +22,7 @@ use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::config_file;
 use serde::Serialize;
 
-use crate::args::names::keyferry_namespace;
-use crate::args::{HUB, HubArgs};
+use crate::args::{HubArgs, KeyferryArgs};
 use crate::command_error::CommandError;
 use crate::ui;
 
@@ -32,11 +31,12 @@ use crate::ui;
 pub(super) struct KeysArgs {
     #[command(subcommand)]
     command: Option<KeysCommand>,
-    /// Keyferry's own namespace on the hub.
-    #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
-    keyferry_namespace: String,
-    /// Keyferry's configuration file: for its `discovery.maxAge`, without it 60 s, and for how many
-    /// delivered objects hold a token of each key where it says `objects: CustomResources`.
+    #[command(flatten)]
+    keyferry: KeyferryArgs,
+    /// Keyferry's configuration file.
+    ///
+    /// For its `discovery.maxAge`, else 60 s, and for how many delivered objects hold a token of
+    /// each key where it says `objects: CustomResources`.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Output format.
@@ -48,8 +48,9 @@ pub(super) struct KeysArgs {
 
 #[derive(Subcommand)]
 enum KeysCommand {
-    /// Make the next key of a target's managed issuer the signing key. It has been published
-    /// already, so no token is lost.
+    /// Make the next key of a target's managed issuer the signing key.
+    ///
+    /// It has been published already, so no token is lost.
     Rotate(rotate::RotateArgs),
 }
 
@@ -122,7 +123,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         .map_or(Duration::from_secs(60), |configuration| {
             configuration.server.max_age
         });
-    let journal = match keyferry_namespace(&args.keyferry_namespace) {
+    let journal = match args.keyferry.namespace() {
         Ok(namespace) => read(&args.hub, namespace).await,
         Err(error) => Err(error),
     };

@@ -27,7 +27,8 @@ pub(super) struct KubeconfigArgs {
         long,
         requires = "exec",
         default_value = "keyferry",
-        value_name = "PROGRAM"
+        value_name = "PROGRAM",
+        hide_short_help = true
     )]
     exec_command: String,
 }

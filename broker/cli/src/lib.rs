@@ -80,61 +80,90 @@ enum Command {
     Token(token::TokenArgs),
     /// Print a kubeconfig for an access.
     Kubeconfig(kubeconfig::KubeconfigArgs),
-    /// Print an ExecCredential for an access: the exec plugin of kubectl and client-go.
+    /// Print an ExecCredential for an access: the exec plugin of kubectl.
     Credential(credential::CredentialArgs),
     /// Keep token files fresh, for programs that read files.
     Agent(Box<agent::AgentArgs>),
     /// Run a command with a kubeconfig for an access.
     Exec(exec::ExecArgs),
-    /// Create a TargetCluster from a kubeconfig, a Secret of Flux, Cluster API or Argo CD, or a
-    /// ClusterProfile. Offline.
+    /// Create a TargetCluster from a kubeconfig, or from what has one.
+    ///
+    /// A Secret of Flux, Cluster API or Argo CD, or a ClusterProfile has one. It works without a
+    /// cluster and without a network.
     Import(import::ImportArgs),
     /// List what a configuration file, or the objects of the hub, allow.
     Targets(targets::TargetsArgs),
-    /// Show the hub's signing keys and their states; rotate those of managed issuers.
+    /// Show the hub's signing keys and their states.
+    ///
+    /// With rotate, rotate those of a managed issuer.
     Keys(keys::KeysArgs),
-    /// Revoke a hub signing key permanently and force targets to reload their keys.
+    /// Revoke a hub signing key for ever, and make targets reload their keys.
     Revoke(revoke::RevokeArgs),
-    /// Check each step from an object or flags to the target, and name the first that fails.
+    /// Check each step from an object to the target; name the first that fails.
     Doctor(Box<doctor::DoctorArgs>),
     /// Ask a target which user a token authenticates as.
     Whoami(Box<whoami::WhoamiArgs>),
-    /// Ask a target whether a token's user may do something, or may apply all objects of a folder.
+    /// Ask a target what a token's user may do, or may apply.
+    ///
+    /// One verb and resource, or all objects of a folder.
     CanI(Box<can_i::CanIArgs>),
-    /// Write the hub's discovery documents as files, for a bucket or a plain web server.
+    /// Write the hub's discovery documents as files.
+    ///
+    /// For a bucket or a plain web server.
     Export(export::ExportArgs),
-    /// Predict what a target's apiserver does with a token: the user, or the exact refusal.
-    /// Offline, without a cluster.
+    /// Predict what a target does with a token: the user, or the exact refusal.
+    ///
+    /// It works without a cluster and without a network. --live is the exception.
     Verify(verify::VerifyArgs),
-    /// Find the errors and traps of AuthenticationConfiguration files. Offline, without a cluster.
+    /// Find the errors and traps of AuthenticationConfiguration files.
+    ///
+    /// It works without a cluster and without a network. --network is the exception.
     Lint(lint::LintArgs),
-    /// Print what a target needs to trust a hub: its AuthenticationConfiguration, where it goes,
-    /// and RBAC.
+    /// Print what a target needs to trust a hub, and where it goes.
+    ///
+    /// An AuthenticationConfiguration, and RBAC.
     Trust(Box<trust::TrustArgs>),
-    /// Onboard a target or a tenant: show the objects, apply them, and prove it with a token.
+    /// Onboard a target or a tenant, and prove it with a token.
+    ///
+    /// Shows the objects, and applies them with --apply.
     Onboard(onboard::OnboardArgs),
-    /// Offboard a target or a tenant: list the accesses that end, and remove them.
+    /// Offboard a target or a tenant.
+    ///
+    /// Lists the accesses that end, and removes them with --remove.
     Offboard(offboard::OffboardArgs),
-    /// Print a Role that lets a client certificate read one port of one Pod through the hub's
-    /// apiserver. Offline.
+    /// Print a Role to read one port of a Pod through the hub's apiserver.
+    ///
+    /// The Role is for the user of a client certificate. It works without a cluster and without a
+    /// network.
     ProxyRole(proxy_role::ProxyRoleArgs),
-    /// Approve Keyferry's requests for client certificates, under an account of its own.
+    /// Approve Keyferry's requests for client certificates.
+    ///
+    /// It runs under an account of its own.
     ApproveCertificates(approve_certificates::ApproveCertificatesArgs),
-    /// Print the CustomResourceDefinitions that the hub needs, or their reference. Offline.
+    /// Print the CustomResourceDefinitions that the hub needs.
+    ///
+    /// It works without a cluster and without a network.
     Crds(crds::CrdsArgs),
-    /// Print a CA and the Secrets with Keyferry's serving certificates, for hubs without
-    /// cert-manager. Offline.
+    /// Print a CA and Keyferry's serving certificates, as Secrets.
+    ///
+    /// For hubs without cert-manager.
     Tls(tls::TlsArgs),
-    /// Manage the credentials of machines that read fleet inputs. Offline.
+    /// Manage the credentials of machines that read fleet inputs.
+    ///
+    /// It works without a cluster and without a network.
     Inputs(inputs::InputsArgs),
-    /// Print the ConfigMaps by which a child cluster's Flux knows its own cluster.
+    /// Print the ConfigMaps by which a child cluster's Flux knows its cluster.
     RuntimeInfo(runtime_info::RuntimeInfoArgs),
-    /// Print the hub's admission policies filled in for this hub, or check that they are there and
-    /// refuse.
+    /// Print or check the hub's admission policies.
+    ///
+    /// They are filled in for this hub. --check finds whether they are on the hub and refuse what
+    /// they must.
     AdmissionPolicies(admission_policies::AdmissionPoliciesArgs),
     /// Print a completion script for a shell.
     Completion(completion::CompletionArgs),
-    /// Explain a reason code or a message: cause and fix. Offline.
+    /// Explain a reason code or a message: cause and fix.
+    ///
+    /// It works without a cluster and without a network.
     Explain(explain::ExplainArgs),
     /// Run the main flow on an embedded hub and target: no cluster needed.
     #[cfg(feature = "demo")]
@@ -299,17 +328,18 @@ mod tests {
         assert_eq!(kid.as_deref(), Some("-A5tjd"));
     }
 
-    /// Returns a flag's meaning, the part of its help before a colon; after it comes what this
-    /// command does with the flag.
+    /// Returns a flag's meaning, which is the first paragraph of its help. The next ones say what
+    /// this command does with the flag.
     fn meaning(argument: &clap::Arg) -> String {
         let help = argument
             .get_help()
             .map(ToString::to_string)
             .unwrap_or_default();
-        let meaning = help
-            .split_once(": ")
-            .map_or(help.as_str(), |(meaning, _)| meaning);
-        meaning.trim_end_matches('.').to_owned()
+        let meaning = help.split(" [default: ").next().unwrap_or_default();
+        meaning
+            .trim_end_matches(" (may be repeated)")
+            .trim_end_matches('.')
+            .to_owned()
     }
 
     #[test]

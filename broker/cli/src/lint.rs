@@ -13,26 +13,26 @@ use keyferry_kube_authn::{Code, Release};
 use serde_json::Value;
 
 use crate::args::address_args::AddressArgs;
-use crate::args::minor::MinorArgs;
+use crate::args::minor::{ApiserverArgs, MinorArgs};
 use crate::inner_file::{self, InnerFile};
 use crate::{local_file, ui};
 
 /// The flags of `keyferry lint`.
 #[derive(Args)]
 pub(crate) struct LintArgs {
-    /// AuthenticationConfiguration files, or what holds one, like a ConfigMap or a machine
-    /// configuration; - is standard input.
+    /// An AuthenticationConfiguration, or a file that holds one; - is standard input (may be
+    /// repeated)
+    ///
+    /// A ConfigMap or a machine configuration holds one.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    minor: MinorArgs,
-    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given
-    /// again.
-    #[arg(long = "own-issuer", value_name = "URL")]
-    own_issuers: Vec<String>,
-    /// Also fetch what the issuers publish: each one's discovery document and keys, as the target
-    /// would, anonymously, by certificateAuthority. A file decides which addresses are called;
-    /// --refuse-target-cidr names networks of yours in which nothing may be called.
+    apiserver: ApiserverArgs,
+    /// Also fetch what the issuers publish.
+    ///
+    /// Each one's discovery document and keys, as the target would, anonymously, by
+    /// certificateAuthority. A file decides which addresses are called; --refuse-target-cidr names
+    /// networks of yours in which nothing may be called.
     #[arg(long)]
     network: bool,
     #[command(flatten)]
@@ -62,7 +62,7 @@ struct Linted<'a> {
 
 /// Prints the findings of each file; returns the exit code.
 pub(crate) fn run(args: &LintArgs) -> ExitCode {
-    let release = args.minor.release();
+    let release = args.apiserver.minor.release();
     let mut linted = Vec::new();
     for path in &args.files {
         // The library itself reports a file that is too large, so reading one byte beyond its limit
@@ -74,8 +74,12 @@ pub(crate) fn run(args: &LintArgs) -> ExitCode {
         for file in inner_file::find(&bytes) {
             match published(args, &file.bytes) {
                 Ok(published) => {
-                    let found =
-                        lint::lint_release(&file.bytes, release, &args.own_issuers, &published);
+                    let found = lint::lint_release(
+                        &file.bytes,
+                        release,
+                        &args.apiserver.own_issuers,
+                        &published,
+                    );
                     linted.push(Linted {
                         path,
                         findings: in_outer_file(found, &file),
@@ -88,7 +92,7 @@ pub(crate) fn run(args: &LintArgs) -> ExitCode {
     }
     let code = code(&linted);
     match args.output {
-        LintOutput::Text => ui::finish_with(&text(&linted, args.minor), code),
+        LintOutput::Text => ui::finish_with(&text(&linted, args.apiserver.minor), code),
         LintOutput::Json => ui::finish_json(&json(&linted, release), ExitCode::from(code)),
         LintOutput::Sarif => ui::finish_json(&sarif(&linted), ExitCode::from(code)),
     }
@@ -127,7 +131,7 @@ fn published(args: &LintArgs, bytes: &[u8]) -> std::io::Result<Vec<Published>> {
     if !args.network {
         return Ok(Vec::new());
     }
-    let places = lint::places(bytes, args.minor.release().nearest());
+    let places = lint::places(bytes, args.apiserver.minor.release().nearest());
     Ok(tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?

@@ -35,9 +35,13 @@ pub(crate) struct OffboardArgs {
 
 #[derive(Subcommand)]
 enum What {
-    /// Remove a target: its TargetCluster, and with --with-accesses what leads to it.
+    /// Remove a target's TargetCluster.
+    ///
+    /// With --with-accesses also what leads to it.
     Target(TargetArgs),
-    /// Remove a tenant's use of a target: its TargetAccesses, and the rule that names it.
+    /// Remove a tenant's use of a target.
+    ///
+    /// Its TargetAccesses, and the rule that names it.
     Tenant(TenantArgs),
 }
 
@@ -49,7 +53,7 @@ struct TargetArgs {
     /// Also delete the TargetAccesses that lead to the target.
     #[arg(long)]
     with_accesses: bool,
-    /// The target's own entry of the hub is removed: then the TargetCluster is deleted too.
+    /// The target's own entry of the hub is removed, so delete the TargetCluster too.
     #[arg(long)]
     entry_removed: bool,
     #[command(flatten)]
@@ -61,7 +65,9 @@ struct TenantArgs {
     /// The tenant's namespace on the hub.
     #[arg(value_name = "NAMESPACE")]
     namespace: String,
-    /// The TargetCluster: the one that the tenant must no longer use.
+    /// The TargetCluster.
+    ///
+    /// The one that the tenant must no longer use.
     #[arg(long = "target", value_name = "NAME")]
     target_cluster: String,
     #[command(flatten)]
@@ -70,21 +76,28 @@ struct TenantArgs {
 
 #[derive(Args)]
 struct RemovalArgs {
-    /// Remove what is shown: without it, nothing is removed.
+    /// Remove what is shown.
+    ///
+    /// Otherwise nothing is removed.
     #[arg(long)]
     remove: bool,
-    /// Let the apiservers check what is shown, admission policies included: nothing is removed.
+    /// Let the apiservers check what is shown, admission policies included.
+    ///
+    /// Nothing is removed.
     #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "remove")]
     dry_run: Option<DryRun>,
-    /// Keyferry's configuration file: where it holds the objects, the lines to remove are shown.
+    /// Keyferry's configuration file.
+    ///
+    /// Where it holds the objects, the lines to remove are shown.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Remove it although Flux objects refer to what is delivered, or may: Flux cannot prune at the
-    /// target afterwards.
-    #[arg(long)]
+    /// Remove it although Flux objects refer to what is delivered, or may.
+    ///
+    /// Flux cannot prune at the target afterwards.
+    #[arg(long, hide_short_help = true)]
     orphan_flux: bool,
     /// Remove it although TargetAccesses that are too large to be read may lead to the target.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     ignore_unread_accesses: bool,
     #[command(flatten)]
     hub: HubArgs,

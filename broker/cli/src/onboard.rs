@@ -30,9 +30,11 @@ pub(crate) struct OnboardArgs {
 
 #[derive(Subcommand)]
 enum What {
-    /// Onboard a target: from its kubeconfig to a federation that a token has proven.
+    /// Onboard a target, from its kubeconfig to a proven federation.
+    ///
+    /// A token proves it.
     Target(Box<target::TargetArgs>),
-    /// Onboard a tenant: let a ServiceAccount of its namespace use a target, and prove that it can.
+    /// Let a ServiceAccount of a namespace use a target, and prove that it can.
     Tenant(Box<tenant::TenantArgs>),
 }
 

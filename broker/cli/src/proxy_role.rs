@@ -17,7 +17,9 @@ pub(super) struct ProxyRoleArgs {
     /// The name of the Pod, as in its path below the apiserver.
     #[arg(value_name = "POD")]
     pod: String,
-    /// Namespace on the hub: the Pod's.
+    /// Namespace on the hub.
+    ///
+    /// The Pod's.
     #[arg(short, long, value_name = "NAME")]
     namespace: String,
     /// The Pod's port: its number or its name.

@@ -33,8 +33,7 @@ use self::delivered::Delivered;
 pub(crate) use self::target::WitnessError;
 use self::target::{Obstacle, TargetCase, Witness};
 use crate::args::address_args::AddressArgs;
-use crate::args::names::keyferry_namespace;
-use crate::args::{HUB, HubArgs};
+use crate::args::{HubArgs, KeyferryArgs};
 use crate::command_error::CommandError;
 use crate::ui;
 
@@ -58,18 +57,22 @@ pub(crate) struct RevokeArgs {
     // A kid is often base64url, which may begin with a hyphen.
     #[arg(long, allow_hyphen_values = true)]
     kid: String,
-    /// Keyferry's own namespace on the hub.
-    #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
-    keyferry_namespace: String,
-    /// Keyferry's configuration file: its targets are forced to reload their keys. Without it, and
-    /// where it says `objects: CustomResources`, those of the hub's objects are.
+    #[command(flatten)]
+    keyferry: KeyferryArgs,
+    /// Keyferry's configuration file.
+    ///
+    /// Its targets are forced to reload their keys. Without it, and where it says `objects:
+    /// CustomResources`, those of the hub's objects are.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A token that the key signed, as proof: its target must accept it before and refuse it
-    /// afterwards. Once for each target.
+    /// A token that the key signed, as proof (may be repeated)
+    ///
+    /// Its target must accept it before and refuse it afterwards. Give one for each target.
     #[arg(long, value_name = "FILE")]
     witness: Vec<PathBuf>,
-    /// Do not ask first: before the key is revoked.
+    /// Do not ask first.
+    ///
+    /// The key is revoked at once.
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -110,11 +113,7 @@ pub(crate) async fn run(args: RevokeArgs) -> ExitCode {
 async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
     ui::note(&format!("hub: {}", args.hub.access().description().await?));
     let clock = SystemClock::start();
-    let client = KeyRecordsClient::connect(
-        &args.hub.access(),
-        keyferry_namespace(&args.keyferry_namespace)?,
-    )
-    .await?;
+    let client = KeyRecordsClient::connect(&args.hub.access(), args.keyferry.namespace()?).await?;
     let mut reach = match configuration(args).await {
         Ok(configuration) => Ok(reach(args, configuration, &clock).await?),
         // A key must be revocable even where the targets are unknown.
@@ -151,7 +150,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
     match &mut reach {
         Ok(reach) => {
             reach.follow(&journal.issuer, &clock).await;
-            Ok(reach.report(&args.keyferry_namespace))
+            Ok(reach.report(&args.keyferry.keyferry_namespace))
         }
         Err(error) => {
             let not_proven = NotProven {

@@ -1,6 +1,5 @@
 //! `keyferry runtime-info`: prints the ConfigMaps with a child cluster's names, for its Flux.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,7 +8,8 @@ use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_client::configuration_source::Wanted;
 use keyferry_core::inputs::runtime_info::RuntimeInfo;
 
-use crate::args::{HubArgs, objects_argument};
+use crate::args::HubArgs;
+use crate::args::objects_argument::ObjectsArgs;
 use crate::command_error::CommandError;
 use crate::ui;
 use crate::yaml_document::yaml_document;
@@ -28,14 +28,8 @@ pub(super) struct RuntimeInfoArgs {
     /// Namespace of the ConfigMaps, on the child cluster.
     #[arg(long, value_name = "NAMESPACE", default_value = "flux-system")]
     flux_namespace: String,
-    /// Keyferry's configuration file: without it, and where it says `objects: CustomResources`, the
-    /// TargetCluster of the hub is read.
-    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Objects from a file, or - for standard input: the hub's TargetClusters as `kubectl get
-    /// targetclusters -o yaml` prints them, instead of the hub.
-    #[arg(short, long, visible_alias = "objects", value_name = "PATH")]
-    filename: Option<PathBuf>,
+    #[command(flatten)]
+    objects: ObjectsArgs,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -58,7 +52,7 @@ async fn manifest(args: &RuntimeInfoArgs) -> Result<String, CommandError> {
             "write a tag such as latest-stable or v1.2.3",
         ));
     }
-    let source = objects_argument::source(args.config.as_ref(), args.filename.as_deref())?;
+    let source = args.objects.source()?;
     let configuration = source
         .read(|| args.hub.client(), Wanted::Target(&name))
         .await?;

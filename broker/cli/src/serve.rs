@@ -32,43 +32,54 @@ use crate::wiring::{ServeOptions, Server, caller_trust, certificate_access};
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
-    /// Keyferry's configuration file: a ServerConfiguration, then TargetClusters and
-    /// TargetAccesses.
+    /// Keyferry's configuration file.
+    ///
+    /// A ServerConfiguration, then TargetClusters and TargetAccesses.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
-    /// Allow targets with `issuer: Keyferry`: a managed issuer with its own key set, stored in a
-    /// Secret of Keyferry's namespace.
+    /// Allow targets with `issuer: Keyferry`.
+    ///
+    /// A managed issuer with its own key set, stored in a Secret of Keyferry's namespace.
     #[arg(
         long,
         env = "KEYFERRY_ENABLE_KEYFERRY_ISSUER",
         value_name = "BOOL",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "true"
-    )]
+        default_missing_value = "true", hide_short_help = true)]
     enable_keyferry_issuer: Option<bool>,
-    /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own; overrides
-    /// clusterResourceNamespace of the file.
+    /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own.
+    ///
+    /// Overrides clusterResourceNamespace of the file.
     #[arg(
         long,
         env = "KEYFERRY_CLUSTER_RESOURCE_NAMESPACE",
         value_name = "NAMESPACE",
-        value_parser = namespace
-    )]
+        value_parser = namespace, hide_short_help = true)]
     cluster_resource_namespace: Option<Namespace>,
-    #[command(flatten, next_help_heading = "Listeners")]
-    listeners: ListenerArgs,
-    /// Only check, and exit: the configuration and the serving certificates.
+    /// Only check, and exit.
+    ///
+    /// The configuration and the serving certificates.
     #[arg(long)]
     check: bool,
-    /// Also fetch what the issuers publish: with --check, the keys of externalIssuers as the server
-    /// does, and those of the hub if there is access to it.
-    #[arg(long, requires = "check")]
+    /// Also fetch what the issuers publish.
+    ///
+    /// With --check, the keys of externalIssuers as the server does, and those of the hub if there
+    /// is access to it.
+    #[arg(long, requires = "check", hide_short_help = true)]
     network: bool,
-    /// A directory that outlives the container: for the last valid key journal, which a process
-    /// needs if it starts while the hub is unreachable.
-    #[arg(long, env = "KEYFERRY_STATE_DIR", value_name = "DIR")]
+    /// A directory that outlives the container, for the last valid key journal.
+    ///
+    /// A process needs it if it starts while the hub is unreachable.
+    #[arg(
+        long,
+        env = "KEYFERRY_STATE_DIR",
+        value_name = "DIR",
+        hide_short_help = true
+    )]
     state_dir: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Listeners")]
+    listeners: ListenerArgs,
     #[command(flatten)]
     addresses: AddressArgs,
     #[command(flatten)]

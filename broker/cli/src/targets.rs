@@ -3,7 +3,6 @@
 //! and namespaces.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -16,8 +15,9 @@ use keyferry_hub::client::HubClient;
 use keyferry_hub::ports::HubError;
 use serde::{Deserialize, Serialize};
 
-use crate::args::output_format::OutputFormat;
-use crate::args::{HubArgs, objects_argument};
+use crate::args::HubArgs;
+use crate::args::objects_argument::ObjectsArgs;
+use crate::args::output_format::{FormatArgs, OutputFormat};
 use crate::command_error::CommandError;
 use crate::ui;
 
@@ -26,20 +26,15 @@ const MAX_NAMESPACES: usize = 500;
 
 #[derive(Args)]
 pub(super) struct TargetsArgs {
-    /// Keyferry's configuration file: without it, and where it says `objects: CustomResources`, the
-    /// objects of the hub are listed.
-    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses
-    /// as `kubectl get targetclusters,targetaccesses -A -o yaml` prints them, instead of the hub.
-    #[arg(short, long, visible_alias = "objects", value_name = "PATH")]
-    filename: Option<PathBuf>,
-    /// Namespace on the hub: only accesses in it.
+    #[command(flatten)]
+    objects: ObjectsArgs,
+    /// Namespace on the hub [default: all]
+    ///
+    /// Only accesses in it are listed.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
-    output: OutputFormat,
+    #[command(flatten)]
+    format: FormatArgs,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -58,7 +53,7 @@ struct Row {
 }
 
 pub(super) async fn run(args: TargetsArgs) -> ExitCode {
-    let source = match objects_argument::source(args.config.as_ref(), args.filename.as_deref()) {
+    let source = match args.objects.source() {
         Ok(source) => source,
         Err(error) => return ui::command_failed(&error),
     };
@@ -79,7 +74,7 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
     {
         note_missing_accounts(&client, &mut rows).await;
     }
-    match args.output {
+    match args.format.output {
         OutputFormat::Json => ui::finish_json(&rows, ExitCode::SUCCESS),
         OutputFormat::Text => {
             let head = [

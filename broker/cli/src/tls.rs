@@ -41,7 +41,9 @@ pub(super) struct TlsArgs {
 enum What {
     /// Print a new CA and both serving certificates as Secrets.
     Init(InitArgs),
-    /// Print both serving certificates again, with new keys and signed by the CA of init.
+    /// Print both serving certificates again, with new keys.
+    ///
+    /// They are signed by the CA of init.
     Renew(RenewArgs),
 }
 
@@ -49,20 +51,22 @@ enum What {
 struct InitArgs {
     #[command(flatten)]
     certificates: CertificateArgs,
-    /// Namespace of the Secret with the CA's key: not Keyferry's, which may read its own Secrets.
-    #[arg(long, value_name = "NAMESPACE", default_value = "keyferry-ca", value_parser = namespace)]
+    /// Namespace of the Secret with the CA's key.
+    ///
+    /// Not Keyferry's, which may read its own Secrets.
+    #[arg(long, value_name = "NAMESPACE", default_value = "keyferry-ca", value_parser = namespace, hide_short_help = true)]
     ca_namespace: Namespace,
     /// Days that the CA is valid.
     #[arg(
         long,
         value_name = "DAYS",
         default_value_t = 1825,
-        value_parser = clap::value_parser!(u32).range(1..=7300)
-    )]
+        value_parser = clap::value_parser!(u32).range(1..=7300), hide_short_help = true)]
     ca_days: u32,
-    /// Make another CA although the hub has one: every client has to trust both before the new one
-    /// is used.
-    #[arg(long)]
+    /// Make another CA although the hub has one.
+    ///
+    /// Every client has to trust both before the new one is used.
+    #[arg(long, hide_short_help = true)]
     replace_ca: bool,
     #[command(flatten)]
     hub: HubArgs,
@@ -72,35 +76,37 @@ struct InitArgs {
 struct RenewArgs {
     #[command(flatten)]
     certificates: CertificateArgs,
-    /// The CA's Secret as YAML or JSON: a file, or - for standard input.
+    /// The CA's Secret as YAML or JSON, or - for standard input.
     #[arg(long, value_name = "FILE")]
     ca_secret: PathBuf,
 }
 
 #[derive(Args)]
 struct CertificateArgs {
-    /// The publicURL that targets reach: its host is the name in the discovery certificate.
+    /// The publicURL that targets reach.
+    ///
+    /// Its host is the name in the discovery certificate.
     #[arg(value_name = "PUBLIC_URL", value_parser = public_url)]
     public_url: PublicUrl,
-    /// A host name or IP address of the token API; repeat for several. Without it, those of Service
-    /// keyferry.
+    /// A host name or IP address of the token API (may be repeated) [default: those of Service
+    /// keyferry]
     #[arg(long, value_name = "HOST")]
     api_host: Vec<String>,
-    /// Namespace of the Secrets with the serving certificates: Keyferry's.
+    /// Namespace of the Secrets with the serving certificates.
+    ///
+    /// Keyferry's.
     #[arg(
         long,
         value_name = "NAMESPACE",
         default_value = "keyferry-system",
-        value_parser = namespace
-    )]
+        value_parser = namespace, hide_short_help = true)]
     tls_namespace: Namespace,
     /// Days that the serving certificates are valid.
     #[arg(
         long,
         value_name = "DAYS",
         default_value_t = 90,
-        value_parser = clap::value_parser!(u32).range(1..=825)
-    )]
+        value_parser = clap::value_parser!(u32).range(1..=825), hide_short_help = true)]
     days: u32,
 }
 

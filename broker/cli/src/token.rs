@@ -13,7 +13,7 @@ use crate::ui;
 pub(super) struct TokenArgs {
     #[command(flatten)]
     access: AccessArgs,
-    /// Output format: what is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = TokenOutput::Token)]
     output: TokenOutput,
 }

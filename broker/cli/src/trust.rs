@@ -39,7 +39,7 @@ use self::inputs::KnownHub;
 pub(crate) use self::merge::MergeError;
 use self::merge::{MergeProblem, Merged};
 pub(crate) use self::oidc_flags::OidcFlagsError;
-pub(crate) use self::output_dir::{OutputDirError, write as write_files};
+pub(crate) use self::output_dir::{OutputDirArgs, OutputDirError, write as write_files};
 use self::rbac::RbacPart;
 use crate::args::minor::MinorArgs;
 use crate::args::{HubArgs, names, objects_argument};
@@ -49,16 +49,21 @@ use crate::{inner_file, local_file, ui};
 /// The flags of `keyferry trust`.
 #[derive(Args)]
 pub(crate) struct TrustArgs {
-    /// The TargetCluster, of --config or of the hub; where the flags say everything, a name for
-    /// what is printed.
+    /// The TargetCluster, of --config or of the hub.
+    ///
+    /// Where the flags say everything, a name for what is printed.
     #[arg(value_name = "TARGET", required_unless_present = "from_oidc_flags")]
     target: Option<String>,
-    /// Keyferry's configuration file: for all values that the flags below do not set. Without it,
-    /// the TargetCluster of the hub and its status are used.
+    /// Keyferry's configuration file.
+    ///
+    /// For all values that the other flags do not set. Without it, the TargetCluster of the hub and
+    /// its status are used.
     #[arg(long, value_name = "FILE", requires = "target")]
     config: Option<PathBuf>,
-    /// Objects from a file, or - for standard input: the TargetCluster and its status as `kubectl
-    /// get targetclusters -o yaml` prints them, instead of the hub.
+    /// Objects from a file, or - for standard input.
+    ///
+    /// The TargetCluster and its status as `kubectl get targetclusters -o yaml` prints them,
+    /// instead of the hub.
     #[arg(
         short,
         long,
@@ -67,35 +72,39 @@ pub(crate) struct TrustArgs {
         requires = "target"
     )]
     filename: Option<PathBuf>,
-    /// The hub's issuer: the iss of its tokens, byte for byte.
-    #[arg(long, value_name = "URL")]
+    /// The hub's issuer, which is the iss of its tokens.
+    ///
+    /// Byte for byte.
+    #[arg(long, value_name = "URL", hide_short_help = true)]
     issuer: Option<String>,
-    /// Where the target reads the issuer's discovery document: without it, below the issuer.
-    #[arg(long, value_name = "URL")]
+    /// Where the target reads the issuer's discovery document [default: below the issuer]
+    #[arg(long, value_name = "URL", hide_short_help = true)]
     discovery_url: Option<String>,
-    /// CA certificates of the server of the discovery document: without it, the target uses the
-    /// roots of its system.
+    /// CA certificates of the server of the discovery document [default: the system's]
     #[arg(long, alias = "certificate-authority", value_name = "FILE")]
     discovery_ca: Option<PathBuf>,
-    /// The target's audience: its only one.
-    #[arg(long, value_name = "TEXT")]
+    /// The target's audience.
+    ///
+    /// Its only one.
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
     audience: Option<String>,
     /// The prefix of the hub's users and groups, like `hub:`.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
     prefix: Option<String>,
-    /// A ServiceAccount of the hub that may use the target; may be given again.
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = names::service_account)]
+    /// A ServiceAccount of the hub that may use the target (may be repeated)
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = names::service_account, hide_short_help = true)]
     allow: Vec<ServiceAccount>,
     /// The maximum lifetime of a token.
-    #[arg(long, value_name = "DURATION", value_parser = names::lifetime)]
+    #[arg(long, value_name = "DURATION", value_parser = names::lifetime, hide_short_help = true)]
     max_lifetime: Option<Duration>,
     #[command(flatten)]
     shape: ShapeArgs,
     /// An AuthenticationConfiguration to add to, byte for byte as it is.
     #[arg(long, value_name = "FILE")]
     merge: Option<PathBuf>,
-    /// The target's present AuthenticationConfiguration: print how its entry of this hub differs
-    /// from what it should be. Exits with 1 if it differs.
+    /// The target's present AuthenticationConfiguration, to compare with.
+    ///
+    /// Prints how its entry of this hub differs from what it should be. Exits with 1 if it differs.
     #[arg(
         long,
         value_name = "FILE",
@@ -105,19 +114,25 @@ pub(crate) struct TrustArgs {
         ]
     )]
     diff: Option<PathBuf>,
-    /// A folder for the parts, which are then not printed: authentication.yaml, rbac.yaml and
-    /// instructions.txt. It is created if missing. A file with other content is not replaced.
-    #[arg(long, value_name = "DIR")]
-    output_dir: Option<PathBuf>,
-    /// Replace files of --output-dir that have other content.
-    #[arg(long, requires = "output_dir")]
-    force: bool,
-    /// The --oidc-* flags of the target's kube-apiserver, as one text: an entry that maps every
-    /// user as they do.
-    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
+    #[command(flatten)]
+    parts: OutputDirArgs,
+    /// The --oidc-* flags of the target's kube-apiserver, as one text.
+    ///
+    /// Prints an entry that maps every user as they do.
+    #[arg(
+        long,
+        value_name = "FLAGS",
+        allow_hyphen_values = true,
+        hide_short_help = true
+    )]
     from_oidc_flags: Option<String>,
     /// The file that --oidc-ca-file names, where it is on this machine.
-    #[arg(long, value_name = "FILE", requires = "from_oidc_flags")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "from_oidc_flags",
+        hide_short_help = true
+    )]
     oidc_ca_file: Option<PathBuf>,
     #[command(flatten)]
     hub: HubArgs,
@@ -133,11 +148,10 @@ pub(crate) struct ShapeArgs {
     #[command(flatten)]
     /// The release of the target.
     pub(crate) minor: MinorArgs,
-    /// A ClusterRole of the target to bind to the users, in each --bind-namespace; without it,
-    /// nothing is bound.
+    /// A ClusterRole of the target to bind to the users, in each --bind-namespace [default: none]
     #[arg(long, value_name = "CLUSTERROLE")]
     bind: Option<String>,
-    /// A namespace of the target in which --bind binds; may be given again.
+    /// A namespace of the target in which --bind binds (may be repeated)
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -146,12 +160,15 @@ pub(crate) struct ShapeArgs {
         value_parser = namespace
     )]
     bind_namespace: Vec<Namespace>,
-    /// Bind --bind in the whole cluster: `edit`, for example, may then act as every ServiceAccount.
-    #[arg(long, requires = "bind")]
+    /// Bind --bind in the whole cluster.
+    ///
+    /// `edit`, for example, may then act as every ServiceAccount.
+    #[arg(long, requires = "bind", hide_short_help = true)]
     bind_cluster_wide: bool,
-    /// The ServiceAccount of the target that Flux is to impersonate there; --bind then binds to it.
-    /// The hub needs one of the same name, or Flux does not prune.
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = names::service_account)]
+    /// The ServiceAccount of the target that Flux is to impersonate there.
+    ///
+    /// --bind then binds to it. The hub needs one of the same name, or Flux does not prune.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = names::service_account, hide_short_help = true)]
     flux_service_account: Option<ServiceAccount>,
 }
 
@@ -218,11 +235,11 @@ pub(crate) async fn run(args: &TrustArgs) -> ExitCode {
     match print(args, known.as_ref()) {
         Ok(printed) => {
             note(&printed.notes);
-            match &args.output_dir {
+            match &args.parts.output_dir {
                 None => ui::finish(printed.text.trim_end()),
                 Some(folder) => {
                     let files: Vec<&OutputFile> = printed.files.iter().collect();
-                    match output_dir::write(folder, &files, args.force) {
+                    match output_dir::write(folder, &files, args.parts.force) {
                         Ok(lines) => ui::finish(&ui::block(&lines.join("\n"))),
                         Err(error) => ui::command_failed(&error.into()),
                     }
@@ -371,8 +388,7 @@ pub(crate) async fn for_target(request: TargetRequest) -> Result<TargetPart, Com
         shape: request.shape,
         merge: request.merge,
         diff: None,
-        output_dir: None,
-        force: false,
+        parts: OutputDirArgs::default(),
         filename: None,
         from_oidc_flags: None,
         oidc_ca_file: None,

@@ -24,9 +24,9 @@ use keyferry_platform::clock::{Clock, SystemClock};
 use subject::Subject;
 
 use crate::args::address_args::AddressArgs;
-use crate::args::minor::MinorArgs;
+use crate::args::minor::ApiserverArgs;
 use crate::args::names;
-use crate::args::output_format::OutputFormat;
+use crate::args::output_format::{FormatArgs, OutputFormat};
 use crate::command_error::CommandError;
 use crate::local_file::ReadError;
 use crate::{inner_file, local_file, ui};
@@ -45,54 +45,86 @@ pub(crate) struct VerifyArgs {
         conflicts_with = "batch"
     )]
     auth_config: Option<PathBuf>,
-    /// The token for the target: a file, or - for standard input.
+    /// The token for the target.
+    ///
+    /// A file, or - for standard input.
     #[arg(long, alias = "token-file", value_name = "FILE")]
     target_token_file: Option<PathBuf>,
-    /// Only `-`, for a token on standard input. Taken as bytes of any kind, so that a token given
-    /// by mistake is not repeated in an error.
-    #[arg(value_name = "-", num_args = 0..)]
+    /// Read the token from standard input.
+    // Only `-`. Taken as bytes of any kind, so that a token given by mistake is not repeated in an
+    // error. Hidden: --target-token-file takes it too.
+    #[arg(value_name = "-", num_args = 0.., hide = true)]
     rest: Vec<std::ffi::OsString>,
-    /// A ServiceAccount of the hub: verify a token of it that does not exist yet.
+    /// A ServiceAccount of the hub.
+    ///
+    /// Verify a token of it that does not exist yet.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = names::service_account)]
     service_account: Option<ServiceAccount>,
-    /// The target's audience: the only one of that token; without it, the one that the file asks
-    /// for.
-    #[arg(long, value_name = "TEXT", requires = "service_account")]
+    /// The target's audience [default: the one that the file asks for]
+    ///
+    /// The only one of the token of --service-account.
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "service_account",
+        hide_short_help = true
+    )]
     audience: Option<String>,
-    /// The lifetime of that token.
-    #[arg(long, value_name = "DURATION", default_value = "1h", requires = "service_account", value_parser = names::lifetime)]
+    /// The lifetime of the token of --service-account.
+    #[arg(long, value_name = "DURATION", default_value = "1h", requires = "service_account", value_parser = names::lifetime, hide_short_help = true)]
     lifetime: std::time::Duration,
-    /// The hub's issuer: the iss of that token; without it, the one that the file names.
-    #[arg(long, value_name = "URL", requires = "service_account")]
+    /// The hub's issuer, which is the iss of its tokens [default: the one that the file names]
+    #[arg(
+        long,
+        value_name = "URL",
+        requires = "service_account",
+        hide_short_help = true
+    )]
     issuer: Option<String>,
     #[command(flatten)]
-    minor: MinorArgs,
-    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given
-    /// again.
-    #[arg(long = "own-issuer", value_name = "URL")]
-    own_issuers: Vec<String>,
-    /// The hub's name: the user name must begin with it and a colon. Without it, only a name
-    /// without any prefix is reported as wrong.
-    #[arg(long, value_name = "NAME", conflicts_with = "batch")]
+    apiserver: ApiserverArgs,
+    /// The hub's name [default: none]
+    ///
+    /// The user name must begin with it and a colon. Else only a name without any prefix is
+    /// reported as wrong.
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "batch",
+        hide_short_help = true
+    )]
     hub_name: Option<String>,
-    /// The issuer's key set, as its jwks_uri gives it. Without keys, signatures are not checked.
+    /// The issuer's key set, as its jwks_uri gives it [default: none, so signatures are not
+    /// checked]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "batch"])]
     jwks: Option<PathBuf>,
-    /// Read the issuer's discovery document and keys from where the target would. Nothing else uses
-    /// the network.
+    /// Read the issuer's discovery document and keys from where the target would.
+    ///
+    /// Nothing else uses the network.
     #[arg(long, conflicts_with = "batch")]
     live: bool,
     #[command(flatten)]
     addresses: AddressArgs,
-    /// Verify as of this time, in RFC 3339.
-    #[arg(long, value_name = "TIME", conflicts_with = "batch")]
+    /// Verify as of this time, in RFC 3339 [default: now]
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with = "batch",
+        hide_short_help = true
+    )]
     at: Option<Timestamp>,
-    /// Cases as JSON lines, from a file or - for standard input; one report per line is printed.
-    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    /// Cases as JSON lines, from a file or - for standard input.
+    ///
+    /// One report per line is printed.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "output",
+        hide_short_help = true
+    )]
     batch: Option<PathBuf>,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
-    output: OutputFormat,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// Prints the user of each token, or the refusal; returns the exit code.
@@ -108,13 +140,13 @@ pub(crate) fn run(args: &VerifyArgs) -> ExitCode {
     }
     match answer(args) {
         Ok((report, about)) => {
-            let report = report.for_release(args.minor.release());
+            let report = report.for_release(args.apiserver.minor.release());
             let code = if report.problems.is_empty() {
                 code(report.verdict)
             } else {
                 code(report.verdict).max(1)
             };
-            match args.output {
+            match args.format.output {
                 OutputFormat::Json => ui::finish_json(&report, ExitCode::from(code)),
                 OutputFormat::Text => ui::finish_with(&text::of(&report, &about), code),
             }
@@ -155,20 +187,20 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
     };
     let bytes = inner.bytes;
     let about = About {
-        target: args.minor.description(),
+        target: args.apiserver.minor.description(),
         file,
         subject: String::new(),
         keys: "no keys were given".to_owned(),
         compared: String::new(),
     };
     // For a newer release, the answer of the nearest one becomes a note.
-    let minor = args.minor.release().nearest();
+    let minor = args.apiserver.minor.release().nearest();
     let now = args.at.unwrap_or_else(|| SystemClock::start().now().wall);
     let loaded = match config::load(&bytes, minor) {
         Ok(loaded) => loaded,
         Err(fault) => return Ok((Report::of_load_fault(minor, &fault), about)),
     };
-    let compiled = match validate(&loaded.configuration, minor, &args.own_issuers) {
+    let compiled = match validate(&loaded.configuration, minor, &args.apiserver.own_issuers) {
         Ok(compiled) => compiled,
         Err(invalid) => return Ok((Report::of_invalid(minor, &invalid), about)),
     };
@@ -214,7 +246,7 @@ fn problems(
         message,
         fix: code.fix(),
     };
-    let mut problems: Vec<Danger> = lint(file, minor, &args.own_issuers)
+    let mut problems: Vec<Danger> = lint(file, minor, &args.apiserver.own_issuers)
         .into_iter()
         .filter(|found| found.severity == Severity::Error)
         .map(|found| {

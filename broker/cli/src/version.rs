@@ -8,8 +8,11 @@ use keyferry_server::fips;
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The commit from which the binary was built, with `-dirty` if the sources differed from it, or
-/// `unknown`. Not the time of the build, so that two builds of a commit are equal.
+/// `unknown`, as the log says. Not the time of the build, so that two builds of a commit are equal.
 pub(crate) const COMMIT: &str = env!("KEYFERRY_BUILD_COMMIT");
+
+/// What the build script writes where it does not read git.
+const UNKNOWN_COMMIT: &str = "unknown";
 
 /// The text of `--version`; that of `-V` is [`VERSION`] alone.
 pub(crate) static LONG: LazyLock<String> =
@@ -22,7 +25,11 @@ fn long(version: &str, commit: &str, is_fips: bool) -> String {
         "release"
     };
     let mode = if is_fips { "on" } else { "off" };
-    format!("{version}\ncommit: {commit}\nbuild: {build}\nFIPS mode: {mode}")
+    let commit = match commit {
+        UNKNOWN_COMMIT => String::new(),
+        commit => format!("commit: {commit}\n"),
+    };
+    format!("{version}\n{commit}build: {build}\nFIPS mode: {mode}")
 }
 
 #[cfg(test)]
@@ -35,6 +42,8 @@ mod tests {
         let off = long("1.2.3", "abc", false);
         assert!(off.starts_with("1.2.3\ncommit: abc\nbuild: "), "{off}");
         assert!(off.ends_with("\nFIPS mode: off"), "{off}");
+        let unknown = long("1.2.3", UNKNOWN_COMMIT, false);
+        assert!(unknown.starts_with("1.2.3\nbuild: "), "{unknown}");
         assert_eq!(fips::is_enabled(), cfg!(feature = "fips"));
     }
 }

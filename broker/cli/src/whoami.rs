@@ -12,7 +12,7 @@ use keyferry_kube_authn::prediction::Prediction;
 use serde_json::{Value, json};
 
 use crate::args::TARGET;
-use crate::args::output_format::OutputFormat;
+use crate::args::output_format::{FormatArgs, OutputFormat};
 use crate::args::start_args::{StartArgs, file};
 use crate::command_error::CommandError;
 use crate::ui;
@@ -21,17 +21,18 @@ use crate::ui;
 pub(super) struct WhoamiArgs {
     #[command(flatten)]
     start: StartArgs,
-    /// The target's AuthenticationConfiguration: shows its prediction beside the target's answer.
+    /// The target's AuthenticationConfiguration.
+    ///
+    /// Shows its prediction beside the target's answer.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<PathBuf>,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
-    output: OutputFormat,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(super) async fn run(args: WhoamiArgs) -> ExitCode {
     match answered(&args).await {
-        Ok(answered) => print(&answered, args.output),
+        Ok(answered) => print(&answered, args.format.output),
         Err(error) => {
             ui::command_failed(&error.or_fix("keyferry doctor names the first step that fails"))
         }

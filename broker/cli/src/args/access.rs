@@ -28,38 +28,34 @@ use crate::ui;
 #[derive(Args)]
 pub(crate) struct AccessArgs {
     #[command(flatten)]
-    named: NamedArgs,
+    named: AccessNameArgs,
     #[command(flatten)]
     server: ServerArgs,
-    /// Keyferry's configuration file: work without a server, by this file and your own rights on
-    /// the hub. Without a server and without this file, the objects of the hub decide.
+    /// Keyferry's configuration file.
+    ///
+    /// Work without a server, by this file and your own rights on the hub. Without a server and
+    /// without this file, the objects of the hub decide.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses
-    /// as `kubectl get targetclusters,targetaccesses -A -o yaml` prints them. They decide without a
-    /// server, and the hub mints with your own rights. Tokens go to the addresses of this file.
+    /// Objects from a file, or - for standard input.
+    ///
+    /// The hub's TargetClusters and TargetAccesses as `kubectl get targetclusters,targetaccesses -A
+    /// -o yaml` prints them. They decide without a server, and the hub mints with your own rights.
+    /// Tokens go to the addresses of this file.
     #[arg(short, long, visible_alias = "objects", value_name = "PATH")]
     filename: Option<PathBuf>,
 }
 
-/// Which access, where the client may name it instead.
-#[derive(Args)]
-pub(crate) struct MaybeNamedArgs {
-    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: clusterName of the
-    /// cluster's exec extension].
-    access: Option<String>,
-    /// Namespace on the hub: of the access.
-    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
-    namespace: Option<String>,
-}
-
 /// Which access.
 #[derive(Args)]
-pub(crate) struct NamedArgs {
-    /// The TargetAccess, as NAME in the namespace of -n, else of the hub's context, or as
-    /// NAMESPACE/NAME [default: the only one of that namespace].
+pub(crate) struct AccessNameArgs {
+    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: the namespace's only one]
+    ///
+    /// A name without a namespace is one of the namespace of the hub's context.
     access: Option<String>,
-    /// Namespace on the hub: of the access.
+    /// Namespace on the hub [default: that of the hub's context]
+    ///
+    /// The namespace of the access.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
 }
@@ -70,37 +66,45 @@ pub(crate) struct ServerArgs {
     /// The Keyferry server's https URL.
     #[arg(long, env = "KEYFERRY_SERVER", value_name = "URL", help_heading = SERVER)]
     pub(crate) server: Option<String>,
-    /// CA certificates of the Keyferry server.
+    /// CA certificates of the Keyferry server [default: the system's]
     #[arg(long, env = "KEYFERRY_CERTIFICATE_AUTHORITY", value_name = "FILE", help_heading = SERVER)]
     pub(crate) certificate_authority: Option<PathBuf>,
     /// The caller's own token, for the Keyferry server.
     #[arg(long, env = "KEYFERRY_TOKEN_FILE", value_name = "FILE", help_heading = SERVER)]
     pub(crate) token_file: Option<PathBuf>,
-    /// The caller's own token is the id-token of this job of GitHub Actions, which needs
-    /// permissions: id-token: write.
-    #[arg(long, help_heading = SERVER, conflicts_with_all = ["token_file", "token_env"])]
+    /// The caller's own token is the id-token of this job of GitHub Actions.
+    ///
+    /// The job needs permissions: id-token: write.
+    #[arg(long, help_heading = SERVER, conflicts_with_all = ["token_file", "token_env"], hide_short_help = true)]
     pub(crate) github_oidc: bool,
-    /// The caller's own token is in this environment variable, as GitLab's id_tokens write it.
-    #[arg(long, value_name = "NAME", help_heading = SERVER, conflicts_with = "token_file")]
+    /// The caller's own token is in this environment variable.
+    ///
+    /// GitLab's id_tokens write it there.
+    #[arg(long, value_name = "NAME", help_heading = SERVER, conflicts_with = "token_file", hide_short_help = true)]
     pub(crate) token_env: Option<String>,
-    /// A ServiceAccount of the hub: mint the caller's token for it, in the access's namespace,
-    /// through a hub kubeconfig.
-    #[arg(long, env = "KEYFERRY_SERVICE_ACCOUNT", value_name = "NAME", help_heading = SERVER)]
+    /// A ServiceAccount of the hub.
+    ///
+    /// Mint the caller's token for it, in the access's namespace, through a hub kubeconfig.
+    #[arg(long, env = "KEYFERRY_SERVICE_ACCOUNT", value_name = "NAME", help_heading = SERVER, hide_short_help = true)]
     pub(crate) service_account: Option<String>,
-    /// The audience of the caller's token: callerAudience of the server [default: keyferry.dev].
-    #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE", value_name = "TEXT", help_heading = SERVER)]
+    /// The audience of the caller's token [default: keyferry.dev]
+    ///
+    /// It is callerAudience of the server.
+    #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE", value_name = "TEXT", help_heading = SERVER, hide_short_help = true)]
     pub(crate) caller_audience: Option<String>,
-    /// The caller's client certificate instead of a token, as PEM: its own first, then those of
-    /// intermediate CAs.
-    #[arg(long, env = "KEYFERRY_CLIENT_CERTIFICATE", value_name = "FILE", help_heading = SERVER)]
+    /// The caller's client certificate instead of a token, as PEM.
+    ///
+    /// Its own certificate first, then those of intermediate CAs.
+    #[arg(long, env = "KEYFERRY_CLIENT_CERTIFICATE", value_name = "FILE", help_heading = SERVER, hide_short_help = true)]
     pub(crate) client_certificate: Option<PathBuf>,
     /// The private key of --client-certificate, as PEM without a password.
-    #[arg(long, env = "KEYFERRY_CLIENT_KEY", value_name = "FILE", help_heading = SERVER)]
+    #[arg(long, env = "KEYFERRY_CLIENT_KEY", value_name = "FILE", help_heading = SERVER, hide_short_help = true)]
     pub(crate) client_key: Option<PathBuf>,
-    /// Your own file with the server, its CA and your token's file [default:
-    /// $XDG_CONFIG_HOME/keyferry/client.yaml, then /etc/keyferry/client.yaml; credential reads only
-    /// the files in ~/.config/keyferry and /etc/keyferry].
-    #[arg(long, env = "KEYFERRY_CLIENT_CONFIG", value_name = "FILE", help_heading = SERVER)]
+    /// Your own file with the server, its CA and your token's file [default: keyferry/client.yaml
+    /// of $XDG_CONFIG_HOME, then /etc]
+    ///
+    /// The command credential reads only the files in ~/.config/keyferry and /etc/keyferry.
+    #[arg(long, env = "KEYFERRY_CLIENT_CONFIG", value_name = "FILE", help_heading = SERVER, hide_short_help = true)]
     pub(crate) client_config: Option<PathBuf>,
     #[command(flatten)]
     /// Where the hub is.
@@ -132,7 +136,7 @@ impl AccessArgs {
         let direct = self.direct()?;
         let route = route(&self.server, direct.clone())?;
         let hub = self.server.hub.access();
-        let access = match self.named.name(&hub).await? {
+        let access = match self.named.name_on(&hub).await? {
             Some(access) => access,
             None => {
                 // Where a server is asked, it is the hub that lists the accesses.
@@ -171,7 +175,7 @@ impl AccessArgs {
                 "the exec plugin asks a server; give --server URL",
             ));
         }
-        let named = self.named.name(&self.server.hub.access()).await?;
+        let named = self.named.name_on(&self.server.hub.access()).await?;
         let access = named.ok_or_else(|| {
             CommandError::with_fix(
                 "no access is named",
@@ -306,7 +310,7 @@ impl ServerArgs {
     }
 }
 
-impl MaybeNamedArgs {
+impl AccessNameArgs {
     /// Returns the access, if the arguments name one.
     pub(crate) fn name(&self) -> Result<Option<AccessName>, CommandError> {
         self.access
@@ -314,12 +318,10 @@ impl MaybeNamedArgs {
             .map(|access| access_name(access, self.namespace.as_deref()))
             .transpose()
     }
-}
 
-impl NamedArgs {
-    /// Returns the access, if the arguments name one. A name without a namespace is one of the
+    /// As [`Self::name`], for a command that has a hub: a name without a namespace is one of the
     /// namespace of the hub's context, as in kubectl.
-    async fn name(&self, hub: &HubAccess) -> Result<Option<AccessName>, CommandError> {
+    async fn name_on(&self, hub: &HubAccess) -> Result<Option<AccessName>, CommandError> {
         let Some(access) = self.access.as_deref() else {
             return Ok(None);
         };

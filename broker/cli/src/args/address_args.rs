@@ -20,24 +20,24 @@ use crate::ui;
 /// The networks of targets, their proxies and issuers.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AddressArgs {
-    /// A network in which targets, their proxies and issuers may be, although Keyferry sends nothing
-    /// there by default: loopback, link-local, the hub's Services or apiservers. Repeatable.
+    /// A network in which targets may be although it is refused by default (may be repeated)
+    ///
+    /// Keyferry sends nothing to loopback, link-local, or the hub's Services or apiservers by
+    /// default. The flag is for targets, their proxies and issuers.
     #[arg(
         long,
         env = "KEYFERRY_ALLOW_TARGET_CIDR",
         value_name = "CIDR",
         value_delimiter = ',',
-        help_heading = TARGET
-    )]
+        help_heading = TARGET, hide_short_help = true)]
     allow_target_cidr: Vec<IpNet>,
-    /// A network to which Keyferry sends nothing, such as that of the hub's Pods. Repeatable.
+    /// A network to which Keyferry sends nothing, such as that of the hub's Pods (may be repeated)
     #[arg(
         long,
         env = "KEYFERRY_REFUSE_TARGET_CIDR",
         value_name = "CIDR",
         value_delimiter = ',',
-        help_heading = TARGET
-    )]
+        help_heading = TARGET, hide_short_help = true)]
     refuse_target_cidr: Vec<IpNet>,
 }
 

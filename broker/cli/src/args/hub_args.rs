@@ -1,25 +1,54 @@
-//! The flags that say where the hub is.
+//! The flags that say where the hub is, and where Keyferry is on it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use keyferry_api::name::Namespace;
 use keyferry_client::ClientError;
 use keyferry_hub::client::{HubAccess, HubClient};
 
 use crate::args::HUB;
+use crate::args::names::keyferry_namespace;
+use crate::command_error::CommandError;
 
 /// Where the hub is.
 #[derive(Args, Clone)]
 pub(crate) struct HubArgs {
-    /// Kubeconfig of the hub: without it, KUBECONFIG and ~/.kube/config as kubectl reads them, then
-    /// the Pod's own ServiceAccount; serve, approve-certificates and credential read neither of the
-    /// first two.
+    /// Kubeconfig of the hub [default: KUBECONFIG, ~/.kube/config, then the Pod's ServiceAccount]
+    ///
+    /// KUBECONFIG and ~/.kube/config are read as kubectl reads them; serve, approve-certificates
+    /// and credential read neither.
     #[arg(long, env = "KEYFERRY_KUBECONFIG", value_name = "FILE", help_heading = HUB)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig: without it, its current one.
-    #[arg(long, env = "KEYFERRY_CONTEXT", value_name = "NAME", help_heading = HUB)]
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, env = "KEYFERRY_CONTEXT", value_name = "NAME", help_heading = HUB, hide_short_help = true)]
     pub(crate) context: Option<String>,
+}
+
+/// Where Keyferry is on the hub.
+#[derive(Args, Clone)]
+pub(crate) struct KeyferryArgs {
+    /// Keyferry's own namespace on the hub.
+    #[arg(
+        long,
+        alias = "namespace",
+        short_alias = 'n',
+        value_name = "NAMESPACE",
+        default_value = "keyferry-system",
+        help_heading = HUB
+    )]
+    pub(crate) keyferry_namespace: String,
+}
+
+impl KeyferryArgs {
+    /// Parses the namespace.
+    ///
+    /// # Errors
+    /// It is not the name of a namespace.
+    pub(crate) fn namespace(&self) -> Result<Namespace, CommandError> {
+        keyferry_namespace(&self.keyferry_namespace)
+    }
 }
 
 impl HubArgs {

@@ -13,23 +13,24 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// The flags that name a user to impersonate at the target.
 #[derive(Args)]
 pub(crate) struct ImpersonationArgs {
-    /// The user to impersonate at the target: a user name, or NAMESPACE/NAME or NAMESPACE:NAME of a
-    /// ServiceAccount, as Flux impersonates it; user/NAME is always a user name.
+    /// The user to impersonate at the target.
+    ///
+    /// A user name, or NAMESPACE/NAME or NAMESPACE:NAME of a ServiceAccount, as Flux impersonates
+    /// it; user/NAME is always a user name.
     #[arg(long = "as", value_name = "USER", help_heading = TARGET)]
     as_user: Option<String>,
-    /// A group to impersonate with --as: may be given again.
-    #[arg(long = "as-group", value_name = "GROUP", requires = "as_user", help_heading = TARGET)]
+    /// A group to impersonate with --as (may be repeated)
+    #[arg(long = "as-group", value_name = "GROUP", requires = "as_user", help_heading = TARGET, hide_short_help = true)]
     as_group: Vec<HeaderText>,
     /// The UID to impersonate with --as.
-    #[arg(long = "as-uid", value_name = "UID", requires = "as_user", help_heading = TARGET)]
+    #[arg(long = "as-uid", value_name = "UID", requires = "as_user", help_heading = TARGET, hide_short_help = true)]
     as_uid: Option<HeaderText>,
-    /// An extra to impersonate with --as: may be given again.
+    /// An extra to impersonate with --as (may be repeated)
     #[arg(
         long = "as-user-extra",
         value_name = "KEY=VALUE",
         requires = "as_user",
-        help_heading = TARGET
-    )]
+        help_heading = TARGET, hide_short_help = true)]
     as_user_extra: Vec<Extra>,
 }
 

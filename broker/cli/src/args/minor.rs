@@ -1,4 +1,4 @@
-//! `--kubernetes`: the Kubernetes release of the target.
+//! The flags about the apiserver for which a file is evaluated: `--kubernetes`, `--own-issuer`.
 
 use clap::Args;
 use keyferry_kube_authn::{Minor, Release, UnknownMinor};
@@ -8,10 +8,23 @@ use crate::command_error::CommandError;
 /// The release of the target.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct MinorArgs {
-    /// The target's Kubernetes release, like 1.33 or v1.33.4: without it, the newest that is known
-    /// here.
+    /// The target's Kubernetes release, like 1.33 or v1.33.4 [default: the newest that is known
+    /// here]
     #[arg(long = "kubernetes", value_name = "VERSION", value_parser = read)]
     given: Option<Release>,
+}
+
+/// What is known of the target's apiserver when a file for it is evaluated.
+#[derive(Args)]
+pub(crate) struct ApiserverArgs {
+    #[command(flatten)]
+    /// The release.
+    pub(crate) minor: MinorArgs,
+    /// An issuer of the target's own ServiceAccount tokens (may be repeated)
+    ///
+    /// It is --service-account-issuer of the target's apiserver.
+    #[arg(long = "own-issuer", value_name = "URL", hide_short_help = true)]
+    pub(crate) own_issuers: Vec<String>,
 }
 
 impl MinorArgs {

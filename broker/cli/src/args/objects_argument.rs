@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use keyferry_api::config::MAX_CONFIG_BYTES;
 use keyferry_client::ClientError;
 use keyferry_client::configuration_source::ConfigurationSource;
@@ -11,6 +12,32 @@ use keyferry_client::objects_file::ObjectsFile;
 use crate::args::by_flag;
 use crate::command_error::CommandError;
 use crate::local_file;
+
+/// Where the hub's objects are read, for commands that only read them.
+#[derive(Args)]
+pub(crate) struct ObjectsArgs {
+    /// Keyferry's configuration file.
+    ///
+    /// Without it, and where it says `objects: CustomResources`, the objects of the hub are read.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Objects from a file, or - for standard input.
+    ///
+    /// The hub's TargetClusters and TargetAccesses as `kubectl get targetclusters,targetaccesses -A
+    /// -o yaml` prints them, instead of the hub.
+    #[arg(short, long, visible_alias = "objects", value_name = "PATH")]
+    filename: Option<PathBuf>,
+}
+
+impl ObjectsArgs {
+    /// Chooses the file that the flags name, else the hub.
+    ///
+    /// # Errors
+    /// Both flags are given, or the file of `-f` cannot be used.
+    pub(crate) fn source(&self) -> Result<ConfigurationSource, CommandError> {
+        source(self.config.as_ref(), self.filename.as_deref())
+    }
+}
 
 /// Chooses the objects of `-f`, else the file of `--config`, else the hub. A flag overrides the
 /// variable of `--config`.

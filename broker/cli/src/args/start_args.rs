@@ -123,28 +123,33 @@ impl StartKind {
 /// The flags that say which object or target to start from.
 #[derive(Args)]
 pub(crate) struct StartArgs {
-    /// What to start from: a TargetAccess, as NAME or NAMESPACE/NAME, or targetaccess/,
-    /// targetcluster/, secret/, configmap/, kustomization/ or helmrelease/NAME, or a short name of
-    /// these; without it, the flags alone.
+    /// What to start from: a TargetAccess as NAME or NAMESPACE/NAME, or KIND/NAME [default: the
+    /// flags alone]
+    ///
+    /// KIND is targetaccess, targetcluster, secret, configmap, kustomization or helmrelease, or a
+    /// short name of these.
     #[arg(value_name = "KIND/NAME")]
     start: Option<StartArg>,
-    /// Namespace on the hub: of the starting object [default: that of the hub's context].
+    /// Namespace on the hub [default: that of the hub's context]
+    ///
+    /// The namespace of the starting object.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
-    /// Objects from a file, or - for standard input: the hub's TargetClusters and TargetAccesses
-    /// as `kubectl get targetclusters,targetaccesses -A -o yaml` prints them, instead of the hub's
-    /// own or --config.
+    /// Objects from a file, or - for standard input.
+    ///
+    /// The hub's TargetClusters and TargetAccesses as `kubectl get targetclusters,targetaccesses -A
+    /// -o yaml` prints them, instead of the hub's own or --config.
     #[arg(short, long, visible_alias = "objects", value_name = "PATH")]
     filename: Option<PathBuf>,
     #[command(flatten)]
-    way: WayArgs,
+    target: TargetArgs,
 }
 
 impl StartArgs {
     /// Builds the plan of what to ask.
     pub(crate) async fn plan(&self) -> Result<Plan, CommandError> {
         let (start, namespace) = (self.start.as_ref(), self.namespace.as_deref());
-        self.way
+        self.target
             .plan(start, namespace, self.filename.as_deref())
             .await
     }
@@ -152,49 +157,58 @@ impl StartArgs {
 
 /// The flags that say how to reach the target and get its token.
 #[derive(Args)]
-pub(crate) struct WayArgs {
-    /// The key of the Secret; without it, value or value.yaml.
-    #[arg(long, value_name = "KEY")]
+pub(crate) struct TargetArgs {
+    /// The key of the Secret [default: value, else value.yaml]
+    #[arg(long, value_name = "KEY", hide_short_help = true)]
     secret_key: Option<String>,
-    /// Keyferry's configuration file: with the access.
+    /// Keyferry's configuration file.
+    ///
+    /// It contains the access.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The hub's issuer: the iss of its tokens, which the target trusts.
-    #[arg(long, value_name = "URL", help_heading = TARGET)]
+    /// The hub's issuer, which is the iss of its tokens.
+    ///
+    /// The target trusts it.
+    #[arg(long, value_name = "URL", help_heading = TARGET, hide_short_help = true)]
     issuer: Option<String>,
-    /// The target's audience: the one that it accepts.
-    #[arg(long, value_name = "TEXT", help_heading = TARGET)]
+    /// The target's audience.
+    ///
+    /// The one that it accepts.
+    #[arg(long, value_name = "TEXT", help_heading = TARGET, hide_short_help = true)]
     audience: Option<String>,
-    /// Where the target reads the issuer's discovery document: without it, where the starting
-    /// object says, or below the issuer.
-    #[arg(long, value_name = "URL", help_heading = TARGET)]
+    /// Where the target reads the issuer's discovery document [default: where the starting object
+    /// says, or below the issuer]
+    #[arg(long, value_name = "URL", help_heading = TARGET, hide_short_help = true)]
     discovery_url: Option<String>,
-    /// CA certificates of the server of the discovery document.
-    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    /// CA certificates of the server of the discovery document [default: the system's]
+    #[arg(long, value_name = "FILE", help_heading = TARGET, hide_short_help = true)]
     discovery_ca: Option<PathBuf>,
     /// The target's address.
     #[arg(long, alias = "target", value_name = "URL", help_heading = TARGET)]
     target_address: Option<String>,
     /// CA certificates of the target.
-    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    #[arg(long, value_name = "FILE", help_heading = TARGET, hide_short_help = true)]
     target_certificate_authority: Option<PathBuf>,
     /// The name in the target's certificate, if it differs from the address.
-    #[arg(long, value_name = "NAME", help_heading = TARGET)]
+    #[arg(long, value_name = "NAME", help_heading = TARGET, hide_short_help = true)]
     tls_server_name: Option<String>,
-    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given
-    /// again.
-    #[arg(long = "own-issuer", value_name = "URL", help_heading = TARGET)]
+    /// An issuer of the target's own ServiceAccount tokens (may be repeated)
+    ///
+    /// It is --service-account-issuer of the target's apiserver.
+    #[arg(long = "own-issuer", value_name = "URL", help_heading = TARGET, hide_short_help = true)]
     target_issuer: Vec<String>,
     /// The token for the target.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_token_file: Option<PathBuf>,
-    /// The hub's name: every user name at the target must begin with it and a colon. Without it,
-    /// the one of --config is used.
-    #[arg(long, value_name = "NAME", help_heading = TARGET)]
+    /// The hub's name [default: the one of --config]
+    ///
+    /// Every user name at the target must begin with it and a colon.
+    #[arg(long, value_name = "NAME", help_heading = TARGET, hide_short_help = true)]
     hub_name: Option<String>,
-    /// Also issue and send tokens if a tenant's Secret or ConfigMap names a target that is not a
-    /// listed TargetCluster.
-    #[arg(long, help_heading = TARGET)]
+    /// Also send tokens to a target that a tenant names and that is not a listed TargetCluster.
+    ///
+    /// A tenant's Secret or ConfigMap names it.
+    #[arg(long, help_heading = TARGET, hide_short_help = true)]
     allow_unlisted_target: bool,
     #[command(flatten)]
     addresses: AddressArgs,
@@ -205,7 +219,7 @@ pub(crate) struct WayArgs {
     server: ServerArgs,
 }
 
-impl WayArgs {
+impl TargetArgs {
     /// Builds the plan of what to ask. Flags override the start. `objects` is a file with objects
     /// of the hub.
     pub(crate) async fn plan(

@@ -27,7 +27,7 @@ const MAX_VERBS: usize = 100;
 /// Prints the user's rules in one namespace, with those in the whole cluster.
 pub(super) async fn list(args: &CanIArgs) -> Result<ExitCode, CommandError> {
     let plan = args
-        .way
+        .target
         .plan(
             args.from.as_ref(),
             args.namespace.as_deref(),
@@ -52,7 +52,7 @@ pub(super) async fn list(args: &CanIArgs) -> Result<ExitCode, CommandError> {
     };
     let is_denied = matches!(rules, Err(AccessError::Impersonation(_)));
     let rules = rules.unwrap_or_default();
-    if args.output == OutputFormat::Json {
+    if args.format.output == OutputFormat::Json {
         let document = json!({
             "schema": "keyferry.dev/can-i-list/v1", "user": user, "target": target,
             "namespace": namespace, "incomplete": gap.is_some(), "detail": gap,

@@ -9,18 +9,19 @@ use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::ports::HubError;
 use keyferry_platform::clock::{Clock, SystemClock};
 
-use crate::args::{HUB, HubArgs};
+use crate::args::{HubArgs, KeyferryArgs};
 use crate::command_error::CommandError;
 use crate::ui;
 
 #[derive(Args)]
 pub(crate) struct RotateArgs {
-    /// The TargetCluster: one with `issuer: Keyferry`.
+    /// The TargetCluster.
+    ///
+    /// One with `issuer: Keyferry`.
     #[arg(long, value_name = "NAME")]
     target: String,
-    /// Keyferry's own namespace on the hub.
-    #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
-    keyferry_namespace: String,
+    #[command(flatten)]
+    keyferry: KeyferryArgs,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -35,7 +36,7 @@ pub(super) async fn run(args: &RotateArgs) -> ExitCode {
 async fn rotate(args: &RotateArgs) -> Result<String, CommandError> {
     let target = ObjectName::new(args.target.clone())
         .map_err(|error| CommandError::new(format!("--target {:?} {error}", args.target)))?;
-    let namespace = crate::args::names::keyferry_namespace(&args.keyferry_namespace)?;
+    let namespace = args.keyferry.namespace()?;
     let hub = args.hub.access();
     ui::note(&format!("hub: {}", hub.description().await?));
     let client = HubClient::new(hub.config().await?)?;

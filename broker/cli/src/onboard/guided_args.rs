@@ -19,7 +19,6 @@ use keyferry_kube_authn::Minor;
 use keyferry_platform::clock::{Clock, SystemClock};
 use serde_json::Value;
 
-use super::output::OutputArgs;
 use super::place::{Deadline, KeyferryObjects, ready_access};
 use super::progress::Progress;
 use super::proof::{Proof, TokenSigner, TokenSource, untried};
@@ -32,7 +31,7 @@ use crate::args::{HUB, HubArgs, SERVER, TARGET, start_args};
 use crate::command_error::CommandError;
 use crate::onboarding::change_plan::Removals;
 use crate::onboarding::objects::{Tenant, deliveries_of, united};
-use crate::trust::{self, Binding, Occasion, ShapeArgs, TargetPart, TargetRequest};
+use crate::trust::{self, Binding, Occasion, OutputDirArgs, ShapeArgs, TargetPart, TargetRequest};
 use crate::ui;
 
 /// How long a target may take to load its file, by default.
@@ -40,42 +39,49 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Args)]
 pub(super) struct GuidedArgs {
-    /// What the tenant's TargetAccess delivers, like FluxConfigMap: without it, tokens on request;
-    /// may be given again.
+    /// What the tenant's TargetAccess delivers, like FluxConfigMap (may be repeated) [default:
+    /// tokens on request]
     #[arg(long, value_name = "TYPE", value_parser = delivery)]
     pub(super) delivery: Vec<DeliveryType>,
     #[command(flatten)]
     shape: ShapeArgs,
-    /// CA certificates of the server of the discovery document.
+    /// CA certificates of the server of the discovery document [default: the system's]
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     discovery_ca: Option<PathBuf>,
-    /// An AuthenticationConfiguration to add to, byte for byte as it is: the one that the target
-    /// has.
+    /// An AuthenticationConfiguration to add to, byte for byte as it is.
+    ///
+    /// The one that the target has.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     pub(super) merge: Option<PathBuf>,
-    /// The Keyferry server's https URL: the token that proves the target is requested there. A
-    /// target with a managed issuer needs it, because only the server signs for it.
+    /// The Keyferry server's https URL.
+    ///
+    /// The token that proves the target is requested there. A target with a managed issuer needs
+    /// it, because only the server signs for it.
     #[arg(long, value_name = "URL", help_heading = SERVER)]
     server: Option<String>,
-    /// CA certificates of the Keyferry server.
-    #[arg(long, value_name = "FILE", help_heading = SERVER, requires = "server")]
+    /// CA certificates of the Keyferry server [default: the system's]
+    #[arg(long, value_name = "FILE", help_heading = SERVER, requires = "server", hide_short_help = true)]
     certificate_authority: Option<PathBuf>,
-    /// The audience of the caller's token: callerAudience of the server [default: keyferry.dev].
-    #[arg(long, value_name = "TEXT", help_heading = SERVER, requires = "server")]
+    /// The audience of the caller's token [default: keyferry.dev]
+    ///
+    /// It is callerAudience of the server.
+    #[arg(long, value_name = "TEXT", help_heading = SERVER, requires = "server", hide_short_help = true)]
     caller_audience: Option<String>,
     #[command(flatten)]
     pub(super) write: WriteArgs,
     #[command(flatten)]
-    pub(super) output: OutputArgs,
-    /// How long to wait in all, until the objects are Ready and the target has loaded its file:
-    /// without it, 10m.
-    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
+    pub(super) output: OutputDirArgs,
+    /// How long to wait in all, until the objects are Ready and the target has loaded its file
+    /// [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = lifetime, hide_short_help = true)]
     timeout: Option<Duration>,
-    /// Keyferry's configuration file: where it holds the objects, they are shown to be added there.
+    /// Keyferry's configuration file.
+    ///
+    /// Where it holds the objects, they are shown to be added there.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Keyferry's own namespace on the hub.
-    #[arg(long, value_name = "NAMESPACE", help_heading = HUB)]
+    /// Keyferry's own namespace on the hub [default: it is searched]
+    #[arg(long, value_name = "NAMESPACE", help_heading = HUB, hide_short_help = true)]
     keyferry_namespace: Option<String>,
     #[command(flatten)]
     pub(super) addresses: AddressArgs,

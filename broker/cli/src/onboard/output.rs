@@ -1,15 +1,12 @@
 //! Where the parts of onboarding go: to the screen, or apart into the files of a folder.
 
-use std::path::PathBuf;
-
-use clap::Args;
 use serde_json::Value;
 
 use super::write::{print, show};
 use crate::command_error::CommandError;
 use crate::onboarding::apply::PlannedObject;
 use crate::role_manifest::documents;
-use crate::trust::{OutputFile, RBAC_FILE, TargetPart, write_files};
+use crate::trust::{OutputDirArgs, OutputFile, RBAC_FILE, TargetPart, write_files};
 use crate::ui;
 
 /// The file with the objects of the hub.
@@ -17,18 +14,7 @@ const HUB_FILE: &str = "hub.yaml";
 /// The file with what a configuration file lacks.
 const CONFIGURATION_FILE: &str = "configuration.yaml";
 
-#[derive(Args, Clone)]
-pub(super) struct OutputArgs {
-    /// A folder for the parts, which are then not printed: hub.yaml, authentication.yaml, rbac.yaml
-    /// and instructions.txt. It is created if missing. A file with other content is not replaced.
-    #[arg(long, value_name = "DIR")]
-    output_dir: Option<PathBuf>,
-    /// Replace files of --output-dir that have other content.
-    #[arg(long, requires = "output_dir")]
-    force: bool,
-}
-
-impl OutputArgs {
+impl OutputDirArgs {
     /// Shows the objects of the hub. `in_place`: the TargetCluster is on the hub and stays as it is,
     /// so a file of an earlier run is left alone, which has it as it was created.
     ///
@@ -127,11 +113,11 @@ mod tests {
 
     use serde_json::json;
 
-    use super::OutputArgs;
+    use super::OutputDirArgs;
     use crate::onboarding::apply::PlannedObject;
 
-    fn into(folder: &Path) -> OutputArgs {
-        OutputArgs {
+    fn into(folder: &Path) -> OutputDirArgs {
+        OutputDirArgs {
             output_dir: Some(folder.to_owned()),
             force: false,
         }
@@ -162,7 +148,7 @@ mod tests {
         let error = output.hub(&[target("https://b")], false).unwrap_err();
         assert!(error.to_string().contains("--force"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
-        let forced = OutputArgs {
+        let forced = OutputDirArgs {
             force: true,
             ..output
         };

@@ -36,25 +36,28 @@ pub(super) struct TargetArgs {
     /// The name of the TargetCluster.
     #[arg(value_name = "NAME")]
     name: String,
-    /// A kubeconfig of a user who may create tokenreviews at the target: its address and CA are read
-    /// from it, and RBAC is applied with it. Its credentials stay on this machine.
+    /// A kubeconfig of a user who may create tokenreviews at the target.
+    ///
+    /// Its address and CA are read from it, and RBAC is applied with it. Its credentials stay on
+    /// this machine.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_kubeconfig: PathBuf,
-    /// Context of --target-kubeconfig, instead of its current one.
-    #[arg(long, value_name = "NAME", help_heading = TARGET)]
+    /// Context of --target-kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME", help_heading = TARGET, hide_short_help = true)]
     target_context: Option<String>,
-    /// The target's audience: without it, its address, which no other target has.
+    /// The target's audience [default: its address, which no other target has]
     #[arg(long, value_name = "TEXT", help_heading = TARGET)]
     audience: Option<String>,
-    /// A ServiceAccount of the hub that may use the target; may be given again.
+    /// A ServiceAccount of the hub that may use the target (may be repeated)
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service_account)]
     allow: Vec<ServiceAccount>,
-    /// A tenant to onboard with the target, as a ServiceAccount of the hub: its token proves the
-    /// federation.
+    /// A tenant to onboard with the target, as a ServiceAccount of the hub.
+    ///
+    /// Its token proves the federation.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service_account)]
     tenant: Option<ServiceAccount>,
     /// Tokens for this target are signed by a managed issuer of its own, not by the hub.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     managed_issuer: bool,
     #[command(flatten)]
     pub(super) guided: GuidedArgs,

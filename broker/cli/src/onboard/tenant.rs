@@ -31,19 +31,24 @@ pub(super) struct TenantArgs {
     /// The tenant's namespace on the hub.
     #[arg(value_name = "NAMESPACE")]
     namespace: String,
-    /// A ServiceAccount of the hub: the tenant's, which acts at the target.
+    /// A ServiceAccount of the hub.
+    ///
+    /// The tenant's, which acts at the target.
     #[arg(long, value_name = "NAME")]
     service_account: String,
-    /// The TargetCluster: the one that the tenant is to use.
+    /// The TargetCluster.
+    ///
+    /// The one that the tenant is to use.
     #[arg(long = "target", value_name = "NAME")]
     target_cluster: String,
-    /// The name of the TargetAccess: without it, that of the target.
+    /// The name of the TargetAccess [default: that of the target]
     #[arg(long, value_name = "NAME")]
     access: Option<String>,
-    /// The user or group that writes the TargetAccess from now on, as a user name, group:NAME or
-    /// system:serviceaccount:NAMESPACE:NAME: a Role gives it the rights that the admission policy
-    /// keyferry-author demands.
-    #[arg(long, value_name = "USER", value_parser = author)]
+    /// The user or group that writes the TargetAccess from now on.
+    ///
+    /// A user name, group:NAME or system:serviceaccount:NAMESPACE:NAME. A Role gives it the rights
+    /// that the admission policy keyferry-author demands.
+    #[arg(long, value_name = "USER", value_parser = author, hide_short_help = true)]
     author: Option<Author>,
     #[command(flatten)]
     guided: GuidedArgs,

@@ -14,18 +14,25 @@ use crate::ui;
 
 #[derive(Args, Clone, Copy)]
 pub(crate) struct WriteArgs {
-    /// Apply what is shown: without it, nothing is written.
+    /// Apply what is shown.
+    ///
+    /// Otherwise nothing is written.
     #[arg(long)]
     apply: bool,
-    /// Let the apiservers check what is shown, admission policies included: nothing is written.
+    /// Let the apiservers check what is shown, admission policies included.
+    ///
+    /// Nothing is written.
     #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "apply")]
     dry_run: Option<DryRun>,
-    /// Also remove what is in place and this command does not name: deliveries, allow entries,
-    /// subjects and rules. It is shown with - and asked about first.
-    #[arg(long)]
+    /// Also remove what is in place and this command does not name.
+    ///
+    /// Deliveries, allow entries, subjects and rules. It is shown with - and asked about first.
+    #[arg(long, hide_short_help = true)]
     prune: bool,
-    /// Do not ask first: before something is removed.
-    #[arg(long, requires = "prune")]
+    /// Do not ask first.
+    ///
+    /// What --prune removes is removed at once.
+    #[arg(long, requires = "prune", hide_short_help = true)]
     yes: bool,
 }
 

@@ -19,76 +19,77 @@ impl ListenerArgs {
 
 #[derive(Args)]
 struct Flags {
-    /// Secret of type kubernetes.io/tls with the serving certificate of all listeners, in
-    /// Keyferry's namespace; overrides tls of the file.
-    #[arg(long, env = "KEYFERRY_TLS_SECRET", value_name = "NAME", value_parser = secret_name)]
+    /// Secret of type kubernetes.io/tls with the serving certificate of all listeners.
+    ///
+    /// It is in Keyferry's namespace. Overrides tls of the file.
+    #[arg(long, env = "KEYFERRY_TLS_SECRET", value_name = "NAME", value_parser = secret_name, hide_short_help = true)]
     tls_secret: Option<ObjectName>,
     /// As --tls-secret, for the token API alone.
     #[arg(
         long,
         env = "KEYFERRY_API_TLS_SECRET",
         value_name = "NAME",
-        value_parser = secret_name
-    )]
+        value_parser = secret_name, hide_short_help = true)]
     api_tls_secret: Option<ObjectName>,
     /// As --tls-secret, for the published documents alone.
     #[arg(
         long,
         env = "KEYFERRY_DISCOVERY_TLS_SECRET",
         value_name = "NAME",
-        value_parser = secret_name
-    )]
+        value_parser = secret_name, hide_short_help = true)]
     discovery_tls_secret: Option<ObjectName>,
     /// As --tls-secret, for metrics alone.
     #[arg(
         long,
         env = "KEYFERRY_METRICS_TLS_SECRET",
         value_name = "NAME",
-        value_parser = secret_name
-    )]
+        value_parser = secret_name, hide_short_help = true)]
     metrics_tls_secret: Option<ObjectName>,
-    /// Address of the token API: ip:port or :port; overrides api.address of the file. Default
-    /// :9443.
+    /// Address of the token API, as ip:port or :port [default: :9443]
+    ///
+    /// Overrides api.address of the file.
     #[arg(
         long,
         env = "KEYFERRY_API_HTTPS_ADDR",
         value_name = "ADDRESS",
-        value_parser = listen_address
-    )]
+        value_parser = listen_address, hide_short_help = true)]
     api_https_addr: Option<SocketAddr>,
-    /// Address of the published documents; overrides discovery.address of the file. Default :8443.
+    /// Address of the published documents [default: :8443]
+    ///
+    /// Overrides discovery.address of the file.
     #[arg(
         long,
         env = "KEYFERRY_DISCOVERY_HTTPS_ADDR",
         value_name = "ADDRESS",
-        value_parser = listen_address
-    )]
+        value_parser = listen_address, hide_short_help = true)]
     discovery_https_addr: Option<SocketAddr>,
-    /// Address of a plain-HTTP listener that only redirects to the published documents; overrides
-    /// discovery.httpAddress of the file. Off by default.
+    /// Address of a plain-HTTP listener that only redirects to the documents [default: none]
+    ///
+    /// Overrides discovery.httpAddress of the file.
     #[arg(
         long,
         env = "KEYFERRY_DISCOVERY_HTTP_ADDR",
         value_name = "ADDRESS",
-        value_parser = listen_address
-    )]
+        value_parser = listen_address, hide_short_help = true)]
     discovery_http_addr: Option<SocketAddr>,
-    /// Address of health and metrics; overrides health.address of the file. Default 127.0.0.1:8080.
+    /// Address of health and metrics [default: 127.0.0.1:8080]
+    ///
+    /// Overrides health.address of the file.
     #[arg(
         long,
         env = "KEYFERRY_HEALTH_ADDR",
         value_name = "ADDRESS",
-        value_parser = listen_address
-    )]
+        value_parser = listen_address, hide_short_help = true)]
     health_addr: Option<SocketAddr>,
-    /// Address of metrics with TLS, for readers that the hub permits; overrides metrics.address of
-    /// the file. Off by default: metrics are then beside health.
+    /// Address of metrics with TLS, for readers that the hub permits [default: none, metrics are
+    /// beside health]
+    ///
+    /// Overrides metrics.address of the file.
     #[arg(
         long,
         env = "KEYFERRY_METRICS_HTTPS_ADDR",
         value_name = "ADDRESS",
-        value_parser = listen_address
-    )]
+        value_parser = listen_address, hide_short_help = true)]
     metrics_https_addr: Option<SocketAddr>,
 }
 

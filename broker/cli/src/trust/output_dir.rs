@@ -6,10 +6,25 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use keyferry_platform::regular_file::{self, FileError};
 use tempfile::NamedTempFile;
 
 use super::distribution::OutputFile;
+
+/// Where a command writes its parts as files.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct OutputDirArgs {
+    /// A folder for the parts, which are then not printed.
+    ///
+    /// hub.yaml, authentication.yaml, rbac.yaml and instructions.txt, as far as the command has
+    /// them. It is created if missing. A file with other content is not replaced.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+    /// Replace files of --output-dir that have other content.
+    #[arg(long, requires = "output_dir", hide_short_help = true)]
+    pub(crate) force: bool,
+}
 
 /// More than `trust` ever prints; a longer file is another one.
 const MAX_BYTES: u64 = 16 << 20;

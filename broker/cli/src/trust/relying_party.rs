@@ -14,7 +14,7 @@ use crate::command_error::CommandError;
 /// A value is missing, or a flag is for a cluster.
 pub(super) fn print(args: &TrustArgs, known: &KnownHub) -> Result<Printed, CommandError> {
     let of_cluster =
-        args.merge.is_some() || args.output_dir.is_some() || args.shape.asks_for_rbac();
+        args.merge.is_some() || args.parts.output_dir.is_some() || args.shape.asks_for_rbac();
     if of_cluster {
         return Err(CommandError::with_fix(
             "the target is a relying party and no Kubernetes cluster, so it has no file, RBAC or \
