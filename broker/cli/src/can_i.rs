@@ -99,7 +99,7 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
     };
     asked.unwrap_or_else(|error| {
         let error = error.or_fix("keyferry doctor names the first step that fails");
-        ui::misuse(&error.problem, error.fix)
+        ui::misuse(&error.problem, error.fix.as_deref())
     })
 }
 
@@ -267,13 +267,15 @@ async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, CommandError> 
     let answered = calls.review(Some(wanted)).await.ok();
     let answered = answered.filter(|answered| answered["username"].is_string());
     match answered.and_then(|answered| wanted.ignored(&answered)) {
-        Some(problem) => Err(CommandError::new(format!(
-            "asking as {}: {}: {}; fix: {}",
-            wanted.name,
-            problem.cause.name(),
-            problem.detail,
-            problem.cause.fix()
-        ))),
+        Some(problem) => Err(CommandError::with_fix(
+            format!(
+                "asking as {}: {}: {}",
+                wanted.name,
+                problem.cause.name(),
+                problem.detail
+            ),
+            problem.cause.fix(),
+        )),
         None => Ok(wanted.name.clone()),
     }
 }
@@ -294,8 +296,9 @@ async fn can_apply(
     };
     let input = Some(std::path::Path::new("-"));
     if path == input && args.objects.as_deref() == input {
-        return Err(CommandError::new(
-            "both -f and --objects read standard input; fix: give one of them as a file",
+        return Err(CommandError::with_fix(
+            "both -f and --objects read standard input",
+            "give one of them as a file",
         ));
     }
     let given = path.map(objects).transpose()?;

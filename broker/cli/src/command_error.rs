@@ -1,10 +1,12 @@
 //! The error with which a command ends.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use keyferry_client::ClientError;
 use keyferry_client::doctor::DoctorError;
 use keyferry_client::doctor::identity::IdentityError;
+use keyferry_hub::client::ClientError as HubClientError;
 
 use crate::args::access;
 
@@ -15,7 +17,7 @@ pub(crate) struct CommandError {
     /// What was tried, on what, and why it failed.
     pub(crate) problem: String,
     /// What to do about it.
-    pub(crate) fix: Option<&'static str>,
+    pub(crate) fix: Option<Cow<'static, str>>,
     /// The text of a file that the fix asks for. Printed below it, to be copied.
     pub(crate) file: Option<String>,
 }
@@ -31,11 +33,21 @@ impl CommandError {
     }
 
     /// Creates an error with its fix.
-    pub(crate) fn with_fix(problem: impl Into<String>, fix: &'static str) -> Self {
+    pub(crate) fn with_fix(problem: impl Into<String>, fix: impl Into<Cow<'static, str>>) -> Self {
         Self {
             problem: problem.into(),
-            fix: Some(fix),
+            fix: Some(fix.into()),
             file: None,
+        }
+    }
+
+    /// Creates an error from the text of one of Keyferry's own errors, which a log has on one line:
+    /// a fix at its end gets a line of its own. Not for a text that ends with what a server wrote,
+    /// which would then read as Keyferry's advice.
+    pub(crate) fn of_line(text: &str) -> Self {
+        match text.rsplit_once("; fix: ") {
+            Some((problem, fix)) => Self::with_fix(problem, fix.to_owned()),
+            None => Self::new(text),
         }
     }
 
@@ -48,18 +60,10 @@ impl CommandError {
         }
     }
 
-    /// Moves the fix into the text, for a command that suggests something else next.
-    pub(crate) fn in_one_line(self) -> Self {
-        match self.fix {
-            Some(fix) => Self::new(format!("{}; {fix}", self.problem)),
-            None => self,
-        }
-    }
-
     /// Sets the fix, unless there is one.
     pub(crate) fn or_fix(self, fix: &'static str) -> Self {
         Self {
-            fix: self.fix.or(Some(fix)),
+            fix: self.fix.or(Some(fix.into())),
             ..self
         }
     }
@@ -75,10 +79,34 @@ impl std::error::Error for CommandError {}
 
 impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
-        Self {
-            problem: error.to_string(),
-            fix: access::fix(&error),
-            file: None,
+        let own = match &error {
+            ClientError::Server {
+                server,
+                problem,
+                fix,
+            } => Self {
+                fix: fix.clone().map(Cow::Owned),
+                ..Self::new(format!("calling {server}: {problem}"))
+            },
+            ClientError::Hub(error) => Self::from(error.clone()),
+            ClientError::CallerToken(_) | ClientError::Configuration(_) => {
+                Self::of_line(&error.to_string())
+            }
+            _ => Self::new(error.to_string()),
+        };
+        match access::fix(&error) {
+            Some(fix) => own.or_fix(fix),
+            None => own,
+        }
+    }
+}
+
+impl From<HubClientError> for CommandError {
+    fn from(error: HubClientError) -> Self {
+        match &error {
+            // Its end is the hint of the kubeconfig.
+            HubClientError::CommandMissing { hint: Some(_), .. } => Self::new(error.to_string()),
+            error => Self::of_line(&error.to_string()),
         }
     }
 }
@@ -92,9 +120,8 @@ impl From<IdentityError> for CommandError {
             _ => None,
         };
         Self {
-            problem: error.to_string(),
-            fix,
-            file: None,
+            fix: fix.map(Cow::Borrowed),
+            ..Self::new(error.to_string())
         }
     }
 }
@@ -105,16 +132,22 @@ impl From<DoctorError> for CommandError {
             "write a resource as kubectl api-resources prints it, such as deployments.apps",
         );
         Self {
-            problem: error.to_string(),
-            fix,
-            file: None,
+            fix: fix.map(Cow::Borrowed),
+            ..Self::new(error.to_string())
         }
     }
 }
 
 /// Makes errors convertible into [`CommandError`], each by its text, which must name the operation
-/// and its object.
+/// and its object. Errors `with fix` may end with their fix.
 macro_rules! command_errors {
+    (with fix: $($error:ty),+ $(,)?) => {
+        $(impl From<$error> for $crate::command_error::CommandError {
+            fn from(error: $error) -> Self {
+                Self::of_line(&error.to_string())
+            }
+        })+
+    };
     ($($error:ty),+ $(,)?) => {
         $(impl From<$error> for $crate::command_error::CommandError {
             fn from(error: $error) -> Self {
@@ -131,11 +164,14 @@ command_errors!(
     keyferry_client::plugin_folders::ElsewhereError,
     keyferry_client::token_directory::TokenDirectoryError,
     keyferry_client::doctor::apply::ManifestError,
-    keyferry_hub::client::ClientError,
-    keyferry_platform::config_file::ConfigFileError,
     keyferry_issuer::export::ExportError,
-    crate::local_file::ReadError,
     crate::args::start_args::StartError,
+);
+
+command_errors!(
+    with fix:
+    keyferry_platform::config_file::ConfigFileError,
+    crate::local_file::ReadError,
 );
 
 #[cfg(test)]
@@ -143,13 +179,17 @@ mod tests {
     use super::CommandError;
 
     #[test]
-    fn a_fix_is_kept_or_moved_into_the_text() {
+    fn a_fix_is_kept_and_has_its_own_line() {
         let error = CommandError::with_fix("reading a: it is not there", "create it");
+        assert_eq!(error.or_fix("ask").fix.as_deref(), Some("create it"));
         assert_eq!(
-            error.clone().in_one_line(),
-            CommandError::new("reading a: it is not there; create it")
+            CommandError::new("a").or_fix("ask").fix.as_deref(),
+            Some("ask")
         );
-        assert_eq!(error.or_fix("ask").fix, Some("create it"));
-        assert_eq!(CommandError::new("a").or_fix("ask").fix, Some("ask"));
+        assert_eq!(
+            CommandError::of_line("reading \"; fix: b\": it is empty; fix: fill it"),
+            CommandError::with_fix("reading \"; fix: b\": it is empty", "fill it")
+        );
+        assert_eq!(CommandError::of_line("a"), CommandError::new("a"));
     }
 }

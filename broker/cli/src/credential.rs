@@ -172,9 +172,9 @@ fn cache_folder(args: &CredentialArgs, reach: &Reach) -> Option<PathBuf> {
     let in_file = reach.cache_dir.clone();
     let is_job = reach.caller.ci.is_some();
     if args.cache_dir.is_some() && in_file.is_none() && is_job {
-        ui::note(
-            "keyferry: --cache-dir has no effect: no token of a CI job is kept on the disk; fix: \
-             remove it, or write cacheDir into your own client.yaml",
+        ui::note_with_fix(
+            "keyferry: --cache-dir has no effect: no token of a CI job is kept on the disk",
+            "remove it, or write cacheDir into your own client.yaml",
         );
     }
     if in_file.is_some() || is_job {

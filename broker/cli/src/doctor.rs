@@ -56,11 +56,11 @@ pub(super) struct DoctorArgs {
 
 pub(super) async fn run(args: DoctorArgs) -> ExitCode {
     if let Some(note) = kuberc::note() {
-        ui::note(&note);
+        ui::note_with_fix(&note, kuberc::FIX);
     }
     match report(&args).await {
         Ok((report, yaml)) => print(&report, yaml.as_deref(), args.format.output),
-        Err(error) => ui::misuse(&error.problem, error.fix),
+        Err(error) => ui::misuse(&error.problem, error.fix.as_deref()),
     }
 }
 

@@ -63,6 +63,7 @@ async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
         Err(error) => return ui::command_failed(&error),
     };
     let fetched = async {
+        reach.server.check()?;
         let caller = caller_token::find(&reach.caller, access.namespace.as_str()).await?;
         reach.server.cluster_token(&caller, &access).await
     };

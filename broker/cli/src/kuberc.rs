@@ -9,6 +9,10 @@ use keyferry_platform::regular_file;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// What to do about a kuberc that refuses the plugin.
+pub(crate) const FIX: &str = "give credentialPluginAllowlist there the entry that keyferry \
+    kubeconfig --exec prints";
+
 /// The largest file that is read.
 const MAX_BYTES: u64 = 256 * 1024;
 const GROUP: &str = "kubectl.config.k8s.io/";
@@ -83,8 +87,7 @@ pub(super) fn note() -> Option<String> {
         return None;
     }
     Some(format!(
-        "note: kubectl would refuse the exec plugin keyferry: {found} in {}; fix: give \
-         credentialPluginAllowlist there the entry that keyferry kubeconfig --exec prints",
+        "note: kubectl would refuse the exec plugin keyferry: {found} in {}",
         path.display()
     ))
 }

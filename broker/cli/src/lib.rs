@@ -171,15 +171,17 @@ enum Command {
 }
 
 command_error::command_errors!(
+    trust::OidcFlagsError,
+    trust::DistributionError,
+    onboarding::target_facts::TargetFactsError,
+);
+
+command_error::command_errors!(
+    with fix:
     inner_file::SeveralFilesError,
     trust::CertificatesError,
-    trust::DiffError,
-    trust::MergeError,
-    trust::OidcFlagsError,
     trust::OutputDirError,
-    trust::DistributionError,
     verify::SubjectError,
-    onboarding::target_facts::TargetFactsError,
     revoke::WitnessError,
 );
 

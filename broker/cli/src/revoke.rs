@@ -507,7 +507,7 @@ fn report(targets: &[Vec<String>], objects: &[Vec<String>], not_proven: &[NotPro
         ui::finish(&text.join("\n\n"))
     };
     for NotProven { name, why, fix } in not_proven {
-        ui::note(&format!("NOT PROVEN: {name}: {why}; fix: {fix}"));
+        ui::note_with_fix(&format!("NOT PROVEN: {name}: {why}"), fix);
     }
     if not_proven.is_empty() {
         printed

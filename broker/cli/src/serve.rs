@@ -195,11 +195,13 @@ async fn check(
             }
             let server = &configuration.server;
             if server.public_url.is_example() {
-                ui::note(&format!(
-                    "warning: publicURL {} is the example's, which no target reaches; fix: write \
-                     the origin of your discovery listener, which targets pin",
-                    server.public_url
-                ));
+                ui::note_with_fix(
+                    &format!(
+                        "warning: publicURL {} is the example's, which no target reaches",
+                        server.public_url
+                    ),
+                    "write the origin of your discovery listener, which targets pin",
+                );
             }
             let now = SystemClock::start().now().wall;
             for warning in configuration_warnings(&configuration, now) {
@@ -283,11 +285,13 @@ async fn check_certificates(
     for (listener, host) in listeners {
         let Some(listener) = listener else { continue };
         if let (TlsSource::Secret(name), None) = (&listener.tls, &access.secrets) {
-            ui::note(&format!(
-                "warning: not checked: Secret {}/{name} is on the hub; fix: give --kubeconfig FILE \
-                 to check it",
-                server.cluster_resource_namespace
-            ));
+            ui::note_with_fix(
+                &format!(
+                    "warning: not checked: Secret {}/{name} is on the hub",
+                    server.cluster_resource_namespace
+                ),
+                "give --kubeconfig FILE to check it",
+            );
             continue;
         }
         match check_certificate(listener, host, &access).await {
@@ -301,11 +305,14 @@ async fn check_certificates(
         }
     }
     if access.secrets.is_none() && !server.caller_authority_secrets().is_empty() {
-        ui::note(&format!(
-            "warning: not checked: the Secrets with CAs of client certificates in namespace {} are \
-             on the hub; fix: give --kubeconfig FILE to check them",
-            server.cluster_resource_namespace
-        ));
+        ui::note_with_fix(
+            &format!(
+                "warning: not checked: the Secrets with CAs of client certificates in namespace {} \
+                 are on the hub",
+                server.cluster_resource_namespace
+            ),
+            "give --kubeconfig FILE to check them",
+        );
     }
     caller_trust(server, access.secrets.as_ref(), Metrics::default()).await?;
     Ok(())

@@ -31,13 +31,11 @@ use serde_json::Value;
 
 use self::binding::namespace;
 pub(crate) use self::binding::{Binding, powers_of, powers_of_shipped};
-pub(crate) use self::diff::DiffError;
 pub(crate) use self::distribution::DistributionError;
 pub(crate) use self::distribution::{Occasion, OutputFile, RBAC_FILE};
 pub(crate) use self::inputs::CertificatesError;
 use self::inputs::KnownHub;
-pub(crate) use self::merge::MergeError;
-use self::merge::{MergeProblem, Merged};
+use self::merge::{MergeError, MergeProblem, Merged};
 pub(crate) use self::oidc_flags::OidcFlagsError;
 pub(crate) use self::output_dir::{OutputDirArgs, OutputDirError, write as write_files};
 use self::rbac::RbacPart;
@@ -225,7 +223,7 @@ pub(crate) async fn run(args: &TrustArgs) -> ExitCode {
                 ui::finish_with(&ui::block(&compared.text), u8::from(compared.differs))
             }
             // Exit code 1 says that the file differs, so a failure has another one.
-            Err(error) => ui::misuse(&error.problem, error.fix),
+            Err(error) => ui::misuse(&error.problem, error.fix.as_deref()),
         };
     }
     let known = match known {

@@ -45,7 +45,7 @@ pub(crate) fn fail(error: &str, fix: Option<&str>) -> ExitCode {
 
 /// Prints the error with which a command ends, and the file that its fix asks for.
 pub(crate) fn command_failed(error: &CommandError) -> ExitCode {
-    let code = fail(&error.problem, error.fix);
+    let code = fail(&error.problem, error.fix.as_deref());
     if let Some(file) = &error.file {
         note_block(file);
     }
@@ -99,6 +99,12 @@ pub(crate) fn block(text: &str) -> String {
 /// Prints a note of one line to standard error.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", plain(text));
+}
+
+/// Prints a note of one line, and its fix on a line of its own.
+pub(crate) fn note_with_fix(text: &str, fix: &str) {
+    note(text);
+    note(&format!("fix: {fix}"));
 }
 
 /// Asks a yes-or-no question. `None` if standard input is no terminal, so that no person answers.

@@ -151,7 +151,7 @@ pub(crate) fn run(args: &VerifyArgs) -> ExitCode {
                 OutputFormat::Text => ui::finish_with(&text::of(&report, &about), code),
             }
         }
-        Err(error) => ui::misuse(&error.problem, error.fix),
+        Err(error) => ui::misuse(&error.problem, error.fix.as_deref()),
     }
 }
 

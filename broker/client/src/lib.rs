@@ -116,12 +116,14 @@ pub enum ClientError {
     )]
     CertificateAuthority(std::path::PathBuf),
     /// The server cannot be reached.
-    #[error("calling {server}: {problem}")]
+    #[error("calling {server}: {problem}{}", server::in_line(.fix.as_deref()))]
     Server {
         /// The address of the server.
         server: String,
         /// The cause of the failure.
         problem: String,
+        /// What to do about it.
+        fix: Option<String>,
     },
     /// The server answered with an error.
     #[error("the server answered {status} {error}: {description}{}", server::suffix(.request_id.as_deref()))]

@@ -165,12 +165,29 @@ impl ServerAddress {
         ClientError::Server {
             server: self.url.clone(),
             problem: problem.into(),
+            fix: None,
+        }
+    }
+
+    fn problem_with_fix(&self, problem: impl Into<String>, fix: Option<String>) -> ClientError {
+        ClientError::Server {
+            server: self.url.clone(),
+            problem: problem.into(),
+            fix,
         }
     }
 
     /// Builds an error about a response, with the request id of the server's audit record.
     fn problem_of(&self, answer: &ServerResponse, problem: impl std::fmt::Display) -> ClientError {
         self.problem(format!("{problem}{}", suffix(answer.request_id.as_deref())))
+    }
+
+    /// Checks the address, before anything is read for it.
+    ///
+    /// # Errors
+    /// It is not an https URL.
+    pub fn check(&self) -> Result<(), ClientError> {
+        self.address().map(drop)
     }
 
     /// Parses the server's address.
@@ -184,11 +201,11 @@ impl ServerAddress {
             let meant = format!("https://{rest}");
             let fix = match url::Url::parse(&meant) {
                 Ok(url) if url.has_host() && !rest.contains("://") => {
-                    format!("; fix: write {meant}")
+                    Some(format!("write {meant}"))
                 }
-                _ => String::new(),
+                _ => None,
             };
-            self.problem(format!("the address is not an https URL{fix}"))
+            self.problem_with_fix("the address is not an https URL", fix)
         })
     }
 
@@ -204,15 +221,17 @@ impl ServerAddress {
         }
         if let Some(CallerProof::Certificate(files)) = caller {
             builder = builder.presenting(&files.read()?).map_err(|_| {
-                self.problem(
-                    "the client certificate and its key are no pair in PEM; fix: give the key \
-                     unencrypted, and the certificate that it belongs to first",
+                let fix = "give the key unencrypted, and the certificate that it belongs to first";
+                self.problem_with_fix(
+                    "the client certificate and its key are no pair in PEM",
+                    Some(fix.to_owned()),
                 )
             })?;
         }
         builder.build().map_err(|_| {
-            self.problem(
-                "no HTTPS client can be made; is there a CA to trust? give --certificate-authority",
+            self.problem_with_fix(
+                "no HTTPS client can be made, as if there were no CA to trust",
+                Some("give --certificate-authority FILE".to_owned()),
             )
         })
     }
@@ -260,14 +279,19 @@ impl ServerAddress {
 
     /// Describes what responded instead of the token API.
     async fn foreign(&self, status: u16, answer: &ServerResponse) -> ClientError {
-        let problem = if status == 404 && self.is_discovery().await {
-            "this is the discovery listener, not the token API; fix: name the listener of \
-             api.address, by default port 9443"
-                .to_owned()
+        let (problem, fix) = if status == 404 && self.is_discovery().await {
+            (
+                "this is the discovery listener, not the token API".to_owned(),
+                "name the listener of api.address, by default port 9443",
+            )
         } else {
-            format!("it answers {status}, and not as Keyferry's token API does; check the address")
+            (
+                format!("it answers {status}, and not as Keyferry's token API does"),
+                "check the address",
+            )
         };
-        self.problem_of(answer, problem)
+        let problem = format!("{problem}{}", suffix(answer.request_id.as_deref()));
+        self.problem_with_fix(problem, Some(fix.to_owned()))
     }
 
     /// Whether this origin publishes a discovery document. Asked without the caller's token.
@@ -298,17 +322,15 @@ impl ServerAddress {
         let fault = ConnectionFault::of(error, place.as_ref()).await;
         let fix = match (&fault.kind, &self.certificate_authority) {
             (ConnectionFaultKind::UnknownAuthority, None) => {
-                "; fix: give the CA of the server by --certificate-authority FILE".to_owned()
+                Some("give the CA of the server by --certificate-authority FILE".to_owned())
             }
-            (ConnectionFaultKind::UnknownAuthority, Some(file)) => {
-                format!(
-                    "; fix: give the CA of the server, --certificate-authority {} is another",
-                    file.display()
-                )
-            }
-            _ => String::new(),
+            (ConnectionFaultKind::UnknownAuthority, Some(file)) => Some(format!(
+                "give the CA of the server, --certificate-authority {} is another",
+                file.display()
+            )),
+            _ => None,
         };
-        self.problem(format!("{}{fix}", fault.text))
+        self.problem_with_fix(fault.text, fix)
     }
 }
 
@@ -325,6 +347,11 @@ fn request_id(text: &str) -> Option<String> {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
     sound.then(|| text.to_owned())
+}
+
+/// Formats a fix at the end of an error's line.
+pub(crate) fn in_line(fix: Option<&str>) -> String {
+    fix.map(|fix| format!("; fix: {fix}")).unwrap_or_default()
 }
 
 /// Formats the request id for an error message.

@@ -371,6 +371,7 @@ impl Source {
     pub(crate) async fn kubeconfig(&self) -> Result<SecretString, ClientError> {
         match &self.route {
             ExchangeRoute::Server(server, caller) => {
+                server.check()?;
                 let proof = caller_token::find(caller, self.access.namespace.as_str()).await?;
                 let answered = server.kubeconfig(&proof, &self.access).await;
                 answered.inspect_err(|error| note_job(error, caller, &proof))
@@ -395,6 +396,7 @@ impl Source {
     pub(crate) async fn token(&self) -> Result<UsableToken, ClientError> {
         match &self.route {
             ExchangeRoute::Server(server, caller) => {
+                server.check()?;
                 let proof = caller_token::find(caller, self.access.namespace.as_str()).await?;
                 let answered = server.token(&proof, &self.access).await;
                 answered.inspect_err(|error| note_job(error, caller, &proof))

@@ -126,9 +126,9 @@ impl HubNetworkSource for NoHub {
                 return Ok(HubNetworks::default());
             }
             let note = self.noted.get_or_init(|| async {
-                ui::note(
-                    "no hub is asked, so addresses are not compared with its networks; fix: where \
-                     this machine reaches them, name them with --refuse-target-cidr",
+                ui::note_with_fix(
+                    "no hub is asked, so addresses are not compared with its networks",
+                    "where this machine reaches them, name them with --refuse-target-cidr",
                 );
             });
             note.await;
@@ -151,12 +151,14 @@ impl HubNetworkSource for NetworksOfUser {
             let read = self.read.get_or_init(|| self.readable()).await;
             if let Some(why) = read.unread.as_ref().filter(|_| self.resolver.saw_private()) {
                 let note = self.noted.get_or_init(|| async {
-                    ui::note(&format!(
-                        "not all networks of the hub are known, so a private address was compared \
-                         only with some: {}; fix: name the hub's Service and Pod networks with \
-                         --refuse-target-cidr",
-                        ui::plain(why)
-                    ));
+                    ui::note_with_fix(
+                        &format!(
+                            "not all networks of the hub are known, so a private address was \
+                             compared only with some: {}",
+                            ui::plain(why)
+                        ),
+                        "name the hub's Service and Pod networks with --refuse-target-cidr",
+                    );
                 });
                 note.await;
             }

@@ -13,7 +13,7 @@ use crate::ui;
 
 /// The most names that an error lists.
 const MOST: usize = 20;
-const NAME_IT: &str = "name the access, as NAMESPACE/NAME";
+const NAME_IT: &str = "name it as NAMESPACE/NAME";
 
 /// Returns the only access of `namespace`, or else of the namespace of the hub's context. The
 /// accesses are those of the file, if it has them, else those of the hub.
@@ -25,8 +25,10 @@ pub(crate) async fn find(
     source: &ConfigurationSource,
     hub: &HubAccess,
 ) -> Result<AccessName, CommandError> {
+    // Which hub or server is meant is a question of its own: the access can be named without both.
     let unread = |error: ClientError| {
-        let problem = format!("no access is named, and the namespace's are unknown: {error}");
+        let reason = CommandError::from(error).problem;
+        let problem = format!("no access is named, and those of the hub are unknown: {reason}");
         CommandError::with_fix(problem, NAME_IT)
     };
     let namespace = match namespace {
@@ -85,7 +87,7 @@ fn only(namespace: &Namespace, names: Vec<AccessName>) -> Result<AccessName, Com
         Ok([access]) => Ok(access),
         Err(_) if count == 0 => Err(CommandError::with_fix(
             format!("no access is named, and namespace {namespace} has none"),
-            "name the access, as NAMESPACE/NAME, or give its namespace with -n",
+            "name it as NAMESPACE/NAME, or give its namespace with -n",
         )),
         Err(names) => {
             let shown: Vec<&str> = names

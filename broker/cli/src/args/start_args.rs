@@ -231,9 +231,9 @@ impl TargetArgs {
         self.check_server_flags(start, objects)?;
         let objects = objects_argument::source(self.config(), objects)?;
         if start.is_none() && by_flag(namespace.map(OsStr::new), "KEYFERRY_NAMESPACE") {
-            return Err(CommandError::new(
-                "-n is the namespace on the hub of what is started from, and nothing is; fix: \
-                 name it as KIND/NAME, or give --target-namespace for a namespace at the target",
+            return Err(CommandError::with_fix(
+                "-n is the namespace on the hub of what is started from, and nothing is",
+                "name it as KIND/NAME, or give --target-namespace for a namespace at the target",
             ));
         }
         let mut plan = match start {
@@ -321,8 +321,9 @@ impl TargetArgs {
             (None, Some(flag)) => checked_namespace(flag)?,
             (None, None) => {
                 let of_context = context_namespace(&hub).await.ok_or_else(|| {
-                    CommandError::new(
-                        "the namespace of what is started from is missing: give -n NAMESPACE",
+                    CommandError::with_fix(
+                        "the namespace of what is started from is missing",
+                        "give -n NAMESPACE",
                     )
                 })?;
                 checked_namespace(&of_context)?
@@ -360,8 +361,7 @@ impl TargetArgs {
         if matches!(objects, ConfigurationSource::Objects(_)) {
             return Ok(from_access(&access, &direct).await);
         }
-        let source = source(access.clone(), &self.server, self.config())
-            .map_err(CommandError::in_one_line)?;
+        let source = source(access.clone(), &self.server, self.config())?;
         source.note_hub_alone();
         if let Some(url) = source.server() {
             return Ok(from_server(&source, format!("access/{access} at {url}")).await);
@@ -418,11 +418,13 @@ impl TargetArgs {
         ];
         match flags.iter().find(|(_, given)| *given) {
             None => Ok(()),
-            Some((flag, _)) => Err(CommandError::new(format!(
-                "{flag} is for a Keyferry server, and only access/NAME without a file is \
-                 fetched from one; fix: the target's own flags are --target-token-file and \
-                 --target-certificate-authority"
-            ))),
+            Some((flag, _)) => Err(CommandError::with_fix(
+                format!(
+                    "{flag} is for a Keyferry server, and only access/NAME without a file is \
+                     fetched from one"
+                ),
+                "the target's own flags are --target-token-file and --target-certificate-authority",
+            )),
         }
     }
 }

@@ -23,6 +23,16 @@ pub(crate) struct DiffError {
     problem: DiffProblem,
 }
 
+impl From<DiffError> for CommandError {
+    fn from(error: DiffError) -> Self {
+        match error.problem {
+            DiffProblem::Several { .. } => Self::of_line(&error.to_string()),
+            // These end with what the file has.
+            DiffProblem::NotLoaded(_) | DiffProblem::Expected(_) => Self::new(error.to_string()),
+        }
+    }
+}
+
 /// Why a file cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiffProblem {

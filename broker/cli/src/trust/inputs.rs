@@ -76,10 +76,10 @@ pub(super) fn read(
             .map_err(|error| CommandError::new(format!("reading --issuer {issuer:?}: {error}")))?,
         (None, Some(issuer)) => issuer,
         (None, None) => {
-            return Err(CommandError::new(
-                "finding the hub's issuer: neither the configuration, the hub's discovery document nor \
-             the TargetClusters' statuses say it; fix: give --issuer, or hub.issuer in the \
-             configuration",
+            return Err(CommandError::with_fix(
+                "finding the hub's issuer: neither the configuration, the hub's discovery document \
+                 nor the TargetClusters' statuses say it",
+                "give --issuer, or hub.issuer in the configuration",
             ));
         }
     };

@@ -16,6 +16,7 @@ use keyferry_kube_authn::config::{
 
 use self::block_list::BlockText;
 use self::flow_text::FlowText;
+use crate::command_error::CommandError;
 use crate::yaml_document::YamlError;
 
 /// Entries cannot be added to a file.
@@ -24,6 +25,18 @@ use crate::yaml_document::YamlError;
 pub(crate) struct MergeError {
     pub(super) path: PathBuf,
     pub(super) problem: MergeProblem,
+}
+
+impl From<MergeError> for CommandError {
+    fn from(error: MergeError) -> Self {
+        match error.problem {
+            MergeProblem::OtherAudience { .. }
+            | MergeProblem::Several(..)
+            | MergeProblem::NotPlainList => Self::of_line(&error.to_string()),
+            // These end with what the file has.
+            _ => Self::new(error.to_string()),
+        }
+    }
 }
 
 /// Why entries cannot be added to a file.
@@ -53,7 +66,7 @@ pub(crate) enum MergeProblem {
     )]
     Several(usize, String),
     #[error(
-        "its jwt list is not written so that text can be added at its end; write it as a plain \
+        "its jwt list is not written so that text can be added at its end; fix: write it as a plain \
          block list, each entry after a dash"
     )]
     NotPlainList,

@@ -28,10 +28,10 @@ pub(crate) enum SubjectError {
     Read(#[from] ReadError),
     #[error("reading the token from {}: it is empty", .0.display())]
     Empty(PathBuf),
-    #[error("finding the issuer of the token: the file has {0} of them; give --issuer")]
+    #[error("finding the issuer of the token: the file has {0} of them; fix: give --issuer")]
     ManyIssuers(usize),
     #[error(
-        "finding the audience of the token: the file names no single one for {issuer}; give \
+        "finding the audience of the token: the file names no single one for {issuer}; fix: give \
          --audience"
     )]
     NoSingleAudience { issuer: String },

@@ -148,6 +148,7 @@ async fn the_token_that_is_there_has_two_minutes_to_go_whatever_the_server_does(
             return Err(ClientError::Server {
                 server: "https://k".to_owned(),
                 problem: "away".to_owned(),
+                fix: None,
             });
         }
         Ok(received(token(START + now - now % 410, 600), None))
@@ -192,6 +193,7 @@ async fn what_was_written_stays_when_the_server_is_gone_for_good() {
         Err::<ReceivedKubeconfig, _>(ClientError::Server {
             server: "https://k".to_owned(),
             problem: "gone".to_owned(),
+            fix: None,
         })
     };
     let report = |_: &AccessName, _: &Result<super::AgentUpdate, AgentUpdateError>| {};

@@ -112,7 +112,7 @@ fn a_status_that_cannot_be_used_does_not_widen_the_trust_silently() {
     let problem = print(&args(&[]), Some(&broken)).unwrap_err();
     assert_eq!(
         problem.fix,
-        Some("give the CA certificates by --discovery-ca FILE")
+        Some("give the CA certificates by --discovery-ca FILE".into())
     );
     let none = KnownHub {
         status: Some(TargetClusterStatus::default()),
