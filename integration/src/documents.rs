@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 /// The info string of a block that shows what the commands before it print.
 const SHOWS: &str = "text shows";
 
+/// The folders of `docs` whose pages show commands.
+const SHELVES: [&str; 4] = ["guides", "concepts", "reference", "development"];
+
 /// How a code block of commands is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
@@ -51,8 +54,8 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every document that shows commands: the README, `docs/*.md`, and the READMEs of examples and
-/// auth-configs.
+/// Every document that shows commands: the README, the shelves of `docs`, and the READMEs of
+/// examples and auth-configs.
 ///
 /// # Errors
 /// A folder or a file cannot be read.
@@ -63,10 +66,12 @@ pub fn documents() -> std::io::Result<Vec<PathBuf>> {
         root.join("CONTRIBUTING.md"),
         root.join("auth-configs/README.md"),
     ];
-    for entry in std::fs::read_dir(root.join("docs"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
+    for shelf in SHELVES {
+        for entry in std::fs::read_dir(root.join("docs").join(shelf))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
         }
     }
     for entry in std::fs::read_dir(root.join("examples"))? {

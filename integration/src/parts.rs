@@ -583,7 +583,7 @@ mod tests {
 
     #[test]
     fn the_compatibility_page_names_the_tested_versions() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/compatibility.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/compatibility.md");
         let page = std::fs::read_to_string(path).unwrap();
         for part in [
             Part::ApiServer(Minor::V1_33),

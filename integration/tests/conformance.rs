@@ -1,4 +1,4 @@
-//! Tests the requirements of docs/conformance.md on a discovery endpoint that no other suite
+//! Tests the requirements of docs/development/conformance.md on a discovery endpoint that no other suite
 //! covers. The table there names the test of every check.
 
 mod certificate_chain;

@@ -1,5 +1,5 @@
 //! Tests the published documents of one hub's issuer over real TLS connections, whatever the hub
-//! behind them does. docs/conformance.md names the test for each rule of an endpoint that every
+//! behind them does. docs/development/conformance.md names the test for each rule of an endpoint that every
 //! verifier can use.
 
 mod certificates;

@@ -1,5 +1,5 @@
 //! Asks the authenticator of the next kube-apiserver, an alpha of 1.38, what the other oracles are
-//! asked. It may differ from 1.37 only in what `docs/conformance.md` lists.
+//! asked. It may differ from 1.37 only in what `docs/development/conformance.md` lists.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! One failure has one code, spelt the same in the log, the audit record, the metric label, the
 //! condition and the JSON response. Each code has a file in `broker/api/reasons`, which is the one
 //! text about it: it is the documentation of the variant, what `keyferry explain` prints, and the
-//! code's section in docs/reason-codes.md.
+//! code's section in docs/reference/reason-codes.md.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Compares the published documents with an empty handler and with SPIRE's oidc-discovery-provider:
 //! `cargo bench -p keyferry --bench discovery`, with `-- --markdown` for the text of
-//! `docs/benchmarks.md`.
+//! `docs/development/benchmarks.md`.
 //!
 //! Every server is a separate process, so that its CPU time and memory can be measured alone, and
 //! so is the load. Everything is on loopback, limited in count and time, and ends by itself in

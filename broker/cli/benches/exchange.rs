@@ -1,5 +1,5 @@
 //! The benchmarks: `cargo bench -p keyferry --bench exchange`, with `-- --markdown` for the text of
-//! `docs/benchmarks.md`.
+//! `docs/development/benchmarks.md`.
 //!
 //! Everything is on loopback, limited in count and time, and ends by itself in less than three
 //! minutes. The server under test is the one that `keyferry serve` runs, in this process. The load
@@ -64,7 +64,7 @@ fn measure(markdown: bool) -> Outcome<()> {
         .build()?;
     let figures = runtime.block_on(all())?;
     plot::write_all(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks"),
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/development/benchmarks"),
         &figures,
     )?;
     process::say(&if markdown {

@@ -1,6 +1,6 @@
 //! Measures what a client certificate costs a new connection of the token API:
 //! `cargo bench -p keyferry --bench handshake`, with `-- --markdown` for the table of
-//! `docs/benchmarks.md`.
+//! `docs/development/benchmarks.md`.
 //!
 //! Every server is a separate process, so that its CPU time can be measured alone. One of them is an
 //! empty axum handler behind the same listener, without client certificates. Everything is on

@@ -1,5 +1,5 @@
 //! Measures how fast `verify` and `lint` are: `cargo bench -p keyferry --bench verify`, with `--
-//! --markdown` for the text of `docs/benchmarks.md`.
+//! --markdown` for the text of `docs/development/benchmarks.md`.
 //!
 //! Evaluations are of every file of `auth-configs/` with every token of its vectors, compared with
 //! kube-apiserver's own authenticator on the same input. Processes are the built binary on a

@@ -81,7 +81,7 @@ fn answer(
     let info = info.map_err(|error| {
         CommandError::with_fix(
             error.to_string(),
-            "kubectl and client-go set it; see docs/clients.md",
+            "kubectl and client-go set it; see docs/guides/tenant.md",
         )
     })?;
     let reach = reach(&args.server)?;

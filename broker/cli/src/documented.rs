@@ -115,7 +115,7 @@ fn not_there_yet_names_nothing_that_exists() {
     let mut found = Vec::new();
     for (document, heading) in [
         ("CHANGELOG.md", "### Not there yet"),
-        ("docs/security.md", "## What is not there yet"),
+        ("docs/concepts/security.md", "## What is not there yet"),
     ] {
         let text = std::fs::read_to_string(root.join(document)).unwrap();
         let (_, section) = text

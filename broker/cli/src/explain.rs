@@ -462,7 +462,7 @@ mod tests {
         }
         let settling = all().find(|one| one.reason == "KeySettling").unwrap();
         assert!(
-            settling.fix.ends_with("publish a key before it signs: key rotation (https://github.com/keyferry/keyferry/blob/main/docs/operations.md#key-rotation-on-the-hub)."),
+            settling.fix.ends_with("publish a key before it signs: key rotation (https://github.com/keyferry/keyferry/blob/main/docs/guides/day-two.md#key-rotation-on-the-hub)."),
             "{}",
             settling.fix
         );

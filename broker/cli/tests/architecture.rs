@@ -1,4 +1,4 @@
-//! The walls between the crates, and the paths in docs/architecture.md and docs/where.md.
+//! The walls between the crates, and the paths in docs/development/architecture.md and docs/development/where.md.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -275,7 +275,10 @@ fn decisions_reach_for_nothing_outside() {
 
 #[test]
 fn every_path_of_the_table_exists() {
-    for (page, least) in [("docs/architecture.md", 15), ("docs/where.md", 90)] {
+    for (page, least) in [
+        ("docs/development/architecture.md", 15),
+        ("docs/development/where.md", 90),
+    ] {
         let text = std::fs::read_to_string(repository().join(page)).unwrap();
         let places: Vec<&str> = text
             .lines()

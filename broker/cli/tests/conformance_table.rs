@@ -1,4 +1,4 @@
-//! Checks that docs/conformance.md covers every check, and that every test it names exists.
+//! Checks that docs/development/conformance.md covers every check, and that every test it names exists.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -12,7 +12,8 @@ fn repository() -> &'static Path {
 
 /// The number, the text and the tests of each row that begins with a number.
 fn rows() -> Vec<(usize, String, String)> {
-    let text = std::fs::read_to_string(repository().join("docs/conformance.md")).unwrap();
+    let text =
+        std::fs::read_to_string(repository().join("docs/development/conformance.md")).unwrap();
     let cells = |line: &str| -> Option<(usize, String, String)> {
         let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
         let row = (
@@ -84,7 +85,8 @@ fn every_named_test_is_there() {
 
 #[test]
 fn the_lists_of_verifiers_are_those_of_the_test() {
-    let document = std::fs::read_to_string(repository().join("docs/conformance.md")).unwrap();
+    let document =
+        std::fs::read_to_string(repository().join("docs/development/conformance.md")).unwrap();
     let test =
         std::fs::read_to_string(repository().join("integration/tests/verifiers/verdicts.rs"))
             .unwrap();
@@ -100,7 +102,7 @@ fn the_lists_of_verifiers_are_those_of_the_test() {
     for version in versions {
         assert!(
             document.contains(version),
-            "docs/conformance.md does not name {version}"
+            "docs/development/conformance.md does not name {version}"
         );
     }
 }

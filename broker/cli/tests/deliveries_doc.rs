@@ -1,4 +1,4 @@
-//! The table of docs/deliveries.md on what a shape can carry is what the code decides by.
+//! The table of docs/concepts/deliveries.md on what a shape can carry is what the code decides by.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -33,8 +33,10 @@ fn table() -> String {
 }
 
 fn document() -> String {
-    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/deliveries.md"))
-        .unwrap()
+    std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/concepts/deliveries.md"),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -45,7 +47,7 @@ fn the_document_says_what_the_code_decides() {
     let (written, _) = after.split_once("<!-- end -->").unwrap();
     assert!(
         written.trim() == table().trim(),
-        "write this between the marks of docs/deliveries.md:\n{}",
+        "write this between the marks of docs/concepts/deliveries.md:\n{}",
         table()
     );
 }

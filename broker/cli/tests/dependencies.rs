@@ -1,4 +1,4 @@
-//! Every dependency of the workspace has its reason in docs/decisions/0002-dependencies.md, and no
+//! Every dependency of the workspace has its reason in docs/development/decisions/0002-dependencies.md, and no
 //! reason is for one that is gone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -29,7 +29,7 @@ fn each_dependency_is_named_with_its_reason() {
         .collect();
     assert!(declared.len() > 30, "the manifest was read: {declared:?}");
 
-    let record = read("docs/decisions/0002-dependencies.md");
+    let record = read("docs/development/decisions/0002-dependencies.md");
     // The first column of the table: one or more names in backticks.
     let rows = record
         .lines()
@@ -43,7 +43,7 @@ fn each_dependency_is_named_with_its_reason() {
         .collect();
     assert_eq!(
         declared, named,
-        "left: Cargo.toml; right: docs/decisions/0002-dependencies.md"
+        "left: Cargo.toml; right: docs/development/decisions/0002-dependencies.md"
     );
 }
 

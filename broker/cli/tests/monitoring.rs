@@ -219,7 +219,11 @@ fn every_alert_leads_to_its_fix() {
             .collect()
     };
     let anchors = BTreeMap::from(
-        ["docs/reason-codes.md", "docs/troubleshooting.md"].map(|page| (page, anchors_of(page))),
+        [
+            "docs/reference/reason-codes.md",
+            "docs/guides/troubleshooting.md",
+        ]
+        .map(|page| (page, anchors_of(page))),
     );
     let reasons: BTreeSet<String> = Reason::ALL
         .iter()
@@ -258,7 +262,7 @@ fn every_alert_leads_to_its_fix() {
             // Every reason has a section, which another test holds; the expression must keep the
             // label.
             assert!(
-                page == "docs/reason-codes.md"
+                page == "docs/reference/reason-codes.md"
                     && anchor == "{{ $labels.reason | toLower }}"
                     && expression.contains("by (reason)"),
                 "{name}: {anchor} of {expression}"

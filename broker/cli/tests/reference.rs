@@ -1,4 +1,4 @@
-//! docs/reference.md is what the command prints, and every field has a description.
+//! docs/reference/objects.md is what the command prints, and every field has a description.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -21,11 +21,11 @@ fn printed(args: &[&str]) -> String {
 
 #[test]
 fn the_document_is_what_the_command_prints() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/objects.md");
     let document = std::fs::read_to_string(path).unwrap();
     assert!(
         document == printed(&["--markdown"]),
-        "run: keyferry crds --markdown > docs/reference.md"
+        "run: keyferry crds --markdown > docs/reference/objects.md"
     );
 }
 

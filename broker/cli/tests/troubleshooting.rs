@@ -1,5 +1,6 @@
-//! Each reason code has one file. docs/reason-codes.md, docs/verify-codes.md and the list of codes
-//! in docs/troubleshooting.md are what the files print; `KEYFERRY_WRITE_COPIES=1` writes them.
+//! Each reason code has one file. docs/reference/reason-codes.md, docs/reference/verify-codes.md and
+//! the anchors at their old addresses are what the files print; `KEYFERRY_WRITE_COPIES=1` writes
+//! them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -105,7 +106,7 @@ const TOPICS: [(&str, &str, &str); 4] = [
         "EmptyFile",
         "The target's AuthenticationConfiguration",
         "`keyferry lint` and `keyferry verify` report these, with the message of kube-apiserver\n\
-         ([trust.md](trust.md)).",
+         ([trust.md](../guides/trust.md)).",
     ),
     (
         "NotCompact",
@@ -120,7 +121,7 @@ const TOPICS: [(&str, &str, &str); 4] = [
     (
         "StartUnread",
         "The path of a token to a target",
-        "`keyferry doctor` reports these, in the order of its steps ([doctor.md](doctor.md)).",
+        "`keyferry doctor` reports these, in the order of its steps ([doctor.md](../guides/doctor.md)).",
     ),
 ];
 
@@ -133,11 +134,14 @@ fn section(code: &str, markdown: &str, level: &str) -> String {
     );
     replace_links(&printed, |name, target| {
         let path = repository_path(target);
-        let from_docs = match path.strip_prefix("docs/") {
-            Some(path) => path.to_owned(),
-            None => format!("../{path}"),
+        let from_reference = match path.strip_prefix("docs/") {
+            Some(path) => match path.strip_prefix("reference/") {
+                Some(page) => page.to_owned(),
+                None => format!("../{path}"),
+            },
+            None => format!("../../{path}"),
         };
-        format!("[{name}]({from_docs})")
+        format!("[{name}]({from_reference})")
     })
 }
 
@@ -148,7 +152,7 @@ fn reason_codes_page() -> String {
         .map(|(code, markdown)| section(code, markdown, "##"));
     let head = "# Reason codes\n\nUse this page when a log, an audit record, a metric, a condition or \
                 an answer has a reason code.\n`keyferry explain CODE` prints the same text. For a \
-                symptom without a code, see [troubleshooting.md](troubleshooting.md);\nfor a code of \
+                symptom without a code, see [troubleshooting.md](../guides/troubleshooting.md);\nfor a code of \
                 `verify`, `lint` or `doctor`, see [verify-codes.md](verify-codes.md).\n\nThis page \
                 is printed from `broker/api/reasons`, one file for each code.\n";
     let sections: Vec<String> = std::iter::once(head.to_owned()).chain(sections).collect();
@@ -172,39 +176,58 @@ fn verify_codes_page() -> String {
     page
 }
 
-const LIST_BEGINS: &str = "<!-- printed: the codes -->\n";
+/// Pages that had a section for each code, with the symptoms that alerts link to.
+const MOVED_PAGES: [(&str, &str, &[&str]); 3] = [
+    ("reason-codes.md", "reference/reason-codes.md", &[]),
+    ("verify-codes.md", "reference/verify-codes.md", &[]),
+    (
+        "troubleshooting.md",
+        "guides/troubleshooting.md",
+        &[
+            "the-hub-refuses-every-tokenrequest",
+            "connections-are-refused",
+            "the-cause-of-a-401-at-a-target",
+            "discovery-cannot-be-reached",
+        ],
+    ),
+];
 
-/// Prints docs/troubleshooting.md with its last part, the list of codes. Each code keeps the anchor
-/// that its section had on this page, because alerts of earlier versions link to it.
-fn troubleshooting_page(page: &str) -> String {
-    let (by_hand, _) = page.split_once(LIST_BEGINS).unwrap();
-    let mut page = format!("{by_hand}{LIST_BEGINS}");
-    for (document, codes) in [
-        ("reason-codes.md", server_codes()),
-        ("verify-codes.md", target_codes()),
-    ] {
-        let entries: Vec<String> = codes
-            .iter()
-            .map(|(code, _)| {
-                let anchor = code.to_ascii_lowercase();
-                format!("<a id=\"{anchor}\"></a>[{code}]({document}#{anchor})")
-            })
-            .collect();
-        page += &format!("\n{}\n", entries.join(" ·\n"));
-    }
-    page
+/// Prints the page at an old address. Each code keeps the anchor that its section had there,
+/// because alerts and messages of earlier versions link to it.
+fn moved_page(new_page: &str, symptoms: &[&str]) -> String {
+    let codes_of = |page: &'static str, codes: Vec<CodeFile>| {
+        let is_of_page = new_page == page || new_page.starts_with("guides/");
+        let codes = if is_of_page { codes } else { Vec::new() };
+        codes.into_iter().map(move |(code, _)| (code, page))
+    };
+    let codes = codes_of("reference/reason-codes.md", server_codes())
+        .chain(codes_of("reference/verify-codes.md", target_codes()));
+    let mut entries: Vec<String> = symptoms
+        .iter()
+        .map(|anchor| format!("<a id=\"{anchor}\"></a>[{anchor}]({new_page}#{anchor})"))
+        .collect();
+    entries.extend(codes.map(|(code, page)| {
+        let anchor = code.to_ascii_lowercase();
+        format!("<a id=\"{anchor}\"></a>[{code}]({page}#{anchor})")
+    }));
+    format!(
+        "# Moved\n\nThis page is now [{new_page}]({new_page}). Messages of earlier versions link \
+         to these anchors:\n\n{}\n",
+        entries.join(" ·\n")
+    )
 }
 
 #[test]
 fn the_pages_are_what_the_files_print() {
-    let docs = repository().join("docs");
-    let troubleshooting = std::fs::read_to_string(docs.join("troubleshooting.md")).unwrap();
-    for (name, printed) in [
-        ("reason-codes.md", reason_codes_page()),
-        ("verify-codes.md", verify_codes_page()),
-        ("troubleshooting.md", troubleshooting_page(&troubleshooting)),
-    ] {
-        let page = docs.join(name);
+    let mut pages = vec![
+        ("reference/reason-codes.md".to_owned(), reason_codes_page()),
+        ("reference/verify-codes.md".to_owned(), verify_codes_page()),
+    ];
+    pages.extend(MOVED_PAGES.iter().map(|(old_page, new_page, symptoms)| {
+        ((*old_page).to_owned(), moved_page(new_page, symptoms))
+    }));
+    for (name, printed) in pages {
+        let page = repository().join("docs").join(&name);
         if std::env::var_os("KEYFERRY_WRITE_COPIES").is_some_and(|value| value == "1") {
             std::fs::write(&page, &printed).unwrap();
         }

@@ -48,7 +48,7 @@ pub fn repository_path(target: &str) -> String {
     } else {
         "verify-codes.md"
     };
-    format!("docs/{page}#{}", code.to_ascii_lowercase())
+    format!("docs/reference/{page}#{}", code.to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -60,11 +60,11 @@ mod tests {
         assert_eq!(
             with_addresses("see [a](../../../docs/b.md#c), jwt[0] and [d](KeySettling.md)."),
             "see a (https://github.com/keyferry/keyferry/blob/main/docs/b.md#c), jwt[0] and d \
-             (https://github.com/keyferry/keyferry/blob/main/docs/reason-codes.md#keysettling)."
+             (https://github.com/keyferry/keyferry/blob/main/docs/reference/reason-codes.md#keysettling)."
         );
         assert_eq!(
             repository_path("../../kube-authn/codes/NoRights.md"),
-            "docs/verify-codes.md#norights"
+            "docs/reference/verify-codes.md#norights"
         );
     }
 }

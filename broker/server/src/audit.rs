@@ -218,7 +218,7 @@ async fn write_batches(queue: Arc<AuditQueue>, thread: std::sync::mpsc::Sender<A
     loop {
         queue.submitted.notified().await;
         // Requests that are ready now add their lines to this batch. Without this yield an exchange
-        // falls from 68 to 61 % of an empty handler (docs/benchmarks.md).
+        // falls from 68 to 61 % of an empty handler (docs/development/benchmarks.md).
         tokio::task::yield_now().await;
         let pending = std::mem::take(&mut *queue.pending());
         let (text, mut waiting) = pending.into_text();

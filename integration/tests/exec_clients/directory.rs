@@ -214,7 +214,7 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
         .until(|line| line["name"] == "with-the-second-token")
         .await?;
 
-    // As docs/clients.md says, this client does not support tokenFile in a kubeconfig, and sends no
+    // As docs/guides/tenant.md says, this client does not support tokenFile in a kubeconfig, and sends no
     // token.
     let output = run(&mut home
         .client(&world, Client::JavaScriptKubernetes, &["kubeconfig", &file])

@@ -19,7 +19,7 @@ use super::stage::{Stage, access_to, config_map, config_map_path, declare};
 
 const TENANT: &str = "tenant-b";
 const SHARD: &str = "fresh";
-/// What docs/flux.md promises: until the key is published, and until targets have read it.
+/// What docs/guides/flux.md promises: until the key is published, and until targets have read it.
 const BOUND: Duration = Duration::from_secs(60 + 60 - 30);
 /// Flux retries every 2 s and checks for commits every 5 s, and an attempt takes a moment.
 const OF_FLUX: Duration = Duration::from_secs(15);

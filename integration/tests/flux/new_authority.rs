@@ -1,4 +1,4 @@
-//! Moves a target's certificate to another CA, in the order of docs/deliveries.md, while Flux keeps
+//! Moves a target's certificate to another CA, in the order of docs/concepts/deliveries.md, while Flux keeps
 //! applying.
 
 use std::collections::BTreeSet;

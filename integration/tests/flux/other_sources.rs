@@ -1,5 +1,5 @@
 //! Which sources cannot be read from a Pod through the hub's apiserver, in source-controller's own
-//! words: docs/flux.md quotes them.
+//! words: docs/guides/flux.md quotes them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

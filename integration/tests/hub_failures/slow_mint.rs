@@ -14,7 +14,7 @@ use super::setup::{ACCOUNT, Behind, token_path};
 /// How long the mint is blocked. The rest of the five seconds that a call may take is for a busy
 /// machine.
 const SLOW: Duration = Duration::from_secs(3);
-/// A cache hit that waits for the mint takes longer; docs/benchmarks.md has the figure.
+/// A cache hit that waits for the mint takes longer; docs/development/benchmarks.md has the figure.
 const WARM: Duration = Duration::from_millis(1500);
 const HITS: usize = 20;
 

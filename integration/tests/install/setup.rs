@@ -116,7 +116,7 @@ impl Hubs {
     }
 }
 
-/// Creates Keyferry's namespace as the base has it, and as docs/install.md tells users of the chart
+/// Creates Keyferry's namespace as the base has it, and as docs/guides/hub.md tells users of the chart
 /// to create it.
 pub(crate) async fn restricted_namespace(plane: &ControlPlane) -> Result<(), TestError> {
     let file = shipped("examples/install/base/namespace.yaml")

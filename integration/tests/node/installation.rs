@@ -1,4 +1,4 @@
-//! Installs, updates and removes Keyferry in the two ways of docs/install.md.
+//! Installs, updates and removes Keyferry in the two ways of docs/guides/hub.md.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ use crate::install::overlay::overlay_of;
 
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// The two ways of docs/install.md.
+/// The two ways of docs/guides/hub.md.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Chart,
@@ -136,7 +136,7 @@ pub(crate) async fn roll_back(cluster: &Cluster) -> TestResult {
     helm(cluster, &["rollback", "keyferry", "1", "-n", SYSTEM]).await
 }
 
-/// Removes Keyferry as docs/install.md says: its objects first, and the admission policies before
+/// Removes Keyferry as docs/guides/hub.md says: its objects first, and the admission policies before
 /// the definitions.
 pub(crate) async fn remove(cluster: &Cluster, way: Way) -> TestResult {
     let admin = cluster.hub.admin();

@@ -1,4 +1,4 @@
-//! Keyferry as Pods, installed as docs/install.md says: by the chart, and by the kustomize base.
+//! Keyferry as Pods, installed as docs/guides/hub.md says: by the chart, and by the kustomize base.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

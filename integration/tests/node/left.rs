@@ -10,7 +10,7 @@ use super::installation::Way;
 use super::setup::Cluster;
 
 const WITHIN: Duration = Duration::from_secs(120);
-/// What the chart leaves, as docs/install.md says.
+/// What the chart leaves, as docs/guides/hub.md says.
 const KEPT: [&str; 8] = [
     "apiservices.apiregistration.k8s.io /v1alpha1.keyferry.dev",
     "audiencepairings.keyferry.dev /keyferry",
@@ -22,7 +22,7 @@ const KEPT: [&str; 8] = [
     "secrets keyferry-system/keyferry-seal",
 ];
 
-/// Only what docs/install.md names is left of an installation.
+/// Only what docs/guides/hub.md names is left of an installation.
 pub(crate) async fn only_the_documented(
     cluster: &Cluster,
     way: Way,

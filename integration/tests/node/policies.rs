@@ -1,4 +1,4 @@
-//! The admission policies on the hub, installed as docs/install.md says.
+//! The admission policies on the hub, installed as docs/guides/hub.md says.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The signatures of the release, verified with the real cosign as docs/releasing.md says.
+//! The signatures of the release, verified with the real cosign as docs/development/releasing.md says.
 
 use std::path::Path;
 use std::sync::Arc;

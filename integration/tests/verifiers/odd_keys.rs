@@ -55,7 +55,7 @@ impl Oddity {
         }
     }
 
-    /// The verifiers that then reject tokens of the hub's sound keys. docs/conformance.md has the
+    /// The verifiers that then reject tokens of the hub's sound keys. docs/development/conformance.md has the
     /// same list.
     fn breaks(self) -> BTreeSet<&'static str> {
         // kube-apiserver up to 1.37 verifies with the last two.

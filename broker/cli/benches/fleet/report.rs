@@ -18,7 +18,7 @@ pub fn text(figures: &Figures) -> String {
     render(figures, Table::text)
 }
 
-/// The report for `docs/benchmarks.md`.
+/// The report for `docs/development/benchmarks.md`.
 pub fn markdown(figures: &Figures) -> String {
     render(figures, Table::markdown)
 }

@@ -16,7 +16,7 @@ use crate::args::access::{CALLER_AUDIENCE, ServerArgs};
 use crate::command_error::CommandError;
 
 /// Where the form of the file is described.
-const FORM: &str = "see docs/clients.md for its form";
+const FORM: &str = "see docs/guides/tenant.md for its form";
 
 /// The server and the caller that the flags or the file name.
 pub(crate) struct Reach {

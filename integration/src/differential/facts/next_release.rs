@@ -1,5 +1,5 @@
 //! What the next release answers otherwise than the newest that the evaluator knows: exactly the
-//! differences that `docs/conformance.md` lists, and no other.
+//! differences that `docs/development/conformance.md` lists, and no other.
 
 use std::collections::BTreeMap;
 
