@@ -163,7 +163,7 @@ impl TlsError {
             ),
             Self::Exists(_) => Some(
                 "for new certificates of the same CA: keyferry tls renew; to change the CA, add \
-                 --replace-ca and follow docs/guides/tls.md, From one CA to the next",
+                 --replace-ca and follow docs/guides/hub.md, From one CA to the next",
             ),
             Self::Authority(AuthorityError::Library(_)) | Self::Read(_) | Self::Yaml(_) => None,
         }
