@@ -1,4 +1,4 @@
-//! The README's transcript is what the demo prints, every Markdown link leads somewhere, and old
+//! The README's transcript is a part of what the demo prints, every Markdown link leads somewhere, and old
 //! addresses of pages say where their content is.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -19,7 +19,7 @@ fn steady(text: &str) -> String {
 }
 
 #[test]
-fn the_transcript_is_what_the_demo_prints() {
+fn the_transcript_is_a_part_of_what_the_demo_prints() {
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
     let (_, rest) = readme
         .split_once("```transcript\n")
@@ -34,9 +34,10 @@ fn the_transcript_is_what_the_demo_prints() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    assert_eq!(
-        steady(&String::from_utf8(output.stdout).unwrap()),
-        transcript
+    let printed = steady(&String::from_utf8(output.stdout).unwrap());
+    assert!(
+        transcript.lines().count() > 20 && printed.contains(transcript),
+        "the demo prints:\n{printed}\nthe README shows:\n{transcript}"
     );
 }
 
