@@ -1,5 +1,5 @@
-//! Tests the requirements of docs/development/conformance.md on a discovery endpoint that no other suite
-//! covers. The table there names the test of every check.
+//! Tests the requirements of docs/development/conformance.md on a discovery endpoint that no other
+//! suite covers. The table there names the test of every check.
 
 mod certificate_chain;
 mod flood;

@@ -1,6 +1,6 @@
 //! Tests the published documents of one hub's issuer over real TLS connections, whatever the hub
-//! behind them does. docs/development/conformance.md names the test for each rule of an endpoint that every
-//! verifier can use.
+//! behind them does. docs/development/conformance.md names the test for each rule of an endpoint
+//! that every verifier can use.
 
 mod certificates;
 mod cold;

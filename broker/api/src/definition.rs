@@ -1,7 +1,7 @@
 //! The CustomResourceDefinitions, printed from the types that the reader and the controller use.
 //!
-//! The files of `broker/crds` and `docs/reference/objects.md` are printed from here too, and tests compare
-//! them.
+//! The files of `broker/crds` and `docs/reference/objects.md` are printed from here too, and tests
+//! compare them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,

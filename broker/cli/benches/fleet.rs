@@ -1,6 +1,6 @@
 //! Measures a fleet of TargetAccesses on one real hub: `cargo bench -p keyferry --bench fleet`,
-//! with `-- --markdown` for the text of `docs/development/benchmarks.md`, `--accesses N` for another number
-//! than 2,000, and `--minutes N` to watch for another time than 15 minutes.
+//! with `-- --markdown` for the text of `docs/development/benchmarks.md`, `--accesses N` for
+//! another number than 2,000, and `--minutes N` to watch for another time than 15 minutes.
 //!
 //! The hub is the newest kube-apiserver of the tests with its etcd and kube-controller-manager on
 //! this machine, with the shipped installation and admission policies. Keyferry is the shipped

@@ -1,4 +1,5 @@
-//! Checks that docs/development/conformance.md covers every check, and that every test it names exists.
+//! Checks that docs/development/conformance.md covers every check, and that every test it names
+//! exists.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 

@@ -1,5 +1,5 @@
-//! Every dependency of the workspace has its reason in docs/development/decisions/0002-dependencies.md, and no
-//! reason is for one that is gone.
+//! Every dependency of the workspace has its reason in
+//! docs/development/decisions/0002-dependencies.md, and no reason is for one that is gone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 

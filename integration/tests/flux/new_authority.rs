@@ -1,4 +1,5 @@
-//! Moves a target's certificate to another CA, in the order of docs/concepts/deliveries.md, while Flux keeps
+//! Moves a target's certificate to another CA, in the order of docs/concepts/deliveries.md, while
+//! Flux keeps
 //! applying.
 
 use std::collections::BTreeSet;

@@ -116,8 +116,8 @@ impl Hubs {
     }
 }
 
-/// Creates Keyferry's namespace as the base has it, and as docs/guides/hub.md tells users of the chart
-/// to create it.
+/// Creates Keyferry's namespace as the base has it, and as docs/guides/hub.md tells users of the
+/// chart to create it.
 pub(crate) async fn restricted_namespace(plane: &ControlPlane) -> Result<(), TestError> {
     let file = shipped("examples/install/base/namespace.yaml")
         .display()

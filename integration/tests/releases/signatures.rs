@@ -1,4 +1,5 @@
-//! The signatures of the release, verified with the real cosign as docs/development/releasing.md says.
+//! The signatures of the release, verified with the real cosign as docs/development/releasing.md
+//! says.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -55,8 +55,8 @@ impl Oddity {
         }
     }
 
-    /// The verifiers that then reject tokens of the hub's sound keys. docs/development/conformance.md has the
-    /// same list.
+    /// The verifiers that then reject tokens of the hub's sound keys.
+    /// docs/development/conformance.md has the same list.
     fn breaks(self) -> BTreeSet<&'static str> {
         // kube-apiserver up to 1.37 verifies with the last two.
         let old_go = [

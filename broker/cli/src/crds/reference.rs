@@ -1,4 +1,5 @@
-//! Renders the reference of the objects from their schemas: `docs/reference/objects.md` is this output.
+//! Renders the reference of the objects from their schemas: `docs/reference/objects.md` is this
+//! output.
 
 use std::collections::BTreeMap;
 
